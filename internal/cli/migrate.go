@@ -136,6 +136,9 @@ func describeReport(r db.MigrateReport, dryRun bool) string {
 	for _, name := range r.Applied {
 		fmt.Fprintf(&b, "  %s: %sapplied\n", name, tense)
 	}
+	for _, index := range r.Dropped {
+		fmt.Fprintf(&b, "  %s, an index that an interrupted run left: %sdropped\n", index, tense)
+	}
 	if r.Rebuilt {
 		fmt.Fprintln(&b, "  candidates: built anew")
 	}

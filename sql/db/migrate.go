@@ -47,10 +47,11 @@ type MigrateReport struct {
 	CreatedBase bool     // it was empty and got the Python scheduler's schema
 	Applied     []string // our migrations, by file name
 	Rebuilt     bool     // candidates were built anew
+	Dropped     []string // indexes of ours that an interrupted run left invalid, with their schemas
 }
 
 // Nothing reports whether there was nothing to do.
-func (r MigrateReport) Nothing() bool { return !r.CreatedBase && len(r.Applied) == 0 && !r.Rebuilt }
+func (r MigrateReport) Nothing() bool { return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt }
 
 // migrateLock is the key of the advisory lock that lets one migration run at a
 // time: the letters "swhsched" as a number.
@@ -88,7 +89,8 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 		}
 		if o.DryRun {
 			report.CreatedBase, report.Applied = status.Empty(), status.Pending
-			return nil
+			report.Dropped, err = invalidIndexes(ctx, conn)
+			return err
 		}
 		if status.Empty() {
 			log.Info("creating the schema", "version", PeerVersion)
@@ -106,12 +108,16 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 				return err
 			}
 		}
+		if report.Dropped, err = dropInvalidIndexes(ctx, conn, log); err != nil {
+			return err
+		}
 		need := needOf(o.Shares, o.Hosters, o.Policies)
 		need.byCooldown = need.byCooldown || o.ShorterCooldowns
 		missing, err := missingOf(ctx, conn, need)
 		if err != nil {
 			return err
 		}
+		missing.indexes = missing.indexes || len(report.Dropped) > 0
 		if report.Rebuilt = o.Rebuild || missing.byFork || missing.byFreshness; report.Rebuilt {
 			if err := giveUpCandidates(ctx, conn, missing); err != nil {
 				return err

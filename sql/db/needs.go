@@ -86,6 +86,32 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 	return nil
 }
 
+// invalidIndexes returns the indexes of ours that PostgreSQL doesn't use, with their schemas: their concurrent creation was
+// interrupted, for instance as the server ended. Writers keep them up all the same.
+func invalidIndexes(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	return collect[string](ctx, conn, `
+		select format('%I.%I', n.nspname, i.relname)
+		from pg_index x
+		join pg_class i on i.oid = x.indexrelid
+		join pg_class t on t.oid = x.indrelid
+		join pg_namespace n on n.oid = i.relnamespace
+		where not x.indisvalid
+		  and (n.nspname = 'scheduler_go' or n.nspname = 'public' and t.relname = 'task' and starts_with(i.relname, $1))
+		order by 1`, ownIndexPrefix)
+}
+
+// dropInvalidIndexes drops them, concurrently with other work. The lock of migrations is held: nobody else builds them.
+func dropInvalidIndexes(ctx context.Context, conn *pgx.Conn, log *slog.Logger) ([]string, error) {
+	invalid, err := invalidIndexes(ctx, conn)
+	for _, index := range invalid {
+		log.Info("dropping an index that an interrupted run left", "index", index)
+		if _, err := conn.Exec(ctx, "drop index concurrently if exists "+index); err != nil {
+			return nil, fmt.Errorf("drop the index %s, which an interrupted run left: %w", index, err)
+		}
+	}
+	return invalid, err
+}
+
 func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, err error) {
 	if need.byLister || need.byFork || need.byFreshness || need.byCooldown {
 		build, err := queries.New(db).BuildPhase(ctx)

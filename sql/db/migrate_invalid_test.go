@@ -1,0 +1,58 @@
+package db_test
+
+import (
+	"slices"
+	"testing"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// An index whose concurrent creation the end of the server cut off is dropped by any later run, also one that doesn't
+// need it, and said to be so.
+func TestMigrateDropsInvalidIndexes(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	invalid := func() int {
+		return countOf(t, store, "select count(*) from pg_index x join pg_class c on c.oid = x.indexrelid where not x.indisvalid and c.relname not like 'pg_%'")
+	}
+	mustExec(t, store, `insert into task_type (type, description, backend_name) values ('step', '', 'swh.test.Step')`)
+	for name, of := range map[string]struct {
+		write   string // a transaction that the creation waits for
+		options db.MigrateOptions
+	}{
+		"cooldowns": {"lock table scheduler_go.candidates in row exclusive mode", db.MigrateOptions{ShorterCooldowns: true}},
+		"shares":    {"lock table task in row exclusive mode", db.MigrateOptions{Shares: map[string]model.Shares{"step": {By: "kwargs.url"}}}},
+	} {
+		tx := testenv.Begin(t, store.Pool())
+		testenv.Exec(t, tx, of.write)
+		done := make(chan error, 1)
+		go func() {
+			_, err := db.Migrate(t.Context(), dsn, of.options)
+			done <- err
+		}()
+		testenv.Becomes(t, name+": the creation of an index waits", 1, func() int {
+			return countOf(t, store, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like 'create index concurrently%'")
+		})
+		mustExec(t, store, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query like 'create index concurrently%'")
+		if err := <-done; err == nil {
+			t.Errorf("%s: no error, though the session was cut off", name)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := invalid(); n == 0 {
+			t.Fatalf("%s: no index is left invalid", name)
+		}
+		planned := migrate(t, dsn, db.MigrateOptions{DryRun: true})
+		report := migrate(t, dsn, db.MigrateOptions{})
+		if n := invalid(); n != 0 || len(report.Dropped) != 1 || report.Nothing() || !slices.Equal(planned.Dropped, report.Dropped) {
+			t.Errorf("%s: %d indexes are invalid after %+v; announced was %+v", name, n, report, planned)
+		}
+		if again := migrate(t, dsn, db.MigrateOptions{}); !again.Nothing() {
+			t.Errorf("%s: the next run did %+v", name, again)
+		}
+	}
+}
