@@ -205,7 +205,7 @@ func pools(all model.WeightedPolicy, without, with int64) []model.WeightedPolicy
 			weight = float64(with) / 3
 		}
 		pool := all
-		pool.Weight, pool.Filter.Policy = weight, p
+		pool.Weight, pool.Filter.Policy, pool.Filter.OfPools = weight, p, true
 		policies = append(policies, pool)
 	}
 	return policies

@@ -1,7 +1,10 @@
 package recurrent
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -112,3 +115,94 @@ func TestRoundOfPools(t *testing.T) {
 		}
 	}
 }
+
+// pools picks an origin whose update may have come after its last visit, as far as the update's date tells: in the
+// same second, or on the same day if listers date in days. It does so once, when that second or day is over, and
+// the Python scheduler's policy never. After a visit since then the origin is one of the others.
+func TestPoolsTakeUpdatesAsOldAsTheVisit(t *testing.T) {
+	t.Parallel()
+	visited := time.Date(2026, 3, 1, 10, 20, 30, 400_000_000, time.UTC)
+	midnight := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name    string
+		updated time.Time
+		pools   time.Time // from when on pools picks it as changed
+		python  bool      // whether the Python scheduler does
+	}{
+		{name: "in-the-second", updated: visited.Truncate(time.Second), pools: visited.Truncate(time.Second).Add(time.Second)},
+		{name: "on-the-day", updated: midnight, pools: midnight.AddDate(0, 0, 1)},
+		{name: "exactly", updated: visited, pools: visited.Add(time.Microsecond)},
+		{name: "second-before", updated: visited.Truncate(time.Second).Add(-time.Second)},
+		{name: "day-before", updated: midnight.AddDate(0, 0, -1)},
+		{name: "just-before", updated: visited.Add(-time.Microsecond)},
+		{name: "after", updated: visited.Add(time.Microsecond), pools: visited, python: true},
+		{name: "long-ago", updated: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{name: "far", updated: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), pools: visited, python: true},
+	} {
+		for _, built := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, built %v", c.name, built), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.list(t, "origin", 1, true)
+				w.exec(t, fmt.Sprintf("update listed_origins set last_update = '%s'", c.updated.Format(time.RFC3339Nano)))
+				w.exec(t, fmt.Sprintf(`insert into origin_visit_stats (url, visit_type, last_snapshot, last_visit, last_successful, last_visit_status)
+					select url, visit_type, 'x', '%[1]s', '%[1]s', 'successful' from listed_origins`, visited.Format(time.RFC3339Nano)))
+				for more := true; more; {
+					kept, err := w.store.KeepCandidates(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					more = kept.More
+				}
+				if !built {
+					w.exec(t, "update scheduler_go.candidate_build set phase = 'empty'")
+				}
+				// picked returns by which policy the origin is picked at a moment, if at all.
+				picked := func(now time.Time, policies ...model.WeightedPolicy) (by model.VisitPolicy) {
+					t.Helper()
+					err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+						p, err := Picker{VisitType: "git", Policies: policies}.Pick(ctx, tx, now, 10)
+						if len(p.Visits) == 1 {
+							by = p.Visits[0].Policy
+						}
+						return cmp.Or(err, errRollback)
+					})
+					if err != errRollback {
+						t.Fatal(err)
+					}
+					return by
+				}
+				pools := model.WeightedPolicy{Weight: 1, Filter: model.VisitFilter{Policy: model.Pools, Cooldowns: model.DefaultCooldowns}}
+				python := model.WeightedPolicy{Weight: 1, Filter: model.VisitFilter{Policy: model.AlreadyVisitedOrderByLag, Cooldowns: model.DefaultCooldowns}}
+				for _, now := range []time.Time{c.pools, visited.AddDate(0, 0, 2)} {
+					for _, d := range []time.Duration{0, time.Microsecond} {
+						now, want := now.Add(d), model.VisitPolicy("")
+						switch {
+						case now.Before(visited):
+							continue
+						case c.pools.IsZero():
+							want = model.OthersByVisitTarget
+						case now.After(c.pools) || c.python:
+							want = model.AlreadyVisitedOrderByLag
+						}
+						if by := picked(now, pools); by != want {
+							t.Errorf("at %s pools picks it by %q, want %q", now, by, want)
+						}
+						if by := picked(now, python); (by != "") != c.python {
+							t.Errorf("at %s the Python scheduler's policy picks it: %v, want %v", now, by != "", c.python)
+						}
+					}
+				}
+				// The visit that pools asked for is made, and finds nothing.
+				if again := c.pools.Add(time.Second); !c.pools.IsZero() && !c.python {
+					w.exec(t, fmt.Sprintf("update origin_visit_stats set last_visit = '%[1]s', last_successful = '%[1]s'", again.Format(time.RFC3339Nano)))
+					if by := picked(again.AddDate(0, 0, 2), pools); by != model.OthersByVisitTarget {
+						t.Errorf("after another visit pools picks it by %q", by)
+					}
+				}
+			})
+		}
+	}
+}
+
+var errRollback = errors.New("roll back")

@@ -55,7 +55,7 @@ func TestOriginAgreesWithGrabs(t *testing.T) {
 		filter := model.VisitFilter{VisitType: "git", Forks: forks, Cooldowns: cooldowns.Draw(rt, "cooldowns"), Policy: rapid.SampledFrom([]model.VisitPolicy{
 			model.OldestScheduledFirst, model.StopAfterSuccess, model.NeverVisitedOldestUpdateFirst,
 			model.AlreadyVisitedOrderByLag, model.OriginsWithoutLastUpdate, model.OthersByVisitTarget,
-		}).Draw(rt, "policy")}
+		}).Draw(rt, "policy"), OfPools: rapid.Bool().Draw(rt, "of pools")}
 
 		picked := grabbed(rt, store, origin, stats, filter, now)
 		e := Origin{

@@ -1,6 +1,10 @@
 package freshness
 
-import "time"
+import (
+	"time"
+
+	"swh-scheduler/internal/model"
+)
 
 // A visit dated before firstDate, or at lastDate or later, is ignored: some clock was wrong. The
 // database ignores such dates, too (scheduler_go.last_seen_fresh).
@@ -39,7 +43,7 @@ func (h *History) Visited(at time.Time, changed bool) (chance float64, known boo
 	}
 	if h.Seen.IsZero() {
 		h.Known = at
-	} else if !h.Told() || !h.LastUpdate.After(h.Seen) {
+	} else if !h.stale() {
 		outcome := Unchanged
 		if changed {
 			outcome = Changed
@@ -71,6 +75,19 @@ func (h *History) Listed() bool {
 // Told reports whether the lister reports updates of the origin.
 func (h *History) Told() bool { return !h.LastUpdate.IsZero() }
 
+// stale reports whether the last update that the lister reports may have come after the last successful visit, as far as
+// its date tells.
+func (h *History) stale() bool { return h.Told() && model.UpdateEnds(h.LastUpdate).After(h.Seen) }
+
+// passes returns when the time has passed that the date of the last update may mean, if the last successful visit was in it.
+// A visit before that can't tell whether it sees the update. Otherwise passes returns the zero time.
+func (h *History) passes() time.Time {
+	if !h.stale() || h.LastUpdate.After(h.Seen) {
+		return time.Time{}
+	}
+	return model.UpdateEnds(h.LastUpdate)
+}
+
 // prior returns the estimate for an origin of which nothing was observed, as of a moment.
 func (h *History) prior(at time.Time) Estimate {
 	f := Facts{Lister: h.Prior, Fork: h.Fork, Age: at.Sub(h.FirstSeen)}
@@ -91,6 +108,9 @@ func (h *History) Origin(now time.Time) Origin {
 	if h.Told() {
 		of.Listing, of.Updated = max(h.Listing, now.Sub(h.LastSeen)), max(0, h.LastUpdate.Sub(h.Seen))
 	}
+	if h.stale() {
+		of.Updated = max(1, of.Updated)
+	}
 	return of
 }
 
@@ -100,7 +120,7 @@ func (h *History) Moment(now time.Time) time.Time {
 	if h.Seen.IsZero() {
 		return h.FirstSeen
 	}
-	return h.Seen.Add(h.Origin(now).Moment(h.Threshold, h.Longest))
+	return later(h.Seen.Add(h.Origin(now).Moment(h.Threshold, h.Longest)), h.passes())
 }
 
 // Quiet returns when the next visit becomes worth its cost if the lister reports no update until then,
@@ -125,9 +145,13 @@ func (h *History) Off(moment, now time.Time) bool {
 		return !moment.Equal(h.Moment(now))
 	}
 	origin := h.Origin(now)
-	if h.LastUpdate.After(h.Seen) { // scheduler_go.moment_of, which made the moment, uses Prior unchanged then
+	if h.stale() { // scheduler_go.moment_of, which made the moment, uses Prior unchanged then
 		origin.Estimate = h.Estimate.Or(h.Prior)
 	}
+	passes := h.passes()
+	if moment.Before(passes) {
+		return true
+	}
 	low, high := origin.Thresholds(moment.Sub(h.Seen), h.Longest)
-	return h.Threshold < low || h.Threshold > high
+	return h.Threshold < low && !moment.Equal(passes) || h.Threshold > high
 }

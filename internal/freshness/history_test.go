@@ -89,3 +89,51 @@ func TestPrice(t *testing.T) {
 		t.Errorf("%v of no visits", got)
 	}
 }
+
+// An update in the second, or on the day, of a visit may have come after it: the origin is stale until a visit after
+// that, which isn't before that second or day is over. The visit teaches nothing: the report did.
+func TestUpdateAsOldAsTheVisit(t *testing.T) {
+	second := noon.Add(10 * day) // a noon
+	midnight := second.Add(-12 * time.Hour)
+	for _, c := range []struct {
+		name         string
+		update, seen time.Time
+		passes       time.Time // when its date has passed; zero: it was seen
+	}{
+		{"in the second", second, second.Add(400 * time.Millisecond), second.Add(time.Second)},
+		{"at the same moment", second.Add(time.Millisecond), second.Add(time.Millisecond), second.Add(time.Millisecond + time.Microsecond)},
+		{"the second before", second.Add(-time.Second), second, time.Time{}},
+		{"on the day", midnight, second, midnight.Add(day)},
+		{"the day before", midnight.Add(-day), second, time.Time{}},
+	} {
+		h := seenOrigin()
+		h.LastUpdate, h.LastSeen = noon.Add(day+time.Minute), noon.Add(2*day)
+		h.Listed()
+		h.Visited(c.seen, true)
+		h.LastUpdate, h.LastSeen = c.update, c.seen.Add(day)
+		now := h.LastSeen
+		h.Listed()
+		moment, quiet, learnt := h.Moment(now), h.Quiet(now), h.Estimate
+		if h.Off(moment, now) {
+			t.Errorf("%s: its moment is off", c.name)
+		}
+		stale := !c.passes.IsZero()
+		if stale && (moment.Before(c.passes) || !moment.Before(quiet)) || !stale && !moment.Equal(quiet) {
+			t.Errorf("%s: worth a visit at %s with the update, at %s without; the date of the update passes at %s", c.name, moment, quiet, c.passes)
+		}
+		h.Threshold = 0 // worth it at once
+		if moment := h.Moment(now); stale && !moment.Equal(c.passes) || h.Off(moment, now) {
+			t.Errorf("%s: without a threshold worth a visit at %s, want %s; off: %v", c.name, moment, c.passes, h.Off(moment, now))
+		}
+		if stale && !h.Off(c.passes.Add(-time.Microsecond), now) {
+			t.Errorf("%s: a moment before the date has passed is right", c.name)
+		}
+		h.Threshold = 1e4
+		if _, known := h.Visited(c.seen.Add(2*day), false); known == stale || stale && h.Estimate != learnt {
+			t.Errorf("%s: the next visit teaches: %v", c.name, known)
+		}
+		if moment, quiet := h.Moment(now.Add(2*day)), h.Quiet(now.Add(2*day)); !moment.Equal(quiet) {
+			t.Errorf("%s: after another visit worth one at %s, and at %s without the update", c.name, moment, quiet)
+		}
+	}
+}

@@ -12,7 +12,7 @@ type Origin struct {
 	Cost    time.Duration // the expected runtime of a visit
 	Useless time.Duration // the price of a visit that finds nothing, beside the cost: about five mean visits of the type
 	Listing time.Duration // how often its lister lists it and tells of updates; 0: it doesn't tell
-	Updated time.Duration // from the last visit to the last update that the lister told; 0 or less: none since
+	Updated time.Duration // from the last visit to the last update that the lister told, if that may be later; 0 or less: none since
 }
 
 const (
@@ -22,7 +22,7 @@ const (
 	leastCost = time.Second
 )
 
-// stale reports whether the lister told of an update since the last visit.
+// stale reports whether the lister told of an update since the last visit, or as old as it.
 func (o Origin) stale() bool { return o.Listing > 0 && o.Updated > 0 }
 
 // unseen returns in how many of the t days since the last visit a change may have come that

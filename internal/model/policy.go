@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Policy is a rule by which origins are picked for a visit: the conditions, the order, and a description.
 // Policies are defined only here; grabs, indexes, explain, pools, the configuration and the simulator use
@@ -32,6 +35,7 @@ type OriginFacts struct {
 	Loaded     bool // it has a snapshot
 	Dated      bool // its lister tells when it changed last
 	Changed    bool // it changed after its last successful visit
+	Unseen     bool // or it may have, as far as the date of its last change tells (UpdateEnds)
 	Fork       bool // its lister says that it is a fork
 }
 
@@ -40,9 +44,28 @@ func Facts(o ListedOrigin, s *VisitStats) OriginFacts {
 	f := OriginFacts{Dated: o.LastUpdate != nil, Fork: o.IsFork != nil && *o.IsFork}
 	if s != nil {
 		f.Successful, f.Loaded = s.LastVisitStatus == VisitSuccessful, s.LastSnapshot != nil
-		f.Changed = f.Dated && s.LastSuccessful != nil && o.LastUpdate.After(*s.LastSuccessful)
+		if f.Dated && s.LastSuccessful != nil {
+			f.Changed = o.LastUpdate.After(*s.LastSuccessful)
+			f.Unseen = UpdateEnds(*o.LastUpdate).After(*s.LastSuccessful)
+		}
 	}
 	return f
+}
+
+// UpdateEnds returns the end of the time that a lister's date of an update may mean: the update came before
+// it. Most listers date in whole seconds, and a date at midnight (UTC) may be a day. The database computes the same
+// (scheduler_go.update_ends).
+func UpdateEnds(date time.Time) time.Time {
+	switch date = date.UTC(); {
+	case date.Year() < 1900 || date.Year() >= 2200: // no date of an update
+		return date
+	case date.Equal(date.Truncate(24 * time.Hour)):
+		return date.Add(24 * time.Hour)
+	case date.Nanosecond() == 0:
+		return date.Add(time.Second)
+	default:
+		return date.Add(time.Microsecond)
+	}
 }
 
 var (
@@ -55,8 +78,9 @@ var (
 	momentary = &Condition{"c.moment is not null", func(OriginFacts) bool { return true }, "", ""}
 	// Only loaded origins have a lag.
 	loadedOfChanged = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
-	changed         = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Changed }, "picks origins that changed since their last successful visit", "this one didn't, as far as its lister knows"}
-	unchanged       = &Condition{"c.lag is null", func(o OriginFacts) bool { return !o.Changed }, "picks origins that did not change since their last successful visit", "this one did"}
+	unseen          = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Unseen }, "picks origins that changed since their last successful visit", "this one didn't, as far as its lister knows"}
+	changed         = &Condition{"c.lag > interval '0'", func(o OriginFacts) bool { return o.Changed }, unseen.Picks, unseen.But}
+	unchanged       = &Condition{"c.lag is null", func(o OriginFacts) bool { return !o.Unseen }, "picks origins that did not change since their last successful visit", "this one did, or may have"}
 	fork            = &Condition{"c.fork", func(o OriginFacts) bool { return o.Fork }, "picks forks", "this one is not known to be one"}
 	original        = &Condition{"not c.fork", func(o OriginFacts) bool { return !o.Fork }, "picks originals", "this one is a fork"}
 )
@@ -67,7 +91,7 @@ var Policies = []Policy{
 	{Name: OldestScheduledFirst, Index: "oldest_scheduled", OrderBy: "c.last_scheduled nulls first"},
 	{Name: StopAfterSuccess, Index: "unsuccessful", Conditions: []*Condition{unsuccessful}, OrderBy: "c.last_update, c.first_seen"},
 	{Name: NeverVisitedOldestUpdateFirst, Index: "never_loaded", Conditions: []*Condition{neverLoaded, dated}, OrderBy: "c.last_update"},
-	{Name: AlreadyVisitedOrderByLag, Index: "lag", Conditions: []*Condition{loadedOfChanged, changed}, OrderBy: "c.lag desc"},
+	{Name: AlreadyVisitedOrderByLag, Index: "lag", Conditions: []*Condition{loadedOfChanged, unseen}, OrderBy: "c.lag desc"},
 	{Name: OriginsWithoutLastUpdate, Index: "without_update", Conditions: []*Condition{undated}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true},
 	{Name: OthersByVisitTarget, Index: "others", Conditions: []*Condition{dated, loaded, unchanged}, OrderBy: "c.queue_position nulls first, c.first_seen", ByTarget: true, Ours: true},
 	// A grab adds the condition that the moment has come.
@@ -85,19 +109,31 @@ func (p VisitPolicy) Policy() *Policy {
 // firstVisits is FirstVisitsAfterListing, whose condition depends on the lister.
 var firstVisits = Policy{Name: FirstVisitsAfterListing, OrderBy: "c.last_scheduled nulls first"}
 
-// Rule returns a filter's policy, with the condition on forks added; nil if the policy is unknown or combines others.
+// Rule returns a filter's policy, with the filter's own conditions added: that on forks, and, unless pools picks, that
+// an origin has changed after its visit by its date. nil: the policy is unknown or combines others.
 func (f VisitFilter) Rule() *Policy {
 	p := f.Policy.Policy()
 	if f.Policy == FirstVisitsAfterListing {
 		p = &firstVisits
 	}
-	if p == nil || f.Forks == ForksToo {
+	var more []*Condition
+	if f.Policy == AlreadyVisitedOrderByLag && !f.OfPools {
+		more = append(more, changed)
+	}
+	if f.Forks != ForksToo {
+		more = append(more, map[Forks]*Condition{Originals: original, ForksOnly: fork}[f.Forks])
+	}
+	if p == nil || more == nil {
 		return p
 	}
-	divided := *p
-	divided.Conditions = append(slices.Clone(p.Conditions), map[Forks]*Condition{Originals: original, ForksOnly: fork}[f.Forks])
-	return &divided
+	restricted := *p
+	restricted.Conditions = append(slices.Clone(p.Conditions), more...)
+	return &restricted
 }
+
+// WaitsForDate reports whether a filter picks an origin that may have changed only once the time has passed that
+// the date of its last change may mean (UpdateEnds): a visit before that can't tell.
+func (f VisitFilter) WaitsForDate() bool { return f.Policy == AlreadyVisitedOrderByLag && f.OfPools }
 
 // SQL returns the conditions as SQL, without duplicates.
 func (p *Policy) SQL() []string {

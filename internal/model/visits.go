@@ -84,6 +84,9 @@ type VisitFilter struct {
 	TableSample        float64 // per cent of the table's pages that are searched; 0: all
 	Inexact            bool    // use TableSample even where searching all origins costs no more
 	Forks              Forks
+	// OfPools: the policy pools picks by it. An update whose date doesn't tell whether it came before or after the last
+	// successful visit then counts as one after it (UpdateEnds); the Python scheduler's policies don't count it.
+	OfPools bool
 }
 
 // Forks says whether a filter returns forks, originals or both.
@@ -177,7 +180,7 @@ func ExpandPolicies(policies []WeightedPolicy) []WeightedPolicy {
 	var all []WeightedPolicy
 	for _, p := range PoolPolicies {
 		w := policies[0]
-		w.Weight, w.Filter.Policy = w.Weight/4, p
+		w.Weight, w.Filter.Policy, w.Filter.OfPools = w.Weight/4, p, true
 		all = append(all, w)
 	}
 	return SplitForks(all)

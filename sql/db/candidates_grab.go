@@ -95,6 +95,9 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 	if f.Policy == model.Freshness {
 		cf.conditions = append(cf.conditions, momentHasCome)
 	}
+	if f.WaitsForDate() {
+		cf.conditions = append(cf.conditions, dateHasPassed)
+	}
 	if f.Policy == model.FirstVisitsAfterListing {
 		condition, err := q.notScheduledSinceListing(ctx, tx, f)
 		if err != nil {

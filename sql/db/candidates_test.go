@@ -432,7 +432,7 @@ func TestPoolsPartitionTheOrigins(t *testing.T) {
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	keep(t, w.store)
 	grab := func(policy model.VisitPolicy) []string {
-		f := model.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: model.DefaultCooldowns}
+		f := model.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: model.DefaultCooldowns, OfPools: true}
 		return w.sortKeys(t, f, w.grab(t, f, 10000, true))
 	}
 	all := len(grab(model.OldestScheduledFirst))
@@ -451,6 +451,33 @@ func TestPoolsPartitionTheOrigins(t *testing.T) {
 	w.exec(t, "update scheduler_go.candidate_build set phase = 'empty'")
 	if diff := cmp.Diff(grab(model.OthersByVisitTarget), fromCandidates); diff != "" {
 		t.Errorf("-tables +candidates:\n%s", diff)
+	}
+}
+
+// The policy pools takes updates as old as the visit for unseen; the Python scheduler's policy of the same name doesn't
+// pick them here either, from candidates and from the tables.
+func TestUpdatesAsOldAsTheVisit(t *testing.T) {
+	t.Parallel()
+	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	w.exec(t, `update origin_visit_stats set last_successful = coalesce(last_successful, now() - interval '9 days');
+		update listed_origins lo set last_update = date_trunc(case when hashtext(lo.url) % 2 = 0 then 'second' else 'day' end, ovs.last_successful, 'UTC')
+		from origin_visit_stats ovs where ovs.url = lo.url and ovs.visit_type = lo.visit_type and lo.last_update is not null and hashtext(lo.url) % 3 = 0`)
+	keep(t, w.store)
+	checkCandidates(t, w.store)
+	if n := countOf(t, w.store, "select count(*) from scheduler_go.candidates where lag = '0' and visit_type = 'git' and not parked"); n < 5 {
+		t.Fatalf("%d origins are as old as their visit: the test shows too little", n)
+	}
+	for _, when := range []string{"built", "not built"} {
+		f := model.VisitFilter{VisitType: "git", Policy: model.AlreadyVisitedOrderByLag, Cooldowns: model.DefaultCooldowns}
+		theirs, ours := w.sortKeys(t, f, peer.grab(t, f, w.now, 10000, true)), w.sortKeys(t, f, w.grab(t, f, 10000, true))
+		if diff := cmp.Diff(theirs, ours); diff != "" || len(ours) == 0 {
+			t.Errorf("%s, %d origins (-peer +ours):\n%s", when, len(ours), diff)
+		}
+		f.OfPools = true
+		if more := w.grab(t, f, 10000, true); len(more) <= len(ours) {
+			t.Errorf("%s: pools picks %d origins, the Python scheduler %d", when, len(more), len(ours))
+		}
+		w.exec(t, "update scheduler_go.candidate_build set phase = 'empty'")
 	}
 }
 

@@ -190,7 +190,7 @@ func TestVisitsTeachRates(t *testing.T) {
 	want = want.Observe(prior(9), 6*day, freshness.Changed).Observe(prior(10), day, freshness.Unchanged)
 	same("after two visits in a batch", known(plain).Estimate, want)
 
-	run(t, store, "update listed_origins set last_update = $2 where url = $1", told, start.AddDate(0, 0, 1))
+	run(t, store, "update listed_origins set last_update = $2 where url = $1", told, start.AddDate(0, 0, 1).Add(-2*time.Second))
 
 	// One that the Python journal client applied teaches nothing, and puts the next one off.
 	const moment = "select scheduler_go.moment_of('git', 'https://example.org/1', null, now(), null, true, (select last_successful from origin_visit_stats where url = 'https://example.org/1'))"
@@ -453,5 +453,63 @@ func TestMissingIndexesAreBuilt(t *testing.T) {
 	}
 	if n := countOf(t, store, "select count(*) from pg_indexes where indexname = 'candidates_moment_idx'"); n != 1 {
 		t.Error("the index of moments was not built")
+	}
+}
+
+// An update in the second, or on the day, of a visit may have come after it. The database computes the same moment for
+// it as the program: not before that second or day is over, and as if without the update after a visit since then.
+func TestMomentOfUpdatesAsOldAsTheVisit(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := open(t, dsn)
+	visited := time.Date(2026, 3, 1, 10, 20, 30, 400_000_000, time.UTC)
+	now := visited.AddDate(0, 0, 3)
+	refreshed(t, dsn, store, 1, "git") // an update is worth a visit within a second
+	run(t, store, "insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())")
+	updates := map[string]time.Time{
+		"second": visited.Truncate(time.Second), "day": visited.Truncate(24 * time.Hour), "same": visited,
+		"before": visited.Add(-time.Second).Truncate(time.Second), "day before": visited.AddDate(0, 0, -1).Truncate(24 * time.Hour),
+		"after": visited.Add(time.Microsecond), "old": time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), "far": time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	for url, update := range updates {
+		run(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update)
+			values ('00000000-0000-0000-0000-000000000001', $1, 'git', '{}', true, $2, $3, $4)`, url, visited.AddDate(-1, 0, 0), now, update)
+		run(t, store, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot)
+			values ($1, 'git', $2, $2, 'successful', 'x')`, url, visited)
+		run(t, store, `insert into scheduler_go.freshness (origin, changes, days, cost, seen, updated, listed, moment)
+			values (hashtextextended('git ' || $1, 0), 5, 500, 60, $2, null, $2, $2::timestamptz + interval '100 days')`, url, visited)
+		if ends := query[time.Time](t, store, "select scheduler_go.update_ends('"+update.Format("2006-01-02T15:04:05.999999Z07:00")+"')")[0]; !ends.Equal(model.UpdateEnds(update)) {
+			t.Errorf("%s: the database takes the date to end at %s, the program at %s", url, ends, model.UpdateEnds(update))
+		}
+	}
+	keep(t, store)
+	computeMoments(t, store, now)
+	moment := func(url string) time.Time {
+		return query[time.Time](t, store, "select moment from scheduler_go.candidates where url = '"+url+"'")[0]
+	}
+	quiet := map[string]bool{"before": true, "day before": true, "old": true}
+	for url, update := range updates {
+		ends := model.UpdateEnds(update)
+		switch got := moment(url); {
+		case quiet[url] && got.Before(visited.Add(day/2)):
+			t.Errorf("%s: its moment is %s although the visit saw the update", url, got)
+		case (url == "second" || url == "day" || url == "same") && got.Sub(ends).Abs() > time.Second:
+			t.Errorf("%s: its moment is %s, want %s", url, got, ends)
+		case (url == "second" || url == "day") && got.Before(ends):
+			t.Errorf("%s: its moment %s is before %s", url, got, ends)
+		}
+	}
+	before := query[string](t, store, "select xmin::text from scheduler_go.freshness order by origin")
+	mustExec(t, store, "update scheduler_go.walks set began = 'epoch'")
+	computeMoments(t, store, now)
+	if diff := cmp.Diff(before, query[string](t, store, "select xmin::text from scheduler_go.freshness order by origin")); diff != "" {
+		t.Errorf("a walk without news writes estimates (-before +after):\n%s", diff)
+	}
+	run(t, store, "update origin_visit_stats set last_visit = $1, last_successful = $1", now)
+	keep(t, store)
+	for _, url := range []string{"second", "day", "same"} {
+		if got := moment(url); got.Before(now.Add(day / 2)) {
+			t.Errorf("%s: after another visit at %s its moment is %s", url, now, got)
+		}
 	}
 }

@@ -419,20 +419,23 @@ const wanted = `wanted as materialized (
 )`
 
 // originFacts joins a row c to each row lo of listed_origins, with the columns of
-// candidates that policies use. Only policies that order by the lag or the moment need our
+// candidates that policies use. Only policies that use the lag or the moment need our
 // schema, which computes it.
-func originFacts(orderBy string) string {
-	lag, moment := "interval '0'", "null::timestamptz"
-	if strings.Contains(orderBy, "c.moment") {
+func originFacts(p *model.Policy) string {
+	lag, moment := "null::interval", "null::timestamptz"
+	uses := func(column string) bool {
+		return strings.Contains(strings.Join(append(p.SQL(), p.OrderBy), " "), column)
+	}
+	if uses("c.moment") {
 		moment = "scheduler_go.moment_of(lo.visit_type, lo.url, lo.lister_id, lo.first_seen, lo.last_update, ovs.last_snapshot is not null, ovs.last_successful)"
 	}
-	if strings.Contains(orderBy, "c.lag") {
-		lag = "scheduler_go.lag_behind(lo.last_update, ovs.last_successful)"
+	if uses("c.lag") {
+		lag = "case when ovs.last_snapshot is not null then scheduler_go.lag_of(lo.last_update, ovs.last_successful) end"
 	}
 	return `left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
 	cross join lateral (select lo.last_update, lo.first_seen, lo.is_fork is true as fork, ovs.last_scheduled, ovs.next_visit_queue_position as queue_position,
 		ovs.last_snapshot is not null as loaded, coalesce(ovs.last_visit_status = 'successful', false) as successful,
-		case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful then ` + lag + ` end as lag, ` + moment + ` as moment) c`
+		` + lag + ` as lag, ` + moment + ` as moment) c`
 }
 
 // notSetAside leaves out what is set aside. It is a join: a look-up for each of all origins
@@ -469,7 +472,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 		       row_number() over (partition by w.place order by ` + q.orderBy + `) as turn
 		from ` + q.from + `
 		join wanted w on w.lister_id = lo.lister_id
-		` + originFacts(q.orderBy) + `
+		` + originFacts(f.Rule()) + `
 		where ` + where + `
 	) lo where turn <= count
 	order by place, turn
@@ -479,7 +482,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 	q.selected = `usable as (select), selected as materialized (
 	select ` + columns + `, ovs.next_visit_queue_position, 0 as place
 	from ` + q.from + `
-	` + originFacts(q.orderBy) + `
+	` + originFacts(f.Rule()) + `
 	where ` + where + `
 	order by ` + q.orderBy + `
 	limit @count
@@ -520,6 +523,9 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) err
 	if f.Policy == model.Freshness {
 		q.where = append(q.where, momentHasCome)
 	}
+	if f.WaitsForDate() {
+		q.where = append(q.where, dateHasPassed)
+	}
 	if f.Policy != model.FirstVisitsAfterListing {
 		return nil
 	}
@@ -530,6 +536,9 @@ func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) err
 
 // momentHasCome is the condition of model.Freshness.
 const momentHasCome = "c.moment <= @now"
+
+// dateHasPassed is the condition of model.VisitFilter.WaitsForDate.
+const dateHasPassed = "(c.lag > interval '0' or scheduler_go.update_ends(c.last_update) < @now)"
 
 // sinceListing are the parts of the order of model.FirstVisitsAfterListing that it picks from.
 var sinceListing = []string{"c.last_scheduled is null", "c.last_scheduled < @listed"}
