@@ -24,7 +24,8 @@
 // # Exit
 //
 // The demo ends by itself, with 0 if all that it promises was true. It ends
-// with 1, saying what is missing, if something was not, if a process died, or
+// with 1, saying what is missing, if something was not, if a process died, if
+// nothing has moved for two minutes (then with what "explain" says of what is missing), or
 // if the job was not done in time; then the logs are kept. However it ends, no
 // process is left: each child is in a process group that is ended as a whole,
 // and would be killed by the kernel if the demo were.

@@ -160,14 +160,20 @@ func (s *story) write(name, text string) string {
 
 // runCommand runs a command until it ends or ctx does. The error has the command's output.
 func runCommand(ctx context.Context, argv ...string) error {
+	_, err := output(ctx, argv...)
+	return err
+}
+
+// output is runCommand, and returns the command's output.
+func output(ctx context.Context, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
 	}
-	return nil
+	return string(out), nil
 }
 
 // ours runs a command of our program.
@@ -256,7 +262,7 @@ func (s *story) plan() {
 	}
 	var grown time.Time
 	s.steps = append(s.steps, step{
-		func() bool { return s.visited(growing) && s.saved() },
+		func() bool { return s.visited(growing) && s.saved() && s.newerThanVisits(time.Now()) },
 		func() {
 			grown = time.Now()
 			s.world.grow()
@@ -326,8 +332,26 @@ func (s *story) visited(k kind) bool {
 	return len(s.world.of(k)) > 0
 }
 
-// watch watches the job and does the steps that are due, until everything is done.
+// newerThanVisits reports whether what is released now is newer than all visits of growing origins so far. Git and package
+// lists have dates in whole seconds, and the policies in use take what isn't dated later than a visit for seen by it.
+func (s *story) newerThanVisits(now time.Time) bool {
+	released := now.Truncate(time.Second)
+	for _, o := range s.world.of(growing) {
+		if known := s.evidence.Known[o.URL].Visited; known != nil && !released.After(*known) {
+			return false
+		}
+		for _, v := range s.evidence.Stored[o.URL] {
+			if !released.After(v.Date) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// watch watches the job and does the steps that are due, until everything is done or nothing moves.
 func (s *story) watch() {
+	var still standstill
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	var done time.Time
@@ -342,6 +366,9 @@ func (s *story) watch() {
 				done = time.Now()
 			}
 		}
+		if still.over(s.state()) {
+			s.must(s.stuck(fmt.Errorf("%w for %s", errStandstill, standstillTime), err))
+		}
 		for name, child := range s.children {
 			if ended, how := child.Ended(); ended {
 				s.Fatalf("%s ended: %v; its log, %s.log, ends:\n%s", name, how, filepath.Join(s.dir, name), child.Tail(15))
@@ -350,7 +377,7 @@ func (s *story) watch() {
 		select {
 		case <-tick.C:
 		case <-s.ctx.Done():
-			s.must(s.stalled(err))
+			s.must(s.stuck(fmt.Errorf("%w (%s)", errTimeout, s.Timeout), err))
 		}
 	}
 }
@@ -372,7 +399,7 @@ func (s *story) stages() []stage {
 	}
 	again := stage{Name: "visited again", Total: len(s.world.of(growing))}
 	for _, o := range s.world.of(growing) {
-		if visits := e.Stored[o.URL]; e.full(o.URL) > 1 && e.Known[o.URL].Snapshot == visits[len(visits)-1].Snapshot {
+		if s.again(o) {
 			again.Done++
 		}
 	}
@@ -385,6 +412,12 @@ func (s *story) stages() []stage {
 		stages = append(stages, stage{Name: "faults", Done: len(e.Faults), Total: len(s.faults())})
 	}
 	return append(stages, again, stage{Name: "express lane", Done: e.Queues[expressQueue].Ready, Total: expressSlots, Level: true})
+}
+
+// again reports whether a growing origin was visited again, and the scheduler knows the result.
+func (s *story) again(o origin) bool {
+	visits := s.evidence.Stored[o.URL]
+	return s.evidence.full(o.URL) > 1 && s.evidence.Known[o.URL].Snapshot == visits[len(visits)-1].Snapshot
 }
 
 // missing lists the stages that are not complete.
@@ -407,13 +440,4 @@ func (s *story) done() bool {
 		}
 	}
 	return len(s.steps) == 0 && s.command == nil && s.missing() == nil && !e.open() && e.Waiting == 0 && len(e.differences()) == 0
-}
-
-// stalled returns the error for a job that was not done in time, with what is missing.
-func (s *story) stalled(lastLook error) error {
-	missing := s.missing()
-	if missing == nil {
-		missing = append(s.evidence.differences(), fmt.Sprintf("%d messages not sent", s.evidence.Waiting))
-	}
-	return errors.Join(fmt.Errorf("%w (%s): %s", errTimeout, s.Timeout, strings.Join(missing, ", ")), lastLook)
 }
