@@ -20,6 +20,9 @@ type Binding struct {
 	Key      string
 }
 
+// EventsQueue is the queue of workers' events: the Python scheduler's.
+const EventsQueue = "celeryev.listener"
+
 // EventsBinding brings all events of Celery's workers.
 var EventsBinding = Binding{Exchange: "celeryev", Kind: amqp.ExchangeTopic, Key: "#"}
 
@@ -71,6 +74,7 @@ type Consumer struct {
 type consumeSession struct {
 	conn    *connection
 	channel *amqp.Channel
+	calls   sync.Mutex // held while the channel is asked: it takes one question at a time
 }
 
 // NewConsumer makes a consumer; Run connects.
@@ -221,6 +225,8 @@ func (c *Consumer) stop(s *consumeSession, deliveries <-chan amqp.Delivery) {
 		for range deliveries {
 		}
 	})
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	_ = s.channel.Cancel(consumerTag, false)
 	drained.Wait()
 }

@@ -20,6 +20,7 @@ import (
 // closes a connection that is not read for some 15 seconds, and delivers again.
 
 const (
+	frameMethod    = 1
 	frameHeader    = 2
 	frameBody      = 3
 	frameEnd       = 0xCE
@@ -167,6 +168,10 @@ func (c *framedConn) nextFrame() error {
 	c.unserved = c.frame
 	channel := binary.BigEndian.Uint16(c.frame[1:])
 	switch c.frame[0] {
+	case frameMethod:
+		if tag, ok := deliveryTag(c.frame[frameHeaderLen : frameHeaderLen+size]); ok {
+			c.held.delivered(tag)
+		}
 	case frameHeader:
 		if size < 12 {
 			return nil
@@ -192,4 +197,17 @@ func (c *framedConn) nextFrame() error {
 		}
 	}
 	return nil
+}
+
+// deliveryTag returns the delivery tag of a method frame's payload, if that is a basic.deliver.
+func deliveryTag(payload []byte) (tag uint64, ok bool) {
+	const basic, deliver = 60, 60
+	if len(payload) < 5 || binary.BigEndian.Uint16(payload) != basic || binary.BigEndian.Uint16(payload[2:]) != deliver {
+		return 0, false
+	}
+	at := 5 + int(payload[4]) // after the consumer's tag
+	if len(payload) < at+8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(payload[at:]), true
 }

@@ -12,6 +12,8 @@ type held struct {
 	bytes      uint64
 	deliveries []heldDelivery // those handed over, in order
 	ended      bool
+	last       uint64 // tag of the last delivery that was read from the socket
+	released   uint64 // tag up to which deliveries are acknowledged
 }
 
 type heldDelivery struct{ tag, size uint64 }
@@ -42,6 +44,21 @@ func (h *held) handOver(tag, size uint64) {
 	h.deliveries = append(h.deliveries, heldDelivery{tag, size})
 }
 
+// delivered notes that a delivery begins to be read from the socket.
+func (h *held) delivered(tag uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = tag
+}
+
+// tags returns the tag of the last delivery that was read, and the one up to which deliveries are
+// acknowledged; 0 for none.
+func (h *held) tags() (last, released uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last, h.released
+}
+
 // release makes room: the deliveries up to tag are acknowledged.
 func (h *held) release(tag uint64) {
 	h.mu.Lock()
@@ -51,6 +68,7 @@ func (h *held) release(tag uint64) {
 		h.bytes -= h.deliveries[n].size
 	}
 	h.deliveries = append(h.deliveries[:0], h.deliveries[n:]...)
+	h.released = max(h.released, tag)
 	h.changed.Broadcast()
 }
 

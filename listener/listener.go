@@ -25,7 +25,7 @@ func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 	return celery.ConsumerOptions{
 		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler start-listener"},
 		Logger:            log,
-		Queue:             "celeryev.listener",
+		Queue:             celery.EventsQueue,
 		Bindings:          []celery.Binding{celery.EventsBinding},
 		Prefetch:          prefetch,
 	}

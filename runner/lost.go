@@ -23,6 +23,7 @@ const (
 // LostStore is the database of LostRuns.
 type LostStore interface {
 	Now() time.Time
+	EndsKnown(ctx context.Context, now time.Time) (time.Time, error)
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	EachSilentRun(ctx context.Context, before map[string]time.Time, every, atMost time.Duration, each func([]db.SilentRun) error) (ended bool, err error)
 	LoseRuns(ctx context.Context, runs []db.SilentRun, now time.Time) (int, error)
@@ -46,7 +47,8 @@ type LostOptions struct {
 // retries their tasks by their type's rules for a failure. The Python scheduler has the status and
 // never sets it.
 //
-// A run is lost when nothing was heard of it for the given time, and either a worker had
+// A run is lost when nothing was heard of it for the given time, up to the moment up to which ends are
+// known (db.Store.EndsKnown), and either a worker had
 // started it, or its message is neither outgoing nor in its queue, which is empty. While
 // its queue can't be asked, no run is lost, nor, while it is unknown how many messages
 // workers hold, one that was not started. The listener ignores a result that comes after
@@ -88,6 +90,10 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	known, err := l.Store.EndsKnown(ctx, l.now())
+	if err != nil {
+		return 0, err
+	}
 	before := make(map[string]time.Time)
 	byName := make(map[string]model.TaskType)
 	for _, tt := range types {
@@ -96,7 +102,7 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 			after = l.After["default"]
 		}
 		if after > 0 {
-			before[tt.Type] = l.now().Add(-after)
+			before[tt.Type] = known.Add(-after)
 			byName[tt.Type] = tt
 		}
 	}

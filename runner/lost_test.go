@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
@@ -186,4 +188,36 @@ func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 func sweepAgain(t *testing.T, store *db.Store) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), "update scheduler_go.walks set began = 'epoch'")
+}
+
+// Runs whose events wait unread are not lost, however long ago they ended.
+func TestRunsWhoseEventsAreUnreadAreNotLost(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, strings.ReplaceAll(aYearOld, "1 year", "61 minutes"))
+	mq := testenv.RabbitMQ(t)
+	events := testenv.ListenerQueue(t, mq.URL)
+	testenv.Put(t, events, "celeryev.listener", amqp.Publishing{Body: []byte("{}")})
+	inspector := inspectorOf(t, mq)
+	m := dispatch.Maintenance{Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	l := lostRuns(t, runner.LostOptions{Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour}})
+	lost := func() int {
+		for _, job := range m.Jobs() {
+			if _, err := job.Do(t.Context()); err != nil {
+				t.Fatal(job.Name, err)
+			}
+		}
+		sweepAgain(t, store)
+		n, err := l.RunOnce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for range 2 {
+		if n := lost(); n != 0 {
+			t.Fatalf("%d runs are lost, whose events are unread", n)
+		}
+	}
+	testenv.Take(t, events, "celeryev.listener")
+	testenv.Becomes(t, "lost runs once all events are read", 1, lost)
 }

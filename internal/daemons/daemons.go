@@ -30,22 +30,26 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 	if l.isRemote() {
 		return l.remote(ctx, func(*config.Config) map[string]bool { return nil }, func(_ context.Context, server backend.Remote) ([]service.Component, error) {
-			return l.components(broker, backend.NewRuns(server.Client, l.Log)), nil
+			components, _ := l.components(broker, backend.NewRuns(server.Client, l.Log))
+			return components, nil
 		})
 	}
 	return l.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
-		return append(l.components(broker, settle.Store{Store: store, Metrics: settle.NewMetrics(l.Metrics)}), l.keeper(store)), nil
+		components, consumer := l.components(broker, settle.Store{Store: store, Metrics: settle.NewMetrics(l.Metrics)})
+		progress := listener.Progress{ProgressOptions: listener.ProgressOptions{Consumer: consumer, Store: store, Log: l.Log}}
+		return append(components, service.Component{Name: "progress", Run: progress.Run}, l.keeper(store)), nil
 	})
 }
 
-func (l *Listener) components(broker celery.Broker, store listener.Store) []service.Component {
+func (l *Listener) components(broker celery.Broker, store listener.Store) ([]service.Component, *celery.Consumer) {
 	options := listener.ConsumerOptions(l.Log)
 	rabbitmq := service.NewService(l.Log, "RabbitMQ")
 	l.health.Watch(rabbitmq)
 	met := l.health.Expect("RabbitMQ")
 	options.Reading, options.Lost = func() { met(); rabbitmq.OK() }, rabbitmq.Failed
+	consumer := celery.NewConsumer(broker, options)
 	n := listener.New(listener.Options{
-		Source: celery.NewConsumer(broker, options),
+		Source: consumer,
 		Store:  store, Log: l.Log, Registerer: l.Metrics, Tracer: l.tracer,
 	})
 	l.workers = n.Workers
@@ -56,7 +60,7 @@ func (l *Listener) components(broker celery.Broker, store listener.Store) []serv
 	}
 	queue.Register(l.Metrics, nil)
 	look := func(ctx context.Context) error { return errors.Join(queue.Run(ctx), inspector.Close()) }
-	return []service.Component{{Name: "listener", Run: n.Run}, {Name: "gauges of the queue", Run: look}}
+	return []service.Component{{Name: "listener", Run: n.Run}, {Name: "gauges of the queue", Run: look}}, consumer
 }
 
 // Recurrent sends due visits.

@@ -216,7 +216,7 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []
 	gauges.Register(o.Metrics, d.slots)
 	counting := keep.Keeper{Name: "updating origin metrics", Store: store, Log: o.Log, Jobs: []keep.Job{o.updateMetrics(store)}}
 	return []service.Component{
-		o.keeper(store, slices.Concat(others, m.Jobs(), []keep.Job{o.checkCandidates(store)})...),
+		o.keeper(store, slices.Concat(m.Jobs(), others, []keep.Job{o.checkCandidates(store)})...),
 		{Name: "monitor", Run: d.monitor.Run},
 		{Name: "gauges of queues", Run: gauges.Run},
 		d.contact(o),

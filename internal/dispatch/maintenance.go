@@ -59,6 +59,7 @@ func (m *Maintenance) Jobs() []keep.Job {
 		return keep.Job{Name: name, Period: maintenancePeriod, Do: func(ctx context.Context) (string, error) { return do(ctx, m.Store.Now()) }}
 	}
 	return []keep.Job{
+		{Name: "events", Period: eventsPeriod, Do: m.lookAtEvents}, // before what judges by them
 		job("unheard work", m.GiveUp), job("removed lanes", m.Release),
 		{Name: "low water", Period: lowWaterPeriod, Do: func(ctx context.Context) (string, error) { return "", m.Store.RaiseLowWater(ctx) }},
 		{Name: "work below low water", Period: time.Hour, Do: m.lowerLowWater},
@@ -76,9 +77,16 @@ func (m *Maintenance) lowerLowWater(ctx context.Context) (string, error) {
 }
 
 // GiveUp gives up sent work whose end will not be heard, also of queues that no longer
-// have lanes or shares, and deletes settled work. It goes on with the other queues where
+// have lanes or shares, and deletes settled work. Both are judged by the moment up to which ends are
+// known (db.Store.EndsKnown).
+// It goes on with the other queues where
 // one can't be asked, and returns that error.
 func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error) {
+	// Before work and messages are looked at: what ends meanwhile is no harm.
+	known, err := m.Store.EndsKnown(ctx, now)
+	if err != nil {
+		return "", err
+	}
 	queues, err := m.Store.QueuesWithSent(ctx)
 	if err != nil {
 		return "", err
@@ -86,7 +94,7 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 	total := 0
 	var failed []error
 	for _, queue := range queues {
-		n, err := m.giveUp(ctx, queue, now)
+		n, err := m.giveUp(ctx, queue, now, known)
 		total += n
 		if err != nil {
 			failed = append(failed, err)
@@ -95,16 +103,16 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 			return count(total, "given up"), errors.Join(failed...)
 		}
 	}
-	failed = append(failed, m.Store.ForgetSettled(ctx, now.Add(-unheardAfter)))
+	failed = append(failed, m.Store.ForgetSettled(ctx, known.Add(-unheardAfter)))
 	return count(total, "given up"), errors.Join(failed...)
 }
 
 // giveUp gives up work of one queue, in batches. The messages of the queue are counted anew
 // for each, as they come and go.
-func (m *Maintenance) giveUp(ctx context.Context, queue string, now time.Time) (total int, err error) {
+func (m *Maintenance) giveUp(ctx context.Context, queue string, now, known time.Time) (total int, err error) {
 	for more := true; more && err == nil; {
 		var n int
-		n, more, err = m.giveUpSome(ctx, queue, now)
+		n, more, err = m.giveUpSome(ctx, queue, now, known)
 		total += n
 	}
 	return total, err
@@ -112,7 +120,7 @@ func (m *Maintenance) giveUp(ctx context.Context, queue string, now time.Time) (
 
 // giveUpSome gives up a batch of a queue's work, and nothing if the queue can't be asked.
 // While it is unknown how many messages workers hold, any may be in the queue.
-func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now time.Time) (n int, more bool, err error) {
+func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now, known time.Time) (n int, more bool, err error) {
 	figures := map[string]celery.QueueFigures{queue: m.Lengths.Figures(ctx, queue)}
 	counts, err := countMessages(ctx, m.Store, m.Lengths, figures, queue)
 	if err == nil {
@@ -125,7 +133,7 @@ func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now time.Tim
 	if counts[0].Unknown {
 		waiting = math.MaxInt
 	}
-	givenUp, more, err := m.Store.GiveUpWork(ctx, queue, waiting, now, now.Add(-unheardAfter), now.Add(-lostAfter))
+	givenUp, more, err := m.Store.GiveUpWork(ctx, queue, waiting, now, known.Add(-unheardAfter), known.Add(-lostAfter))
 	for set, of := range givenUp {
 		m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", of)
 		n += of

@@ -29,6 +29,6 @@ func (s *Store) Forget(ctx context.Context, now time.Time, atMost time.Duration)
 		failed(q.ForgetListings(ctx), "forget the listings of listers that are gone"),
 		failed(q.ForgetDaemons(ctx), "forget daemons"),
 		failed(q.ForgetEnded(ctx), "forget what ended hours ago"),
-		s.ForgetLanes(ctx, now), s.ForgetUnusedShares(ctx, now), s.ForgetDeliveries(ctx, now.Add(-time.Hour)),
+		s.ForgetEventReaders(ctx, now), s.ForgetLanes(ctx, now), s.ForgetUnusedShares(ctx, now), s.ForgetDeliveries(ctx, now.Add(-time.Hour)),
 		s.ForgetFreshness(ctx, now, atMost))
 }

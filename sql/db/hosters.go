@@ -21,7 +21,7 @@ type HosterLoad struct {
 // HosterLoads returns the loads of the hosters that have any, by their names. Visits count
 // only for hosters that had a limit when they were claimed.
 func (a WorkQueries) HosterLoads(ctx context.Context, hosters model.Hosters, now time.Time) (map[string]HosterLoad, error) {
-	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{LostBefore: now.Add(-hosters.LostAfter), ClaimedAfter: now.Add(-time.Minute)})
+	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{Now: now, LostAfter: hosters.LostAfter.Seconds(), ClaimedAfter: now.Add(-time.Minute)})
 	loads := make(map[string]HosterLoad, len(rows))
 	for _, r := range rows {
 		loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed)}

@@ -158,9 +158,9 @@ func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []s
 }
 
 // PassedWork returns, by queue, the lowest priority of the work of groups of some home queues
-// that was sent before a moment and that no worker is known to have begun.
-func (tx *Tx) PassedWork(ctx context.Context, homes []string, before time.Time) (map[string]uint8, error) {
-	rows, err := tx.q.PassedWork(ctx, queries.PassedWorkParams{Homes: homes, Before: &before})
+// that no worker had begun so long after it was sent, as far as starts are known (EndsKnown).
+func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, ageing time.Duration) (map[string]uint8, error) {
+	rows, err := tx.q.PassedWork(ctx, queries.PassedWorkParams{Homes: homes, Now: now, Ageing: ageing.Seconds()})
 	lowest := make(map[string]uint8, len(rows))
 	for _, r := range rows {
 		lowest[r.Queue] = uint8(r.Priority)

@@ -43,12 +43,13 @@ order by place
 limit @max_rows
 for no key update skip locked;
 
--- PassedWork tells, of each queue that has work of groups which was sent before a moment and
--- which no worker is known to have begun, the lowest priority of that work.
+-- PassedWork returns, of each queue that has work of groups which no worker had begun some seconds after
+-- it was sent, by the moment up to which starts are known, the lowest priority of that work.
 -- name: PassedWork :many
 select queue, min(priority)::smallint as priority
 from scheduler_go.work
-where home = any(@homes::text[]) and share_group is not null and state = 'sent' and started is null and since < @before
+where home = any(@homes::text[]) and share_group is not null and state = 'sent' and started is null
+  and since < (select scheduler_go.ends_known(@now)) - make_interval(secs => @ageing::double precision)
 group by queue;
 
 -- RaiseLowWater raises the places from which the three above look at outgoing work, and drains

@@ -380,13 +380,15 @@ func (q *Queries) OutgoingDue(ctx context.Context, urgent bool) (int64, error) {
 const passedWork = `-- name: PassedWork :many
 select queue, min(priority)::smallint as priority
 from scheduler_go.work
-where home = any($1::text[]) and share_group is not null and state = 'sent' and started is null and since < $2
+where home = any($1::text[]) and share_group is not null and state = 'sent' and started is null
+  and since < (select scheduler_go.ends_known($2)) - make_interval(secs => $3::double precision)
 group by queue
 `
 
 type PassedWorkParams struct {
 	Homes  []string
-	Before *time.Time
+	Now    time.Time
+	Ageing float64
 }
 
 type PassedWorkRow struct {
@@ -394,10 +396,10 @@ type PassedWorkRow struct {
 	Priority int16
 }
 
-// PassedWork tells, of each queue that has work of groups which was sent before a moment and
-// which no worker is known to have begun, the lowest priority of that work.
+// PassedWork returns, of each queue that has work of groups which no worker had begun some seconds after
+// it was sent, by the moment up to which starts are known, the lowest priority of that work.
 func (q *Queries) PassedWork(ctx context.Context, arg PassedWorkParams) ([]PassedWorkRow, error) {
-	rows, err := q.db.Query(ctx, passedWork, arg.Homes, arg.Before)
+	rows, err := q.db.Query(ctx, passedWork, arg.Homes, arg.Now, arg.Ageing)
 	if err != nil {
 		return nil, err
 	}
