@@ -183,7 +183,7 @@ func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) (s
 		return nil
 	})
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
-		Store: store, Slots: d.slots, Log: o.Log, Reg: o.Metrics, Listen: store.Listener(db.LaneChannel), Recall: d.inspector.Recall,
+		Store: store, Slots: d.slots, Log: o.Log, Reg: o.Metrics, Listen: store.Listener(db.LaneChannel),
 		Queues: func(ctx context.Context) ([]dispatch.Queue, error) {
 			return LanedQueues(ctx, store, o.configuration().Lanes)
 		},

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/celery"
@@ -39,8 +38,6 @@ type LanePumpOptions struct {
 
 	// Queues returns the queues that have lanes now.
 	Queues func(ctx context.Context) ([]Queue, error)
-	// Recall takes messages out of a queue: see celery.QueueInspector.
-	Recall func(ctx context.Context, queue string, most int, take func(ids []string) ([]string, error)) error
 	// Listen, if not nil, calls wake when a backlog grew, until ctx ends or it fails.
 	Listen func(ctx context.Context, wake func()) error
 }
@@ -83,11 +80,6 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		if _, err := p.Slots.Claim(ctx, q, nil); err != nil && !celery.IsOfQueue(err) {
 			failed = append(failed, fmt.Errorf("lanes of %q: %w", q.Lanes.Name, err))
 		}
-		for _, queue := range p.Slots.toRecall(q.Lanes) {
-			if err := p.recall(ctx, queue); err != nil && !celery.IsOfQueue(err) {
-				failed = append(failed, err)
-			}
-		}
 	}
 	if now.Sub(p.measured) < measurePeriod {
 		return errors.Join(failed...)
@@ -107,41 +99,6 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	err = errors.Join(failed...)
 	if err == nil {
 		p.measured = now
-	}
-	return err
-}
-
-const (
-	// recallAfter is for how long nobody reads a lane's queue until its messages go back, and
-	// how long after that this is tried again: what is not ours is only given back so often.
-	recallAfter = 10 * time.Minute
-	// recallMost is how many messages are taken out of a queue at once. They are sent again, with
-	// the same ids, if the process dies before the broker has heard that they are taken.
-	recallMost = MaxClaim
-)
-
-// recall puts the messages of a queue that nobody reads back into the backlog of its lane.
-func (p *LanePump) recall(ctx context.Context, queue string) error {
-	sent, err := p.Store.SentMessages(ctx, queue)
-	if err != nil || sent == 0 {
-		return err
-	}
-	var recalled []uuid.UUID
-	err = p.Recall(ctx, queue, recallMost, func(texts []string) (taken []string, err error) {
-		var ids []uuid.UUID
-		for _, text := range texts {
-			if id, ok := model.ParseTaskID(text); ok {
-				ids = append(ids, id)
-			}
-		}
-		recalled, err = p.Store.RecallBacklog(ctx, queue, ids)
-		for _, id := range recalled {
-			taken = append(taken, id.String())
-		}
-		return taken, err
-	})
-	if len(recalled) > 0 {
-		p.Log.Warn("nobody reads a lane's queue: its messages wait in the backlog again", "queue", queue, "messages", len(recalled))
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -120,8 +119,7 @@ func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, figures map[
 
 // laneStates counts the messages in the lanes' queues and backlogs. The queues' locks
 // are held. A lane whose queue can't be asked counts as full: it gets nothing, and neither
-// lends nor borrows slots. If none can be asked, that is an error of theirs. So does a lane
-// that nobody reads, as long as another one is read.
+// lends nor borrows slots. If none can be asked, that is an error of theirs.
 func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, figures map[string]celery.QueueFigures) ([]lanes.State, error) {
 	backlogs, err := tx.Backlogs(ctx, l.Name, len(l.Lanes))
 	if err != nil {
@@ -132,7 +130,6 @@ func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, figures m
 		return nil, err
 	}
 	states := make([]lanes.State, len(l.Lanes))
-	unread := make([]bool, len(l.Lanes))
 	var failed []error
 	for i, lane := range l.Lanes {
 		state := lanes.State{
@@ -144,7 +141,7 @@ func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, figures m
 			failed = append(failed, err)
 			state.Held, state.Max = lane.Slots, lane.Slots
 		}
-		unread[i] = s.isUnread(l.Name, lane, counts[i])
+		s.showUnread(l.Name, lane, counts[i])
 		s.metrics.limit.WithLabelValues(lane.Queue).Set(float64(lane.Slots))
 		s.metrics.free.WithLabelValues(lane.Queue).Set(float64(max(0, lane.Slots-state.Held)))
 		states[i] = state
@@ -152,63 +149,34 @@ func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, figures m
 	if len(failed) == len(states) {
 		return nil, errors.Join(failed...)
 	}
-	if slices.Contains(unread, false) {
-		for i := range states {
-			if unread[i] {
-				states[i].Held, states[i].Max = max(states[i].Held, states[i].Slots), states[i].Slots
-			}
-		}
-	}
 	return states, nil
 }
 
-// unreadAfter is for how long a lane's queue has no consumer until nothing more is sent there:
-// workers may be restarted.
+// unreadAfter is for how long a lane's queue has messages and no consumer until that is shown: workers may be
+// restarted.
 const unreadAfter = 45 * time.Second
 
-// isUnread reports whether nobody reads a lane's queue, and shows that, and logs it once.
-func (s *Slots) isUnread(set string, lane model.Lane, c messageCount) bool {
-	if c.err != nil || c.Consumers > 0 {
+// showUnread shows whether a lane's queue has had messages and no consumer for long, and logs it once.
+// Its messages are there nevertheless: an autoscaler may start workers by them.
+func (s *Slots) showUnread(set string, lane model.Lane, c messageCount) {
+	if c.err != nil || c.Consumers > 0 || c.total() == 0 {
 		s.unread.Delete(lane.Queue)
 		s.metrics.unread.WithLabelValues(set, lane.Name).Set(0)
-		return false
+		return
 	}
-	found, known := s.unread.LoadOrStore(lane.Queue, &unreadQueue{since: s.now(), tried: s.now()})
+	found, known := s.unread.LoadOrStore(lane.Queue, &unreadQueue{since: s.now()})
 	q := found.(*unreadQueue)
 	if !known || s.now().Sub(q.since) < unreadAfter {
-		return false
+		return
 	}
 	s.metrics.unread.WithLabelValues(set, lane.Name).Set(1)
-	if s.Log != nil && !q.told.Swap(true) {
-		s.Log.Warn("nobody reads the queue of a lane: nothing more is sent there, as long as other lanes are read", "lanes", set, "lane", lane.Name, "queue", lane.Queue)
+	if s.Log != nil && !q.logged.Swap(true) {
+		s.Log.Warn("the queue of a lane has no consumer: its messages wait for workers", "lanes", set, "lane", lane.Name, "queue", lane.Queue)
 	}
-	return true
-}
-
-// toRecall returns the queues of a lane set whose messages are to go back, as nobody has read
-// them for long, and another one is read. One goroutine calls it.
-func (s *Slots) toRecall(l *LaneSet) (queues []string) {
-	read := false
-	var due []*unreadQueue
-	for _, queue := range l.Queues() {
-		found, unread := s.unread.Load(queue)
-		read = read || !unread
-		if unread && s.now().Sub(found.(*unreadQueue).tried) >= recallAfter {
-			due, queues = append(due, found.(*unreadQueue)), append(queues, queue)
-		}
-	}
-	if !read {
-		return nil
-	}
-	for _, q := range due {
-		q.tried = s.now()
-	}
-	return queues
 }
 
 // unreadQueue is a queue without a consumer.
 type unreadQueue struct {
-	since time.Time
-	tried time.Time // when its messages were last recalled; at first since
-	told  atomic.Bool
+	since  time.Time
+	logged atomic.Bool
 }

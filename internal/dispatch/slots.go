@@ -84,7 +84,7 @@ func newSlotMetrics() slotMetrics {
 		limit:    newGauge(nil, "swh_scheduler_queue_limit", "How many messages a queue may hold; 0 is no limit.", "queue"),
 		free:     newGauge(nil, "swh_scheduler_queue_free_slots", "How many messages the last claim for a queue could add.", "queue"),
 		known:    newGauge(nil, "swh_scheduler_queue_unacknowledged_known", "Whether the last claim for a queue was told how many messages workers hold unacknowledged (1), or had to estimate it (0).", "queue"),
-		unread:   newGauge(nil, "swh_scheduler_lane_unread", "Whether nobody reads a lane's queue (1): its backlog waits, and other lanes take what they can.", "lane_set", "lane"),
+		unread:   newGauge(nil, "swh_scheduler_lane_unread", "Whether a lane's queue has had messages and no consumer for 45 seconds (1).", "lane_set", "lane"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "swh_scheduler_claim_seconds", Help: "Time of a claim, from the queue's lock to its commit: counting slots, taking work, writing it to the ledger.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),

@@ -5,8 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/google/uuid"
-
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
@@ -123,13 +121,6 @@ func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, 
 		p.LookAt, p.SlowestSince = int32(max(count, lanes.LookAhead)), new(now.Add(-lane.SoftTimeLimit))
 	}
 	return failed(tx.q.SendBacklog(ctx, p), "send the backlog of lane %q", lane.Name)
-}
-
-// RecallBacklog puts sent work of a lane's queue back into its backlog, without what is known to
-// have begun, and returns which.
-func (a LaneQueries) RecallBacklog(ctx context.Context, queue string, ids []uuid.UUID) ([]uuid.UUID, error) {
-	recalled, err := a.q.RecallBacklog(ctx, queries.RecallBacklogParams{TaskIds: ids, Queue: queue})
-	return recalled, failed(err, "put work of queue %q back into its backlog", queue)
 }
 
 // SeeLaneSets records that a process has lane sets in its configuration.

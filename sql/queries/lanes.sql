@@ -70,13 +70,6 @@ set state = 'outgoing', place = next.place, lane = @to_lane, since = @now, queue
     below = case when w.lane = @to_lane then w.below end
 from next where w.task_id = next.task_id and case w.state when 'backlog' then true end;
 
--- RecallBacklog puts sent work of a lane's queue back into its backlog, without what has begun.
--- name: RecallBacklog :many
-update scheduler_go.work w
-set state = 'backlog', queue = coalesce(w.home, w.queue), lane_name = null, since = w.claimed, below = null
-where w.task_id = any(@task_ids::uuid[]) and w.queue = @queue and w.state = 'sent' and w.started is null and w.lane_set is not null
-returning w.task_id;
-
 -- SendWithoutLanes sends the first messages of a removed lane set's backlog to a queue.
 -- name: SendWithoutLanes :execrows
 with next as (

@@ -467,39 +467,6 @@ func (q *Queries) MoveRuns(ctx context.Context, arg MoveRunsParams) error {
 	return err
 }
 
-const recallBacklog = `-- name: RecallBacklog :many
-update scheduler_go.work w
-set state = 'backlog', queue = coalesce(w.home, w.queue), lane_name = null, since = w.claimed, below = null
-where w.task_id = any($1::uuid[]) and w.queue = $2 and w.state = 'sent' and w.started is null and w.lane_set is not null
-returning w.task_id
-`
-
-type RecallBacklogParams struct {
-	TaskIds []uuid.UUID
-	Queue   string
-}
-
-// RecallBacklog puts sent work of a lane's queue back into its backlog, without what has begun.
-func (q *Queries) RecallBacklog(ctx context.Context, arg RecallBacklogParams) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, recallBacklog, arg.TaskIds, arg.Queue)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []uuid.UUID
-	for rows.Next() {
-		var task_id uuid.UUID
-		if err := rows.Scan(&task_id); err != nil {
-			return nil, err
-		}
-		items = append(items, task_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const recordLanes = `-- name: RecordLanes :exec
 insert into scheduler_go.lane_history as h (lane_set, lane, minute, what, bucket, pieces)
 select o.lane_set, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
