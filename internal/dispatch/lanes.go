@@ -71,7 +71,8 @@ func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.L
 // how many sent.
 func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, figures map[string]celery.QueueFigures, claim ClaimFunc) (claimed, sent int, err error) {
 	l := q.Lanes
-	if err := tx.LockQueues(ctx, l.Queues()...); err != nil {
+	// Its own lock, too: the state of its groups is that of all claims for it, with lanes or not.
+	if err := tx.LockQueues(ctx, append(l.Queues(), q.Name)...); err != nil {
 		return 0, 0, err
 	}
 	states, err := s.laneStates(ctx, tx, l, figures)

@@ -1,0 +1,56 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// Claims for a queue write the state of its groups in turn, also while some processes have lanes for it, whose
+// queues have other names, and others have none.
+func TestClaimsWithAndWithoutLanesTakeTurns(t *testing.T) {
+	t.Parallel()
+	lanes := two(4, 4)
+	lanes[1].Queue = "slow:{backend_name}"
+	l := newLaned(t, lanes...)
+	plain := dispatch.Queue{Name: l.q.Name, Limit: l.q.Limit}
+	began, end := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.slots.Claim(t.Context(), plain, func(ctx context.Context, _ *db.Tx, _ int) (dispatch.Claimed, error) {
+			close(began)
+			<-end
+			return dispatch.Claimed{}, nil
+		})
+		ended <- err
+	}()
+	<-began
+	entered := make(chan struct{})
+	other := make(chan error, 1)
+	go func() {
+		_, err := l.slots.Claim(t.Context(), l.q, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) {
+			close(entered)
+			return dispatch.Claimed{}, nil
+		})
+		other <- err
+	}()
+	testenv.Becomes(t, "the other claim waits", true, func() bool {
+		select {
+		case <-entered:
+			t.Error("a claim with lanes runs beside one without for the same queue")
+			return true
+		default:
+			return l.count("pg_stat_activity where datname = current_database() and wait_event = 'advisory'") > 0
+		}
+	})
+	close(end)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := <-other; err != nil {
+		t.Error(err)
+	}
+}
