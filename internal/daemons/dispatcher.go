@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -196,6 +197,8 @@ func setAside(store *db.Store, log *slog.Logger) keep.Job {
 func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []service.Component {
 	m := dispatch.Maintenance{
 		Store: store, Slots: d.slots, Lengths: d.inspector, Log: o.Log, GivenUp: dispatch.NewGivenUp(o.Metrics),
+		LaneSets:  func() []string { return slices.Collect(maps.Keys(o.configuration().Lanes)) },
+		LostAfter: o.Config.Hosters.LostAfter,
 		Home: func(ctx context.Context, laneSet string) (dispatch.Queue, error) {
 			types, err := store.TaskTypes(ctx)
 			tt, prefix, ok := model.TypeOf(laneSet, types)

@@ -24,6 +24,7 @@ const pumpPeriod = 5 * time.Second
 type LanePump struct {
 	LanePumpOptions
 	measured time.Time
+	seen     time.Time          // when the lane sets were last recorded
 	shown    map[[2]string]bool // lane sets and lanes
 
 	waiting, oldest, sent, running, slots *prometheus.GaugeVec
@@ -75,6 +76,17 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		return err
 	}
 	var failed []error
+	// First of all: after an outage, others may take the lanes for removed.
+	if now.Sub(p.seen) >= measurePeriod {
+		var sets []string
+		for _, q := range queues {
+			sets = append(sets, q.Lanes.Name)
+		}
+		if err := p.Store.SeeLaneSets(ctx, sets, now); err != nil {
+			return err
+		}
+		p.seen = now
+	}
 	for _, q := range queues {
 		// A queue that can't be asked is no outage: the other lane sets go on.
 		if _, err := p.Slots.Claim(ctx, q, nil); err != nil && !celery.IsOfQueue(err) {
@@ -84,10 +96,8 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	if now.Sub(p.measured) < measurePeriod {
 		return errors.Join(failed...)
 	}
-	var sets []string
 	shown := make(map[[2]string]bool)
 	for _, q := range queues {
-		sets = append(sets, q.Lanes.Name)
 		for _, lane := range q.Lanes.Lanes {
 			shown[[2]string{q.Lanes.Name, lane.Name}] = true
 		}
@@ -95,7 +105,6 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	}
 	forget([]*prometheus.GaugeVec{p.waiting, p.oldest, p.sent, p.running, p.slots, p.Slots.metrics.unread}, [2]string{"lane_set", "lane"}, p.shown, shown)
 	p.shown = shown
-	failed = append(failed, p.Store.SeeLaneSets(ctx, sets, now))
 	err = errors.Join(failed...)
 	if err == nil {
 		p.measured = now

@@ -27,9 +27,6 @@ const (
 	// lostAfter is when sent work counts as lost in any case: by default, a visit may be
 	// scheduled again then.
 	lostAfter = 7 * 24 * time.Hour
-	// removedAfter is when a lane set counts as removed that no process has in its
-	// configuration any more: some may have another while it changes.
-	removedAfter = 5 * time.Minute
 )
 
 // Maintenance ends work that nothing else would end: events are sent once, and a worker
@@ -41,6 +38,11 @@ type Maintenance struct {
 	Log     *slog.Logger
 
 	GivenUp *prometheus.CounterVec // messages given up, by queue; may be nil
+
+	// LaneSets returns the lane sets in the configuration of this process; nil is none.
+	LaneSets func() []string
+	// LostAfter is when work counts as lost that a worker began and that has no time limit; 0 is a day.
+	LostAfter time.Duration
 
 	// Home returns where the work of a removed lane set goes.
 	Home func(ctx context.Context, laneSet string) (Queue, error)
@@ -147,7 +149,12 @@ func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now, known t
 // Release sends the backlogs of removed lane sets to the queues that they would have gone
 // to without lanes, as far as there are slots.
 func (m *Maintenance) Release(ctx context.Context, now time.Time) (string, error) {
-	sets, err := m.Store.RemovedLaneSets(ctx, now.Add(-removedAfter))
+	if m.LaneSets != nil { // a process first says what it has
+		if err := m.Store.SeeLaneSets(ctx, m.LaneSets(), now); err != nil {
+			return "", err
+		}
+	}
+	sets, err := m.Store.RemovedLaneSets(ctx, now)
 	if err != nil {
 		return "", err
 	}

@@ -128,10 +128,21 @@ func (a LaneQueries) SeeLaneSets(ctx context.Context, sets []string, now time.Ti
 	return failed(a.q.SeeLaneSets(ctx, queries.SeeLaneSetsParams{LaneSets: sets, Now: now}), "record the configured lane sets")
 }
 
-// RemovedLaneSets lists the lane sets with a backlog that no process has had in its
-// configuration since a moment.
-func (a LaneQueries) RemovedLaneSets(ctx context.Context, since time.Time) ([]string, error) {
-	sets, err := a.q.RemovedLaneSets(ctx, since)
+// A lane set is removed when looks have found for unseenFor that no process has it, each at most
+// looksWithin after the one before. A process that has it says so each minute.
+const (
+	seenWithin  = 2 * time.Minute
+	looksWithin = 3 * time.Minute
+	unseenFor   = 3 * time.Minute
+)
+
+// RemovedLaneSets looks at the lane sets with a backlog, once a minute, and lists those that no process has
+// had in its configuration for about five minutes. After a time without looks, as the database was away, it
+// lists none for three minutes: processes could not say that they have them.
+func (a LaneQueries) RemovedLaneSets(ctx context.Context, now time.Time) ([]string, error) {
+	sets, err := a.q.RemovedLaneSets(ctx, queries.RemovedLaneSetsParams{
+		Now: now, SeenAfter: now.Add(-seenWithin), LookedAfter: now.Add(-looksWithin), UnseenBefore: now.Add(-unseenFor),
+	})
 	return sets, failed(err, "list the lane sets that were removed")
 }
 

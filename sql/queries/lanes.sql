@@ -93,18 +93,28 @@ insert into scheduler_go.configured_lanes as c (lane_set, seen)
 select lane_set, @now::timestamptz from unnest(@lane_sets::text[]) lane_set order by lane_set
 on conflict (lane_set) do update set seen = greatest(c.seen, excluded.seen);
 
--- RemovedLaneSets lists the lane sets with a backlog that no process has had in its
--- configuration since a moment.
+-- RemovedLaneSets looks at the lane sets with a backlog, and lists those that no process has in its
+-- configuration: looks have found for some time that none was seen of late, without a gap between
+-- them in which nobody could say so.
 -- name: RemovedLaneSets :many
 with recursive sets as (
   (select lane_set from scheduler_go.work where state = 'backlog' order by lane_set limit 1)
   union all
   select (select w.lane_set from scheduler_go.work w where w.state = 'backlog' and w.lane_set > sets.lane_set order by w.lane_set limit 1)
   from sets where lane_set is not null
+), looked as (
+  update scheduler_go.configured_lanes c
+  set looked = @now::timestamptz,
+      unseen = case when c.seen >= @seen_after::timestamptz then null
+                    when c.looked >= @looked_after::timestamptz then coalesce(c.unseen, @now) else @now end
+  from sets where c.lane_set = sets.lane_set
+  returning c.lane_set, c.unseen
 )
 select lane_set::text from sets
-where lane_set is not null and not exists (
-  select from scheduler_go.configured_lanes c where c.lane_set = sets.lane_set and c.seen >= @since::timestamptz);
+where lane_set is not null and not exists (select from scheduler_go.configured_lanes c where c.lane_set = sets.lane_set)
+union all
+select lane_set from looked where unseen <= @unseen_before::timestamptz
+order by 1;
 
 -- LaneSketches returns the sketches of some listers, decayed to now.
 -- name: LaneSketches :many
@@ -196,7 +206,8 @@ with history as (
 ), sketches as (
   delete from scheduler_go.lane_sketches s where s.as_of < @memory_before
 ), sets as (
-  delete from scheduler_go.configured_lanes c where c.seen < @timeouts_before
+  delete from scheduler_go.configured_lanes c
+  where c.seen < @timeouts_before and not exists (select from scheduler_go.work w where w.lane_set = c.lane_set and w.state = 'backlog')
 ), overs as (
   delete from scheduler_go.lane_timeouts o where o.recorded < @timeouts_before
 )

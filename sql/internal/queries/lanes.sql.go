@@ -123,7 +123,8 @@ with history as (
 ), sketches as (
   delete from scheduler_go.lane_sketches s where s.as_of < $1
 ), sets as (
-  delete from scheduler_go.configured_lanes c where c.seen < $3
+  delete from scheduler_go.configured_lanes c
+  where c.seen < $3 and not exists (select from scheduler_go.work w where w.lane_set = c.lane_set and w.state = 'backlog')
 ), overs as (
   delete from scheduler_go.lane_timeouts o where o.recorded < $3
 )
@@ -601,16 +602,38 @@ with recursive sets as (
   union all
   select (select w.lane_set from scheduler_go.work w where w.state = 'backlog' and w.lane_set > sets.lane_set order by w.lane_set limit 1)
   from sets where lane_set is not null
+), looked as (
+  update scheduler_go.configured_lanes c
+  set looked = $1::timestamptz,
+      unseen = case when c.seen >= $2::timestamptz then null
+                    when c.looked >= $3::timestamptz then coalesce(c.unseen, $1) else $1 end
+  from sets where c.lane_set = sets.lane_set
+  returning c.lane_set, c.unseen
 )
 select lane_set::text from sets
-where lane_set is not null and not exists (
-  select from scheduler_go.configured_lanes c where c.lane_set = sets.lane_set and c.seen >= $1::timestamptz)
+where lane_set is not null and not exists (select from scheduler_go.configured_lanes c where c.lane_set = sets.lane_set)
+union all
+select lane_set from looked where unseen <= $4::timestamptz
+order by 1
 `
 
-// RemovedLaneSets lists the lane sets with a backlog that no process has had in its
-// configuration since a moment.
-func (q *Queries) RemovedLaneSets(ctx context.Context, since time.Time) ([]string, error) {
-	rows, err := q.db.Query(ctx, removedLaneSets, since)
+type RemovedLaneSetsParams struct {
+	Now          time.Time
+	SeenAfter    time.Time
+	LookedAfter  time.Time
+	UnseenBefore time.Time
+}
+
+// RemovedLaneSets looks at the lane sets with a backlog, and lists those that no process has in its
+// configuration: looks have found for some time that none was seen of late, without a gap between
+// them in which nobody could say so.
+func (q *Queries) RemovedLaneSets(ctx context.Context, arg RemovedLaneSetsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, removedLaneSets,
+		arg.Now,
+		arg.SeenAfter,
+		arg.LookedAfter,
+		arg.UnseenBefore,
+	)
 	if err != nil {
 		return nil, err
 	}
