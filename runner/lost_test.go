@@ -221,3 +221,23 @@ func TestRunsWhoseEventsAreUnreadAreNotLost(t *testing.T) {
 	testenv.Take(t, events, "celeryev.listener")
 	testenv.Becomes(t, "lost runs once all events are read", 1, lost)
 }
+
+// A lost run's message leaves the ledger: it doesn't count for its group's ceiling any more, and its group is charged.
+func TestMessagesOfLostRunsLeaveTheLedger(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, strings.ReplaceAll(aYearOld, "'x'", "'00000000-0000-0000-0000-000000000001'"))
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, since, started, share_group, cost)
+		select id, 'sent', 'swh.a', 'swh.a', 'swh.a', '[]', '{}', now() - interval '1 hour', extract(epoch from now()) - 3600, 'g', 7
+		from unnest('{00000000-0000-0000-0000-000000000001, 00000000-0000-0000-0000-000000000002}'::uuid[]) id`)
+	l := lostRuns(t, runner.LostOptions{
+		Store: store, Lengths: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour},
+	})
+	if n, err := l.RunOnce(t.Context()); n != 1 || err != nil {
+		t.Fatalf("%d runs lost, %v", n, err)
+	}
+	got := testenv.Column[string](t, store.Pool(), `select task_id::text from scheduler_go.work
+		union all select queue || ' ' || share_group || ' ' || seconds || ' ' || pieces from scheduler_go.share_charges`)
+	if diff := cmp.Diff([]string{"00000000-0000-0000-0000-000000000002", "swh.a g 7 1"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,7 +136,10 @@ func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now, known t
 	if counts[0].Unknown {
 		waiting = math.MaxInt
 	}
-	givenUp, more, err := m.Store.GiveUpWork(ctx, queue, waiting, now, known.Add(-unheardAfter), known.Add(-lostAfter))
+	givenUp, more, err := m.Store.GiveUpWork(ctx, db.Unheard{
+		Queue: queue, Waiting: waiting, Now: now,
+		UnheardBefore: known.Add(-unheardAfter), BegunBefore: known.Add(-cmp.Or(m.LostAfter, model.DefaultHosterLostAfter)), LostBefore: known.Add(-lostAfter),
+	})
 	for set, of := range givenUp {
 		m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", of)
 		n += of

@@ -4,7 +4,7 @@
 // What is shared is time. A group's load is the work, in seconds, that it has in the
 // queue and running, and what it used lately, halved after each half-life. Work that has
 // not ended counts with the average of the group's work so far, or with the time since
-// it started if that is longer; so a group gains nothing by being slow.
+// it started if that is longer, within a bound (Underway); so a group gains nothing by being slow.
 //
 // Each slot goes to the group with the smallest load for its weight, and adds the cost
 // of its work to its load (stride scheduling). Nothing is rounded from one division to

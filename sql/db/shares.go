@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/shares"
 	"swh-scheduler/sql/internal/queries"
 )
 
@@ -24,7 +25,7 @@ type ShareState struct {
 
 	InFlight     int     // visits or runs that are claimed and not known to have ended
 	Started      int     // those that are known to have started
-	InFlightLoad float64 // their cost
+	InFlightLoad float64 // what they count for: see shares.Underway
 }
 
 // Busy reports whether the last claim left work of the group waiting.
@@ -79,7 +80,10 @@ func (a ShareQueries) ShareStates(ctx context.Context, queue string, now time.Ti
 	}
 	for _, u := range underway {
 		s := state(states, u.ShareGroup)
-		s.InFlight, s.Started, s.InFlightLoad = int(u.Pieces), int(u.Started), u.Load
+		s.InFlight, s.Started, s.InFlightLoad = int(u.Pieces), len(u.Costs), u.Waiting
+		for i, cost := range u.Costs {
+			s.InFlightLoad += shares.Underway(cost, u.Begun[i], halfLife.Seconds())
+		}
 	}
 	return states, nil
 }

@@ -113,11 +113,31 @@ func (a RunQueries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRun, err
 type SilentRun = queries.SilentRunsRow
 
 // LoseRuns ends runs as lost at now, and returns how many: those whose status has changed since they
-// were listed it leaves alone. Their tasks are retried as after a failure. It returns a
+// were listed it leaves alone. Their tasks are retried as after a failure. Their messages leave the ledger,
+// and their groups are charged the expected cost. Locks are taken in the order of WorkStore.Settle. It returns a
 // *RefusedError if PostgreSQL refuses a value.
-func (a RunQueries) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (int, error) {
-	p := columns[queries.LoseRunsParams](runs)
-	p.Now = now
-	n, err := a.q.LoseRuns(ctx, p)
-	return int(n), refused(failed(err, "end lost runs"))
+func (s WorkStore) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (lost int, err error) {
+	err = retryLostRaces(func() error {
+		return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+			locked, err := tx.q.LockSilentRuns(ctx, columns[queries.LockSilentRunsParams](runs))
+			if err != nil || len(locked) == 0 {
+				return err
+			}
+			var ids []int64
+			var work []uuid.UUID
+			for _, r := range locked {
+				ids = append(ids, r.ID)
+				if id, err := uuid.Parse(r.BackendID); err == nil { // otherwise not one of ours
+					work = append(work, id)
+				}
+			}
+			if err := tx.q.LoseWork(ctx, queries.LoseWorkParams{TaskIds: work, Now: now}); err != nil {
+				return err
+			}
+			n, err := tx.q.LoseRuns(ctx, queries.LoseRunsParams{Now: now, Ids: ids})
+			lost = int(n)
+			return err
+		})
+	})
+	return lost, refused(failed(err, "end lost runs"))
 }

@@ -76,7 +76,7 @@ func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" || len(w.
 // On a host whose clock is wrong it returns a ClockError.
 func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
 	began := time.Now()
-	locks, err := tx.q.LockQueues(ctx, slices.Sorted(slices.Values(queues)))
+	locks, err := tx.q.LockQueues(ctx, slices.Compact(slices.Sorted(slices.Values(queues))))
 	if err != nil {
 		return err
 	}
@@ -288,18 +288,26 @@ func (a WorkQueries) QueuesWithSent(ctx context.Context) ([]string, error) {
 // maintenanceBatch is how many rows of the ledger maintenance deletes at a time.
 const maintenanceBatch = 1000
 
-// GiveUpWork gives up sent work of a queue whose end will not be heard: what started and
-// whose limit ended before unheardBefore; what was sent before lostBefore; and of what
-// was sent before unheardBefore and is not known to have started, the oldest beyond
-// waiting, which is how many messages can still be in the queue. Groups are charged the
+// Unheard says which sent work of a queue is given up.
+type Unheard struct {
+	Queue   string
+	Waiting int // how many messages can still be in the queue
+	Now     time.Time
+
+	UnheardBefore time.Time // what began and whose limit ended before, and what was sent before, has not begun and is beyond Waiting
+	BegunBefore   time.Time // what began before, without a limit
+	LostBefore    time.Time // all that was sent before
+}
+
+// GiveUpWork gives up sent work of a queue whose end will not be heard. Groups are charged the
 // expected cost. It returns the number of messages by lane set, and whether there may be
 // more: it takes a batch at a time. After a time-out the next batch is half as large.
-func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, now, unheardBefore, lostBefore time.Time) (givenUp map[string]int, more bool, err error) {
+func (s WorkStore) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int, more bool, err error) {
 	givenUp = make(map[string]int)
 	most := s.drains.unheard.Of(maintenanceBatch)
 	err = s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.UnheardWork(ctx, queries.UnheardWorkParams{
-			Queue: queue, Waiting: int64(waiting), UnheardBefore: unheardBefore, LostBefore: lostBefore, MaxRows: int32(most),
+			Queue: u.Queue, Waiting: int64(u.Waiting), Now: u.Now, UnheardBefore: u.UnheardBefore, BegunBefore: u.BegunBefore, LostBefore: u.LostBefore, MaxRows: int32(most),
 		})
 		more = len(rows) == most
 		if err != nil || len(rows) == 0 {
@@ -310,10 +318,10 @@ func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, no
 		for i, r := range rows {
 			ids[i] = r.TaskID
 			if r.ShareGroup != nil {
-				charges.Add(r.Home, *r.ShareGroup, *r.Cost, 1, now)
+				charges.Add(r.Home, *r.ShareGroup, *r.Cost, 1, u.Now)
 			}
 			if r.LaneSet != nil {
-				records.Add(*r.LaneSet, *r.LaneName, LaneUnheard, 0, now, 1)
+				records.Add(*r.LaneSet, *r.LaneName, LaneUnheard, 0, u.Now, 1)
 			}
 			givenUp[orZero(r.LaneSet)]++
 		}
@@ -321,7 +329,7 @@ func (s WorkStore) GiveUpWork(ctx context.Context, queue string, waiting int, no
 	})
 	s.drains.unheard.Note(most, err)
 	if err != nil {
-		return nil, false, failed(err, "give up work of queue %q", queue)
+		return nil, false, failed(err, "give up work of queue %q", u.Queue)
 	}
 	return givenUp, more, nil
 }

@@ -5,15 +5,15 @@
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler hosters', 0));
 
 -- HosterLoads counts, by hoster, the visits in flight, but not those that began too long before the
--- moment up to which ends are known, and the visits claimed since a moment. A worker's clock that is
--- behind counts as if it began the visit when it was sent.
+-- moment up to which ends are known, and the visits claimed since a moment. When they began
+-- is that of began().
 -- name: HosterLoads :many
 select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed
 from (
   select unnest(w.hosters) as hoster, 1 as in_flight, 0 as claimed
   from scheduler_go.work w
   where w.hosters is not null and w.state <> 'settled'
-    and (w.started is null or greatest(w.started, extract(epoch from w.since)::double precision)
+    and (w.started is null or scheduler_go.began(w.started, w.since, @now)
          >= (select extract(epoch from scheduler_go.ends_known(@now))::double precision) - @lost_after::double precision)
   union all
   select c.hoster, 0, c.visits from scheduler_go.hoster_claims c where c.claimed > @claimed_after

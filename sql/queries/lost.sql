@@ -14,15 +14,28 @@ where r.id >= @first_id::bigint and r.id < @end_id::bigint
     and (w.state in ('backlog', 'outgoing') or w.state = 'sent' and w.lane_set is not null and w.started is null))
 order by r.id;
 
--- LoseRuns ends runs as lost, unless their status has changed meanwhile. The Python scheduler's trigger
--- then retries their tasks as after a failure.
--- name: LoseRuns :execrows
-with silent as (
-  select r.id from task_run r
-  join (select unnest(@id::bigint[]) as id, unnest(@status::text[]) as status) seen on seen.id = r.id
-  where r.status = seen.status::task_run_status
-  order by r.id
-  for update of r
+-- LockSilentRuns locks runs, unless their status has changed meanwhile.
+-- name: LockSilentRuns :many
+select r.id, coalesce(r.backend_id, '') as backend_id from task_run r
+join (select unnest(@id::bigint[]) as id, unnest(@status::text[]) as status) seen on seen.id = r.id
+where r.status = seen.status::task_run_status
+order by r.id
+for update of r;
+
+-- LoseWork deletes the messages of lost runs from the ledger, and charges their groups.
+-- name: LoseWork :exec
+with lost as (
+  select w.task_id from scheduler_go.work w where w.task_id = any(@task_ids::uuid[]) order by w.task_id for update
+), gone as (
+  delete from scheduler_go.work w using lost where w.task_id = lost.task_id
+  returning w.home, w.share_group, w.cost, w.state
 )
-update task_run r set status = 'lost', ended = @now::timestamptz
-from silent where silent.id = r.id;
+insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
+select home, share_group, @now, sum(cost), count(*) from gone
+where share_group is not null and state <> 'settled'
+group by home, share_group;
+
+-- LoseRuns ends locked runs as lost. The Python scheduler's trigger then retries their tasks as after a
+-- failure.
+-- name: LoseRuns :execrows
+update task_run set status = 'lost', ended = @now::timestamptz where id = any(@ids::bigint[]);

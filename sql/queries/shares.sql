@@ -28,11 +28,13 @@ delete from scheduler_go.share_history where queue = @queue and minute < @before
 -- name: GroupsOfQueue :many
 select share_group, used, pieces, forgone as forfeited, as_of, tasks_waited, visits_waited from scheduler_go.shares where queue = @queue;
 
--- InFlightByGroup counts what is underway in a queue. A message counts with its expected
--- cost, or with the time since it started if that is more.
+-- InFlightByGroup returns what is underway in a queue: how many messages of each group, the expected cost of those
+-- that no worker has begun, and of each of the others the cost and the seconds since it began.
 -- name: InFlightByGroup :many
-select share_group::text as share_group, count(*) as pieces, count(started) as started,
-       sum(greatest(cost, extract(epoch from @now::timestamptz)::double precision - started))::double precision as load
+select share_group::text as share_group, count(*) as pieces,
+       coalesce(sum(cost) filter (where started is null), 0)::double precision as waiting,
+       coalesce(array_agg(cost) filter (where started is not null), '{}')::double precision[] as costs,
+       coalesce(array_agg(extract(epoch from @now::timestamptz)::double precision - scheduler_go.began(started, since, @now)) filter (where started is not null), '{}')::double precision[] as begun
 from scheduler_go.work
 where home = @queue and share_group is not null and state <> 'settled'
 group by share_group;

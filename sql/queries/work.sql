@@ -172,9 +172,9 @@ delete from scheduler_go.work where task_id = any(array(
 -- name: QueuesWithSent :many
 select distinct queue from scheduler_go.work where state = 'sent' order by 1;
 
--- UnheardWork locks some sent work of a queue whose end will not be heard: what started and is
--- long past its limit, what is very old, and, of what is not known to have started, the
--- oldest beyond what can still be in the queue or on the way there.
+-- UnheardWork locks some sent work of a queue whose end will not be heard: what began and is
+-- long past its limit, what began very long ago and has none, what is very old, and, of what is not
+-- known to have begun, the oldest beyond what can still be in the queue or on the way there.
 -- name: UnheardWork :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
@@ -185,7 +185,8 @@ select w.task_id, coalesce(w.home, w.queue) as home, w.share_group, w.cost, w.la
 from scheduler_go.work w join sent s on s.task_id = w.task_id
 where w.state = 'sent' and (w.since < @lost_before::timestamptz
    or w.started is null and s.place > @waiting::bigint and w.since < @unheard_before::timestamptz
-   or w.started + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision)
+   or scheduler_go.began(w.started, w.since, @now::timestamptz) + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision
+   or w.hard_limit is null and scheduler_go.began(w.started, w.since, @now) < extract(epoch from @begun_before::timestamptz)::double precision)
 order by w.task_id
 limit @max_rows::integer
 for update of w;

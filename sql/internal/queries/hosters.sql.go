@@ -74,7 +74,7 @@ from (
   select unnest(w.hosters) as hoster, 1 as in_flight, 0 as claimed
   from scheduler_go.work w
   where w.hosters is not null and w.state <> 'settled'
-    and (w.started is null or greatest(w.started, extract(epoch from w.since)::double precision)
+    and (w.started is null or scheduler_go.began(w.started, w.since, $1)
          >= (select extract(epoch from scheduler_go.ends_known($1))::double precision) - $2::double precision)
   union all
   select c.hoster, 0, c.visits from scheduler_go.hoster_claims c where c.claimed > $3
@@ -95,8 +95,8 @@ type HosterLoadsRow struct {
 }
 
 // HosterLoads counts, by hoster, the visits in flight, but not those that began too long before the
-// moment up to which ends are known, and the visits claimed since a moment. A worker's clock that is
-// behind counts as if it began the visit when it was sent.
+// moment up to which ends are known, and the visits claimed since a moment. When they began
+// is that of began().
 func (q *Queries) HosterLoads(ctx context.Context, arg HosterLoadsParams) ([]HosterLoadsRow, error) {
 	rows, err := q.db.Query(ctx, hosterLoads, arg.Now, arg.LostAfter, arg.ClaimedAfter)
 	if err != nil {

@@ -9,35 +9,90 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"swh-scheduler/internal/model"
 )
 
-const loseRuns = `-- name: LoseRuns :execrows
-with silent as (
-  select r.id from task_run r
-  join (select unnest($2::bigint[]) as id, unnest($3::text[]) as status) seen on seen.id = r.id
-  where r.status = seen.status::task_run_status
-  order by r.id
-  for update of r
-)
-update task_run r set status = 'lost', ended = $1::timestamptz
-from silent where silent.id = r.id
+const lockSilentRuns = `-- name: LockSilentRuns :many
+select r.id, coalesce(r.backend_id, '') as backend_id from task_run r
+join (select unnest($1::bigint[]) as id, unnest($2::text[]) as status) seen on seen.id = r.id
+where r.status = seen.status::task_run_status
+order by r.id
+for update of r
 `
 
-type LoseRunsParams struct {
-	Now    time.Time
+type LockSilentRunsParams struct {
 	ID     []int64
 	Status []string
 }
 
-// LoseRuns ends runs as lost, unless their status has changed meanwhile. The Python scheduler's trigger
-// then retries their tasks as after a failure.
+type LockSilentRunsRow struct {
+	ID        int64
+	BackendID string
+}
+
+// LockSilentRuns locks runs, unless their status has changed meanwhile.
+func (q *Queries) LockSilentRuns(ctx context.Context, arg LockSilentRunsParams) ([]LockSilentRunsRow, error) {
+	rows, err := q.db.Query(ctx, lockSilentRuns, arg.ID, arg.Status)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockSilentRunsRow
+	for rows.Next() {
+		var i LockSilentRunsRow
+		if err := rows.Scan(&i.ID, &i.BackendID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const loseRuns = `-- name: LoseRuns :execrows
+update task_run set status = 'lost', ended = $1::timestamptz where id = any($2::bigint[])
+`
+
+type LoseRunsParams struct {
+	Now time.Time
+	Ids []int64
+}
+
+// LoseRuns ends locked runs as lost. The Python scheduler's trigger then retries their tasks as after a
+// failure.
 func (q *Queries) LoseRuns(ctx context.Context, arg LoseRunsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, loseRuns, arg.Now, arg.ID, arg.Status)
+	result, err := q.db.Exec(ctx, loseRuns, arg.Now, arg.Ids)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const loseWork = `-- name: LoseWork :exec
+with lost as (
+  select w.task_id from scheduler_go.work w where w.task_id = any($2::uuid[]) order by w.task_id for update
+), gone as (
+  delete from scheduler_go.work w using lost where w.task_id = lost.task_id
+  returning w.home, w.share_group, w.cost, w.state
+)
+insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
+select home, share_group, $1, sum(cost), count(*) from gone
+where share_group is not null and state <> 'settled'
+group by home, share_group
+`
+
+type LoseWorkParams struct {
+	Now     time.Time
+	TaskIds []uuid.UUID
+}
+
+// LoseWork deletes the messages of lost runs from the ledger, and charges their groups.
+func (q *Queries) LoseWork(ctx context.Context, arg LoseWorkParams) error {
+	_, err := q.db.Exec(ctx, loseWork, arg.Now, arg.TaskIds)
+	return err
 }
 
 const silentRuns = `-- name: SilentRuns :many

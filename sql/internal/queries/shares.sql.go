@@ -184,8 +184,10 @@ func (q *Queries) GroupsOfQueue(ctx context.Context, queue string) ([]GroupsOfQu
 }
 
 const inFlightByGroup = `-- name: InFlightByGroup :many
-select share_group::text as share_group, count(*) as pieces, count(started) as started,
-       sum(greatest(cost, extract(epoch from $1::timestamptz)::double precision - started))::double precision as load
+select share_group::text as share_group, count(*) as pieces,
+       coalesce(sum(cost) filter (where started is null), 0)::double precision as waiting,
+       coalesce(array_agg(cost) filter (where started is not null), '{}')::double precision[] as costs,
+       coalesce(array_agg(extract(epoch from $1::timestamptz)::double precision - scheduler_go.began(started, since, $1)) filter (where started is not null), '{}')::double precision[] as begun
 from scheduler_go.work
 where home = $2 and share_group is not null and state <> 'settled'
 group by share_group
@@ -199,12 +201,13 @@ type InFlightByGroupParams struct {
 type InFlightByGroupRow struct {
 	ShareGroup string
 	Pieces     int64
-	Started    int64
-	Load       float64
+	Waiting    float64
+	Costs      []float64
+	Begun      []float64
 }
 
-// InFlightByGroup counts what is underway in a queue. A message counts with its expected
-// cost, or with the time since it started if that is more.
+// InFlightByGroup returns what is underway in a queue: how many messages of each group, the expected cost of those
+// that no worker has begun, and of each of the others the cost and the seconds since it began.
 func (q *Queries) InFlightByGroup(ctx context.Context, arg InFlightByGroupParams) ([]InFlightByGroupRow, error) {
 	rows, err := q.db.Query(ctx, inFlightByGroup, arg.Now, arg.Queue)
 	if err != nil {
@@ -217,8 +220,9 @@ func (q *Queries) InFlightByGroup(ctx context.Context, arg InFlightByGroupParams
 		if err := rows.Scan(
 			&i.ShareGroup,
 			&i.Pieces,
-			&i.Started,
-			&i.Load,
+			&i.Waiting,
+			&i.Costs,
+			&i.Begun,
 		); err != nil {
 			return nil, err
 		}

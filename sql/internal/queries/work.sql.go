@@ -710,15 +710,16 @@ const unheardWork = `-- name: UnheardWork :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
   from scheduler_go.work w
-  where w.queue = $5 and w.state in ('outgoing', 'sent')
+  where w.queue = $7 and w.state in ('outgoing', 'sent')
 )
 select w.task_id, coalesce(w.home, w.queue) as home, w.share_group, w.cost, w.lane_set, w.lane_name
 from scheduler_go.work w join sent s on s.task_id = w.task_id
 where w.state = 'sent' and (w.since < $1::timestamptz
    or w.started is null and s.place > $2::bigint and w.since < $3::timestamptz
-   or w.started + w.hard_limit < extract(epoch from $3::timestamptz)::double precision)
+   or scheduler_go.began(w.started, w.since, $4::timestamptz) + w.hard_limit < extract(epoch from $3::timestamptz)::double precision
+   or w.hard_limit is null and scheduler_go.began(w.started, w.since, $4) < extract(epoch from $5::timestamptz)::double precision)
 order by w.task_id
-limit $4::integer
+limit $6::integer
 for update of w
 `
 
@@ -726,6 +727,8 @@ type UnheardWorkParams struct {
 	LostBefore    time.Time
 	Waiting       int64
 	UnheardBefore time.Time
+	Now           time.Time
+	BegunBefore   time.Time
 	MaxRows       int32
 	Queue         string
 }
@@ -739,14 +742,16 @@ type UnheardWorkRow struct {
 	LaneName   *string
 }
 
-// UnheardWork locks some sent work of a queue whose end will not be heard: what started and is
-// long past its limit, what is very old, and, of what is not known to have started, the
-// oldest beyond what can still be in the queue or on the way there.
+// UnheardWork locks some sent work of a queue whose end will not be heard: what began and is
+// long past its limit, what began very long ago and has none, what is very old, and, of what is not
+// known to have begun, the oldest beyond what can still be in the queue or on the way there.
 func (q *Queries) UnheardWork(ctx context.Context, arg UnheardWorkParams) ([]UnheardWorkRow, error) {
 	rows, err := q.db.Query(ctx, unheardWork,
 		arg.LostBefore,
 		arg.Waiting,
 		arg.UnheardBefore,
+		arg.Now,
+		arg.BegunBefore,
 		arg.MaxRows,
 		arg.Queue,
 	)
