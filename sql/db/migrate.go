@@ -51,7 +51,9 @@ type MigrateReport struct {
 }
 
 // Nothing reports whether there was nothing to do.
-func (r MigrateReport) Nothing() bool { return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt }
+func (r MigrateReport) Nothing() bool {
+	return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt
+}
 
 // migrateLock is the key of the advisory lock that lets one migration run at a
 // time: the letters "swhsched" as a number.
