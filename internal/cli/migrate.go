@@ -14,7 +14,7 @@ import (
 )
 
 func newMigrate(a *command.App) *cobra.Command {
-	var dryRun, status, remove, yes, rebuild, shorter bool
+	var dryRun, status, remove, yes, rebuild, shorter, door, noDoor bool
 	cmd := &cobra.Command{
 		Use:   "migrate [OPTIONS]",
 		Short: "Makes the database ready for this program",
@@ -30,6 +30,13 @@ With --shorter-cooldowns it also makes indexes for picking visits with cooldowns
 the default ones, by commands, RPC clients and first visits. Where scheduling_policy has such
 cooldowns, it makes them anyway. Each visit costs some more with them.
 
+With --door it also opens the door: RPC servers then connect daemons with "scheduler: {cls:
+remote}" to the database. It makes a role for them, which may do what daemons do and no more,
+with a password that only the owner of the database can read there. RPC servers find it
+without a restart. Once more, it makes a new password. Without the right to make roles it
+prints what somebody who has it should run, and fails. --no-door ends the sessions of that
+role and drops it.
+
 With --remove it removes that schema, and our triggers and indexes on the tables of the
 Python components, which keep their rows and can go on meanwhile. It refuses while work
 would be lost, unless --yes is given.`,
@@ -40,9 +47,11 @@ would be lost, unless --yes is given.`,
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it although work is lost")
 	cmd.Flags().BoolVar(&rebuild, "rebuild-candidates", false, "rebuild the copy of the origins")
 	cmd.Flags().BoolVar(&shorter, "shorter-cooldowns", false, "make indexes for cooldowns shorter than the default ones")
+	cmd.Flags().BoolVar(&door, "door", false, "open the RPC servers' door to the database")
+	cmd.Flags().BoolVar(&noDoor, "no-door", false, "close the RPC servers' door to the database")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		for _, beside := range []string{"dry-run", "remove"} {
-			if err := command.Exclusive(cmd, beside, "status", "rebuild-candidates", "shorter-cooldowns"); err != nil {
+			if err := command.Exclusive(cmd, beside, "status", "rebuild-candidates", "shorter-cooldowns", "door", "no-door"); err != nil {
 				return err
 			}
 		}
@@ -72,7 +81,17 @@ would be lost, unless --yes is given.`,
 				}
 				return a.Print(describeStatus(s))
 			}
-			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy, Rebuild: rebuild, ShorterCooldowns: shorter})
+			action := db.DoorKept
+			switch {
+			case door:
+				action = db.DoorOpened
+			case noDoor:
+				action = db.DoorClosed
+			}
+			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{
+				DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy,
+				Rebuild: rebuild, ShorterCooldowns: shorter, Door: action,
+			})
 			if err != nil {
 				return err
 			}
@@ -141,6 +160,12 @@ func describeReport(r db.MigrateReport, dryRun bool) string {
 	}
 	if r.Rebuilt {
 		fmt.Fprintln(&b, "  candidates: built anew")
+	}
+	switch {
+	case r.DoorRole != "" && r.Door == db.DoorOpened:
+		fmt.Fprintf(&b, "  door: open, as the role %s\n", r.DoorRole)
+	case r.DoorRole != "" && r.Door == db.DoorClosed:
+		fmt.Fprintf(&b, "  door: closed, the role %s dropped\n", r.DoorRole)
 	}
 	return b.String()
 }

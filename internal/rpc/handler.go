@@ -61,10 +61,18 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 // checked.
 func (s *Server) caller(r *http.Request) slog.Attr {
 	who := []any{"address", r.RemoteAddr}
-	if user, _, ok := r.BasicAuth(); ok && s.Credentials.accept(r) {
+	if user := s.user(r); user != "" {
 		who = append(who, "user", user)
 	}
 	return slog.Group("caller", who...)
+}
+
+// user returns the user whose password was checked, "" for none.
+func (s *Server) user(r *http.Request) string {
+	if user, _, ok := r.BasicAuth(); ok && s.Credentials.accept(r) {
+		return user
+	}
+	return ""
 }
 
 // encodeException writes an exception; as the Python scheduler, in msgpack whatever the

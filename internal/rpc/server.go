@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
@@ -62,6 +64,9 @@ type Options struct {
 	MaxRows     int         // of an answer; 0: DefaultMaxRows
 	MaxAnswer   int64       // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
 
+	Door       *db.Door    // to the database, for daemons; nil: as the role of "migrate --door"
+	DoorLimits door.Limits // of connections through it
+
 	Site   Site            // for people, below SitePath; nil: none
 	Health *service.Health // of the daemon; nil: the server alone is looked at
 
@@ -78,6 +83,7 @@ type Server struct {
 	refusals service.Seldom
 	guesses  Guesses
 	room     room
+	door     *door.Server
 	handler  http.Handler
 	stopping atomic.Bool
 	listener net.Listener
@@ -97,6 +103,12 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{Options: o, listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
 	s.guesses.KnownPass = true // of a proxy's clients one would keep out all
+	if s.Door == nil {
+		if s.Door, err = db.NewDoor(o.Store, ""); err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+	}
+	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, From: s.Proxies.From, User: s.user})
 	s.handler = s.routes()
 	return s, nil
 }
@@ -111,6 +123,7 @@ func (s *Server) routes() http.Handler {
 		guarded.HandleFunc("/"+ep.path, func(w http.ResponseWriter, r *http.Request) { s.serve(ep, w, r) })
 	}
 	guarded.HandleFunc("GET /{$}", index)
+	guarded.Handle("GET "+door.Path, s.door)
 	guarded.HandleFunc("GET /site-map", siteMap)
 	guarded.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
 	guarded.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +158,13 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.Site != nil {
 		server.RegisterOnShutdown(s.Site.Stop)
 	}
-	return service.Serve(ctx, server, s.listener)
+	doorClosed := make(chan error, 1)
+	go func() { doorClosed <- s.door.Run(ctx) }()
+	err := service.Serve(ctx, server, s.listener)
+	if ctx.Err() == nil { // the listener failed, so that the daemon ends
+		return err
+	}
+	return errors.Join(err, <-doorClosed)
 }
 
 // announce logs where the server listens and who can use it.

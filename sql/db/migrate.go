@@ -39,6 +39,9 @@ type MigrateOptions struct {
 	// Rebuild builds candidates anew, for instance after triggers were off. Meanwhile grabs
 	// read the Python scheduler's tables.
 	Rebuild bool
+
+	// Door opens or closes the RPC servers' door to the database.
+	Door DoorAction
 }
 
 // MigrateReport says what Migrate did, or would do in a dry run.
@@ -48,11 +51,13 @@ type MigrateReport struct {
 	Applied     []string // our migrations, by file name
 	Rebuilt     bool     // candidates were built anew
 	Dropped     []string // indexes of ours that an interrupted run left invalid, with their schemas
+	Door        DoorAction
+	DoorRole    string // the role that was made or dropped; "" for none
 }
 
 // Nothing reports whether there was nothing to do.
 func (r MigrateReport) Nothing() bool {
-	return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt
+	return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt && r.DoorRole == ""
 }
 
 // migrateLock is the key of the advisory lock that lets one migration run at a
@@ -128,7 +133,18 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 		if err := buildCandidates(ctx, conn, log); err != nil {
 			return err
 		}
-		return buildIndexes(ctx, conn, missing, log)
+		if err := buildIndexes(ctx, conn, missing, log); err != nil {
+			return err
+		}
+		switch report.Door = o.Door; o.Door {
+		case DoorOpened:
+			report.DoorRole, err = openDoor(ctx, conn, log)
+		case DoorClosed:
+			report.DoorRole, err = closeDoor(ctx, conn)
+		default:
+			err = keepDoor(ctx, conn, log)
+		}
+		return err
 	})
 	return report, err
 }

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -89,4 +90,22 @@ func prepareSession(ctx context.Context, conn *pgx.Conn) (b backend, err error) 
 		return backend{}, fmt.Errorf("prepare the session: %w", err)
 	}
 	return b, nil
+}
+
+// WatchSocket sets on an accepted connection after how long the other host counts as vanished, as our
+// own connections to the database have it.
+func WatchSocket(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
+	if set := userTimeout(30_000); set != nil {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = set("tcp", "", raw) // fails only if the connection is gone
+		}
+	}
 }

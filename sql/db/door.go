@@ -1,0 +1,104 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrNoDoor marks a database whose door is closed.
+var ErrNoDoor = errors.New(`the door to the database is closed: its owner opens it by "swh-scheduler migrate --door"`)
+
+// ErrBadDoor marks a role that the door must not use. Its text says why.
+var ErrBadDoor = errors.New("the role of the door can't be used")
+
+// Door is how an RPC server connects those that come through its door. It is safe for concurrent use.
+type Door struct {
+	store  *Store
+	config *pgx.ConnConfig // of the configured DSN; nil: the role is that of "migrate --door"
+}
+
+// NewDoor returns the door to a database: as the user of dsn, or without one as the role that "migrate
+// --door" makes. It only fails for an unusable DSN.
+func NewDoor(store *Store, dsn string) (*Door, error) {
+	d := &Door{store: store}
+	if dsn != "" {
+		config, err := poolConfig(dsn, Options{Command: "door"})
+		if err != nil {
+			return nil, fmt.Errorf("rpc_serve.door.db: %w", err)
+		}
+		d.config = config.ConnConfig
+	}
+	return d, nil
+}
+
+// Config returns how to connect, without parameters of a client. The error is ErrNoDoor while the door is
+// closed. It connects to the server itself, not to a pooler, where Options.Direct names that.
+func (d *Door) Config(ctx context.Context) (*pgconn.Config, error) {
+	if d.config != nil {
+		return d.config.Config.Copy(), nil
+	}
+	config := d.store.watch.config.Config.Copy()
+	err := d.store.pool.QueryRow(ctx, "select role, password from scheduler_go.door where opened is not null").Scan(&config.User, &config.Password)
+	switch state := sqlstate(err); {
+	case errors.Is(err, pgx.ErrNoRows), state == "42P01", state == "3F000": // no such table, no such schema
+		return nil, ErrNoDoor
+	case state == "42501": // insufficient privilege
+		return nil, fmt.Errorf("%w: this server's role may not read scheduler_go.door: let it connect as the owner, or set rpc_serve.door.db", ErrBadDoor)
+	case err != nil:
+		return nil, fmt.Errorf("read the role of the door: %w", err)
+	}
+	return config, nil
+}
+
+// doorFaults lists what a session's role may that the door's role must not.
+const doorFaults = `
+	with me as (select * from pg_catalog.pg_roles where rolname = current_user)
+	select fault from (
+	  select 1, 'is a superuser' from me where rolsuper
+	  union all select 2, 'may make roles (CREATEROLE)' from me where rolcreaterole
+	  union all select 3, 'may make databases (CREATEDB)' from me where rolcreatedb
+	  union all select 4, 'may copy the whole server (REPLICATION)' from me where rolreplication
+	  union all select 5, 'passes by row security (BYPASSRLS)' from me where rolbypassrls
+	  union all select 6, format('owns the schema %s, or is a member of its owner', nspname) from pg_catalog.pg_namespace
+	    where nspname in ('public', 'scheduler_go') and pg_catalog.pg_has_role(nspowner, 'member')
+	  union all select 7, format('owns the table %s, or is a member of its owner', c.oid::pg_catalog.regclass) from pg_catalog.pg_class c
+	    where c.oid in (pg_catalog.to_regclass('public.task'), pg_catalog.to_regclass('public.listed_origins'), pg_catalog.to_regclass('scheduler_go.work'))
+	      and pg_catalog.pg_has_role(relowner, 'member')
+	  union all select 8, format('may create in the schema %s', nspname) from pg_catalog.pg_namespace
+	    where nspname in ('public', 'scheduler_go') and pg_catalog.has_schema_privilege(oid, 'create')
+	  union all select 9, 'may create schemas in the database' where pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create')
+	  union all select 10, 'may read the password of the door (scheduler_go.door)'
+	    where pg_catalog.has_any_column_privilege(pg_catalog.to_regclass('scheduler_go.door'), 'select')
+	  union all select 11, format('is a member of %s', rolname) from pg_catalog.pg_roles
+	    where rolname in ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend', 'pg_write_all_data', 'pg_read_all_data', 'pg_maintain', 'pg_checkpoint')
+	      and pg_catalog.pg_has_role(oid, 'member')
+	) f (place, fault) order by place, fault`
+
+// Check returns an ErrBadDoor if the session's role may more than the door's role must, or if it came
+// through a pooler that shares sessions.
+func (d *Door) Check(ctx context.Context, conn *pgconn.PgConn) error {
+	results, err := conn.Exec(ctx, "select pg_catalog.pg_backend_pid()::text;"+doorFaults).ReadAll()
+	if err == nil && (len(results) != 2 || len(results[0].Rows) != 1) {
+		err = errors.New("an answer of another form was expected")
+	}
+	if err != nil {
+		return fmt.Errorf("check the role of the door: %w", err)
+	}
+	if string(results[0].Rows[0][0]) != fmt.Sprint(conn.PID()) {
+		return fmt.Errorf("%w: its address is that of a pooler, such as PgBouncer, which shares sessions: "+
+			"name the server itself in database.direct or rpc_serve.door.db", ErrBadDoor)
+	}
+	var faults []string
+	for _, row := range results[1].Rows {
+		faults = append(faults, string(row[0]))
+	}
+	if faults != nil {
+		return fmt.Errorf("%w: it %s", ErrBadDoor, strings.Join(faults, "; it "))
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package db
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"swh-scheduler/internal/service"
+)
+
+// DoorAction is what Migrate does with the door.
+type DoorAction int
+
+const (
+	DoorKept   DoorAction = iota // an open door's role gets rights on what is new
+	DoorOpened                   // its role is made, or gets a new password
+	DoorClosed                   // its role is dropped, and its sessions end
+)
+
+// RightsError says that the database's role may not do a step of opening or closing the door. The door is
+// closed meanwhile.
+type RightsError struct {
+	Role       string   // that lacks the right
+	Statements []string // what somebody else has to run, in this database
+	Then       string   // the option of migrate to run after that
+}
+
+func (e *RightsError) Error() string {
+	return fmt.Sprintf("the role %s may not do all that this takes. Have a superuser, or who may make roles, run this in the database:\n\n%s;\n\nThen run \"swh-scheduler migrate %s\" again",
+		e.Role, strings.Join(e.Statements, ";\n"), e.Then)
+}
+
+// doorState is what is known of the door.
+type doorState struct {
+	role, password string
+	noted, opened  bool   // in scheduler_go.door
+	exists         bool   // the role
+	may            bool   // make and alter roles
+	super          bool   // the current user
+	user           string // that one
+	openSchemas    []string
+}
+
+func readDoor(ctx context.Context, db querier) (d doorState, err error) {
+	var database string
+	err = db.QueryRow(ctx, `select current_database(), current_user, rolsuper, rolsuper or rolcreaterole from pg_catalog.pg_roles where rolname = current_user`).
+		Scan(&database, &d.user, &d.super, &d.may)
+	if err != nil {
+		return d, fmt.Errorf("look whether the door is open: %w", err)
+	}
+	err = db.QueryRow(ctx, "select role, password, opened is not null from scheduler_go.door").Scan(&d.role, &d.password, &d.opened)
+	if d.noted = err == nil; errors.Is(err, pgx.ErrNoRows) {
+		d.role, err = doorRole(database), nil
+	}
+	if err == nil {
+		err = db.QueryRow(ctx, "select exists (select from pg_catalog.pg_roles where rolname = $1)", d.role).Scan(&d.exists)
+	}
+	if err == nil { // until PostgreSQL 15, and in databases that are older
+		d.openSchemas, err = collect[string](ctx, db, `select nspname from pg_catalog.pg_namespace,
+			lateral pg_catalog.aclexplode(coalesce(nspacl, pg_catalog.acldefault('n', nspowner))) a
+			where nspname in ('public', 'scheduler_go') and a.grantee = 0 and a.privilege_type = 'CREATE'`)
+	}
+	return d, failed(err, "look whether the door is open")
+}
+
+// doorRole returns the name of the door's role, which is unique on a server: roles are not a database's.
+func doorRole(database string) string {
+	const prefix, most = "scheduler_go_door_", 63
+	if name := prefix + database; len(name) <= most {
+		return name
+	}
+	sum := sha256.Sum256([]byte(database))
+	return fmt.Sprintf("%s%x", prefix, sum[:8])
+}
+
+// quoted writes a name for a statement.
+func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// scramSecret is what PostgreSQL stores of a password, which so is in none of its logs.
+func scramSecret(password string) (string, error) {
+	const iterations = 4096
+	salt := make([]byte, 16)
+	_, _ = rand.Read(salt) // never fails
+	salted, err := pbkdf2.Key(sha256.New, password, salt, iterations, sha256.Size)
+	if err != nil {
+		return "", err
+	}
+	keyed := func(text string) []byte {
+		mac := hmac.New(sha256.New, salted)
+		mac.Write([]byte(text))
+		return mac.Sum(nil)
+	}
+	stored := sha256.Sum256(keyed("Client Key"))
+	b64 := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", iterations, b64(salt), b64(stored[:]), b64(keyed("Server Key"))), nil
+}
+
+// openDoor makes the door's role, or gives it a new password, with rights on all that daemons need. The
+// lock of migrations is held.
+func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role string, err error) {
+	d, err := readDoor(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	if d.exists && !d.noted {
+		return "", fmt.Errorf("there is a role %s on this server which the door did not make: drop or rename it, or name another user in rpc_serve.door.db", d.role)
+	}
+	if len(d.openSchemas) > 0 {
+		return "", publicMayCreate(ctx, conn, d)
+	}
+	if d.may || !d.noted {
+		d.password = rand.Text() + rand.Text()
+	}
+	secret, err := scramSecret(d.password)
+	if err != nil {
+		return "", err
+	}
+	verb := "create"
+	if d.exists {
+		verb = "alter"
+	}
+	statement := fmt.Sprintf("%s role %s with login noinherit nocreatedb nocreaterole password '%s'", verb, quoted(d.role), secret)
+	const note = `insert into scheduler_go.door (role, password, opened) values ($1, $2, null)
+		on conflict (only_row) do update set role = excluded.role, password = excluded.password, opened = null`
+	if d.may || d.exists {
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, note, d.role, d.password); err != nil {
+				return err
+			}
+			if d.may {
+				if _, err := tx.Exec(ctx, statement); err != nil {
+					return err
+				}
+			}
+			if err := grantDoor(ctx, tx, d.role); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "update scheduler_go.door set opened = now()")
+			return err
+		})
+	}
+	if !d.may && !d.exists || d.may && sqlstate(err) == "42501" {
+		if _, err := conn.Exec(ctx, note, d.role, d.password); err != nil {
+			return "", fmt.Errorf("open the door: %w", err)
+		}
+		return "", &RightsError{Role: d.user, Statements: []string{statement}, Then: "--door"}
+	}
+	if err != nil {
+		return "", fmt.Errorf("open the door: %w", err)
+	}
+	return d.role, tryDoor(ctx, conn, d, log)
+}
+
+// publicMayCreate returns a RightsError if all roles may create in our schemas.
+func publicMayCreate(ctx context.Context, conn *pgx.Conn, d doorState) error {
+	owner, err := firstOrZero(collect[string](ctx, conn, `select pg_catalog.pg_get_userbyid(relowner)::text from pg_catalog.pg_class where oid = 'public.task'::regclass`))
+	if err != nil {
+		return err
+	}
+	e := &RightsError{Role: d.user, Then: "--door"}
+	for _, schema := range d.openSchemas {
+		e.Statements = append(e.Statements, fmt.Sprintf("revoke create on schema %s from public", quoted(schema)),
+			fmt.Sprintf("grant create on schema %s to %s", quoted(schema), quoted(owner)))
+	}
+	return fmt.Errorf("every role may create in the schema %s, and so could run code as others: %w", strings.Join(d.openSchemas, " and "), e)
+}
+
+// tryDoor connects as the door's role.
+func tryDoor(ctx context.Context, conn *pgx.Conn, d doorState, log *slog.Logger) error {
+	config := conn.Config().Config.Copy()
+	config.User, config.Password = d.role, d.password
+	as, err := pgconn.ConnectConfig(ctx, config)
+	if err == nil {
+		defer func() { _ = as.Close(ctx) }()
+		err = new(Door).Check(ctx, as)
+	}
+	if errors.Is(err, ErrBadDoor) || sqlstate(err) == "28P01" {
+		_, shut := conn.Exec(ctx, "update scheduler_go.door set opened = null")
+		return errors.Join(fmt.Errorf("the door stays closed: connect as %s: %w", d.role, err), shut)
+	}
+	if err != nil { // from other hosts it may go well
+		log.Warn("the door is open, but its role can't connect from here; RPC servers may not be able to either", "role", d.role, "error", err)
+	}
+	return nil
+}
+
+// keepDoor gives the role of an open door rights on what is new.
+func keepDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
+	d, err := readDoor(ctx, conn)
+	if err != nil || !d.opened {
+		return err
+	}
+	if !d.exists {
+		log.Warn(`the door is open, but its role is not there, as after a restore on another server: run "swh-scheduler migrate --door"`, "role", d.role)
+		return nil
+	}
+	return failed(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grantDoor(ctx, tx, d.role) }), "give the door's role its rights")
+}
+
+// doorTables are the rights on tables of the schema public.
+var doorTables = map[string]string{
+	"dbversion": "select", "dbmodule": "select",
+	"task_type": "select, insert, update", "task": "select, insert, update, delete", "task_run": "select, insert, update, delete",
+	"listers": "select, insert, update", "listed_origins": "select, insert, update", "origin_visit_stats": "select, insert, update",
+	"visit_scheduler_queue_position": "select, insert, update", "scheduler_metrics": "select, insert, update, delete",
+}
+
+// grantDoor gives a role what daemons need, and takes away everything else that it was given.
+func grantDoor(ctx context.Context, tx pgx.Tx, role string) error {
+	if err := revokeDoor(ctx, tx, role); err != nil {
+		return err
+	}
+	statements := []string{"grant usage on schema public, scheduler_go to %s"}
+	for _, table := range slices.Sorted(maps.Keys(doorTables)) {
+		statements = append(statements, "grant "+doorTables[table]+" on public."+table+" to %s")
+	}
+	own, err := collect[string](ctx, tx, `select format('grant %s on scheduler_go.%I to ',
+		case when relname in ('migrations', 'compatible') then 'select' when relkind = 'S' then 'usage' else 'select, insert, update, delete' end, relname) || '%s'
+		from pg_catalog.pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind in ('r', 'p', 'v', 'S') and relname <> 'door'
+		union all
+		select format('grant usage on sequence public.%I to ', s.relname) || '%s' from pg_catalog.pg_class s
+		join pg_catalog.pg_depend d on d.classid = 'pg_class'::regclass and d.objid = s.oid and d.refclassid = 'pg_class'::regclass and d.deptype in ('a', 'i')
+		join pg_catalog.pg_class t on t.oid = d.refobjid
+		where s.relkind = 'S' and t.relnamespace = 'public'::regnamespace and t.relname = any($1)
+		union all
+		select format('grant execute on function %s to ', p.oid::regprocedure) || '%s' from pg_catalog.pg_proc p
+		where pronamespace in ('public'::regnamespace, 'scheduler_go'::regnamespace) and prokind = 'f'
+		and prorettype not in ('trigger'::regtype, 'event_trigger'::regtype)
+		and not exists (select from pg_catalog.pg_depend where classid = 'pg_proc'::regclass and objid = p.oid and deptype = 'e')`, slices.Sorted(maps.Keys(doorTables)))
+	if err != nil {
+		return err
+	}
+	for _, statement := range append(statements, own...) {
+		if _, err := tx.Exec(ctx, fmt.Sprintf(statement, quoted(role))); err != nil {
+			return fmt.Errorf("%s: %w", fmt.Sprintf(statement, role), err)
+		}
+	}
+	return nil
+}
+
+// revokeDoor takes a role's rights on both schemas away.
+func revokeDoor(ctx context.Context, tx pgx.Tx, role string) error {
+	for _, what := range []string{"schema", "all tables in schema", "all sequences in schema", "all functions in schema"} {
+		if _, err := tx.Exec(ctx, "revoke all on "+what+" public, scheduler_go from "+quoted(role)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeDoor ends the sessions of the door's role and drops it. The lock of migrations is held.
+func closeDoor(ctx context.Context, conn *pgx.Conn) (role string, err error) {
+	d, err := readDoor(ctx, conn)
+	if err != nil || !d.noted {
+		return "", err
+	}
+	if _, err := conn.Exec(ctx, "update scheduler_go.door set opened = null"); err != nil {
+		return "", fmt.Errorf("close the door: %w", err)
+	}
+	if d.exists {
+		if err := dropDoorRole(ctx, conn, d); err != nil {
+			return "", fmt.Errorf("close the door: %w", err)
+		}
+	}
+	_, err = conn.Exec(ctx, "delete from scheduler_go.door")
+	return d.role, failed(err, "close the door")
+}
+
+// doorSessions is how often sessions are looked for until all have ended.
+const doorSessions = 100 * time.Millisecond
+
+func dropDoorRole(ctx context.Context, conn *pgx.Conn, d doorState) error {
+	name := quoted(d.role)
+	literal := "'" + strings.ReplaceAll(d.role, "'", "''") + "'"
+	terminate := "select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity where usename = " + literal
+	lacking := func() error {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return revokeDoor(ctx, tx, d.role) })
+		return errors.Join(err, &RightsError{Role: d.user, Then: "--no-door",
+			Statements: []string{"alter role " + name + " nologin", terminate, "drop owned by " + name, "drop role " + name}})
+	}
+	if !d.may {
+		return lacking()
+	}
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "alter role "+name+" nologin"); err != nil || d.super {
+			return err
+		}
+		_, err := tx.Exec(ctx, "grant "+name+" to current_user") // to end sessions, and drop what it owns
+		return err
+	})
+	if sqlstate(err) == "42501" {
+		return lacking()
+	}
+	for err == nil {
+		var pids []bool
+		if pids, err = collect[bool](ctx, conn, terminate); len(pids) == 0 {
+			break
+		}
+		if err == nil {
+			err = service.Sleep(ctx, doorSessions)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "drop owned by "+name+"; drop role "+name)
+		return err
+	})
+}
