@@ -143,7 +143,17 @@ type RPCServe struct {
 	Username string `yaml:"username,omitempty"`
 	Password Secret `yaml:"password,omitempty"`
 	// MaxBodySize limits a request's body, decompressed, in bytes.
-	MaxBodySize int `yaml:"max_body_size"`
+	MaxBodySize int  `yaml:"max_body_size"`
+	Door        Door `yaml:"door,omitempty"`
+}
+
+// Door is the way to the database for daemons without its address. Without a DSN it is open once the
+// owner of the database has opened it.
+type Door struct {
+	DB             Secret `yaml:"db,omitempty"`              // a libpq DSN or URI of a user that has the rights of daemons; "": that of "migrate --door"
+	MaxConnections int    `yaml:"max_connections,omitempty"` // in all; 0 if not given
+	MaxPerClient   int    `yaml:"max_per_client,omitempty"`  // with one application_name and user
+	MaxPerAddress  int    `yaml:"max_per_address,omitempty"`
 }
 
 // Archive says which tasks are deleted, with their runs, once they have ended.

@@ -97,7 +97,8 @@ lanes:
   load-git:
   - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 2000, min_slots: 10, max_slots: 3000}
   - {name: slow, time_limit: {soft: 900, hard: 20 min}}
-rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000}
+rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000,
+  door: {db: "host=db.example dbname=scheduler user=daemons password=s3cret", max_connections: 50, max_per_client: 20, max_per_address: 30}}
 dashboard:
   {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, reports: r, hosts: [Dashboard.example],
   proxy: {addresses: [127.0.0.1, "10.1.0.0/16"], user_header: X-User, role_header: X-Roles, operators: [admins]}}
@@ -167,7 +168,8 @@ func TestLoad(t *testing.T) {
 		},
 	}
 	want.PriorityAgeing = 30 * time.Minute
-	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000}
+	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000,
+		Door: Door{DB: "host=db.example dbname=scheduler user=daemons password=s3cret", MaxConnections: 50, MaxPerClient: 20, MaxPerAddress: 30}}
 	want.Dashboard = Dashboard{
 		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", Reports: "r", Hosts: []string{"Dashboard.example"},
 		Proxy: DashboardProxy{
@@ -300,6 +302,7 @@ func TestErrors(t *testing.T) {
 		{base + "dashboard: {proxy: {user_header: X}}", "F:2:20: dashboard.proxy must have both addresses and user_header"},
 		{base + "dashboard: {proxy: {user_header: X, addresses: [a.example, 10.0.0.1]}}", "F:2:48: dashboard.proxy.addresses must be a list of addresses or networks, such as [127.0.0.1, 10.0.0.0/8]"},
 		{base + "dashboard: {proxy: {user_header: X, addresses: 10.0.0.1, operators: a}}", "F:2:20: dashboard.proxy must have both role_header and operators, or none"},
+		{base + "rpc_serve: {door: {max_connections: 0}}", "F:2:37: rpc_serve.door.max_connections must be a whole number of at least 1"},
 		{base + "rpc_serve: {max_body_size: 0}", "F:2:28: rpc_serve.max_body_size must be a whole number of at least 1"},
 		{base + "archive: {after: {load-git: 1 hour}}", "F:2:29: archive.after.load-git must be a duration of a day or more"},
 		{base + "lost_after: 2 days", "F:2:13: lost_after must be a mapping from task types to durations, not a text"},

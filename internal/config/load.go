@@ -228,7 +228,9 @@ func (s *Scheduler) read(v value) {
 }
 
 func (r *RPCServe) read(v value) {
-	v.section(fieldsOf(r, nil), nil)
+	v.section(fieldsOf(r, map[string]func(value){
+		"door": func(v value) { v.section(fieldsOf(&r.Door, nil), nil) },
+	}), nil)
 	v.both(r.TLSCertificate == "", r.TLSKey == "", "tls_certificate and tls_key")
 	v.both(r.Username == "", r.Password == "", "username and password")
 }

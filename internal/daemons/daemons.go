@@ -12,6 +12,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/journal"
@@ -193,6 +194,7 @@ func (r *RPC) Run(ctx context.Context) error {
 		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
 		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
 		Proxies:     r.Config.Dashboard.Proxy.Addresses,
+		DoorLimits:  door.Limits{Connections: c.Door.MaxConnections, PerClient: c.Door.MaxPerClient, PerAddress: c.Door.MaxPerAddress},
 	}
 	var err error
 	if o.TLS, err = r.tls(c.TLSCertificate, c.TLSKey); err != nil {
@@ -200,6 +202,9 @@ func (r *RPC) Run(ctx context.Context) error {
 	}
 	return r.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
 		o.Store, o.Health = store, r.health
+		if o.Door, err = db.NewDoor(store, string(c.Door.DB)); err != nil {
+			return nil, err
+		}
 		closeSite := func() error { return nil }
 		if r.NewSite != nil {
 			if o.Site, closeSite, err = r.NewSite(ctx, store, r.configuration, r.Metrics); err != nil {

@@ -74,6 +74,7 @@ type Options struct {
 	headerTime time.Duration // 0: headerTimeout
 	smallTime  time.Duration // 0: smallBodyTimeout
 	mostOpen   int           // connections; 0: maxConnections
+	doorTimes  door.Times
 }
 
 // Server is the RPC server.
@@ -108,7 +109,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 			return nil, errors.Join(err, listener.Close())
 		}
 	}
-	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, From: s.Proxies.From, User: s.user})
+	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, Times: o.doorTimes, From: s.Proxies.From, User: s.user})
 	s.handler = s.routes()
 	return s, nil
 }

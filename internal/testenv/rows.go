@@ -17,11 +17,13 @@ func Open(t testing.TB, dsn string, options ...db.Options) *db.Store {
 	if len(options) > 0 {
 		o = options[0]
 	}
-	store, err := db.Open(t.Context(), dsn, o)
+	as := AsRole(t, dsn)
+	store, err := db.Open(t.Context(), as, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
+	ownedBy(t, store, as, dsn)
 	return store
 }
 
@@ -67,7 +69,7 @@ type Session interface {
 // Exec runs a statement; without args it may be several, separated by semicolons.
 func Exec(t Test, on Session, statement string, args ...any) {
 	t.Helper()
-	if _, err := on.Exec(context.WithoutCancel(t.Context()), statement, args...); err != nil {
+	if _, err := ofOwner(on).Exec(context.WithoutCancel(t.Context()), statement, args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
@@ -96,7 +98,7 @@ func Row[T any](t Test, on Session, query string, args ...any) T {
 
 func collect[T any](t Test, on Session, read pgx.RowToFunc[T], query string, args []any) []T {
 	t.Helper()
-	rows, _ := on.Query(context.WithoutCancel(t.Context()), query, args...) // CollectRows returns the error
+	rows, _ := ofOwner(on).Query(context.WithoutCancel(t.Context()), query, args...) // CollectRows returns the error
 	values, err := pgx.CollectRows(rows, read)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -107,7 +109,7 @@ func collect[T any](t Test, on Session, read pgx.RowToFunc[T], query string, arg
 // Value returns the only value that a query finds.
 func Value[T any](t Test, on Session, query string, args ...any) (value T) {
 	t.Helper()
-	rows, _ := on.Query(context.WithoutCancel(t.Context()), query, args...) // CollectExactlyOneRow returns the error
+	rows, _ := ofOwner(on).Query(context.WithoutCancel(t.Context()), query, args...) // CollectExactlyOneRow returns the error
 	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)

@@ -55,7 +55,8 @@ type drainSizes struct{ changes, parked, copied, graphs, unheard, settled BatchS
 
 // KeepCandidates does a part of the work that keeps candidates up to date:
 // draining, unparking, and building them where they are not built (a table was
-// truncated). It does nothing while another process is doing it. A batch that times out
+// truncated). It does nothing while another process is doing it, and leaves building to the owner of
+// candidates, as which RPC servers work. A batch that times out
 // is an error, but what went well stays done, and the next call takes half as many.
 func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 	var kept Kept
@@ -72,7 +73,11 @@ func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 		}
 		return err
 	})
+	mayBuild := false
 	if err == nil && locked && build.Phase != phaseReady {
+		err = s.pool.QueryRow(ctx, "select pg_has_role(relowner, 'usage') from pg_class where oid = 'scheduler_go.candidates'::regclass").Scan(&mayBuild)
+	}
+	if mayBuild {
 		kept.More = true
 		build, err = buildStep(ctx, s.pool, &s.drains.copied)
 	}

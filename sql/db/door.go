@@ -79,6 +79,20 @@ const doorFaults = `
 	      and pg_catalog.pg_has_role(oid, 'member')
 	) f (place, fault) order by place, fault`
 
+// CheckDoor does what Check does with a connection of a store, and checks that the role may read what
+// daemons read.
+func CheckDoor(ctx context.Context, store *Store) error {
+	if err := store.CheckVersion(ctx); err != nil {
+		return err
+	}
+	conn, err := store.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return new(Door).Check(ctx, conn.Conn().PgConn())
+}
+
 // Check returns an ErrBadDoor if the session's role may more than the door's role must, or if it came
 // through a pooler that shares sessions.
 func (d *Door) Check(ctx context.Context, conn *pgconn.PgConn) error {

@@ -213,7 +213,7 @@ func keepDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
 // doorTables are the rights on tables of the schema public.
 var doorTables = map[string]string{
 	"dbversion": "select", "dbmodule": "select",
-	"task_type": "select, insert, update", "task": "select, insert, update, delete", "task_run": "select, insert, update, delete",
+	"task_type": "select, insert", "task": "select, insert, update, delete", "task_run": "select, insert, update, delete",
 	"listers": "select, insert, update", "listed_origins": "select, insert, update", "origin_visit_stats": "select, insert, update",
 	"visit_scheduler_queue_position": "select, insert, update", "scheduler_metrics": "select, insert, update, delete",
 }
@@ -228,7 +228,7 @@ func grantDoor(ctx context.Context, tx pgx.Tx, role string) error {
 		statements = append(statements, "grant "+doorTables[table]+" on public."+table+" to %s")
 	}
 	own, err := collect[string](ctx, tx, `select format('grant %s on scheduler_go.%I to ',
-		case when relname in ('migrations', 'compatible') then 'select' when relkind = 'S' then 'usage' else 'select, insert, update, delete' end, relname) || '%s'
+		case when relname in ('migrations', 'compatible') then 'select' when relkind = 'S' then 'usage, select' else 'select, insert, update, delete' end, relname) || '%s'
 		from pg_catalog.pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind in ('r', 'p', 'v', 'S') and relname <> 'door'
 		union all
 		select format('grant usage on sequence public.%I to ', s.relname) || '%s' from pg_catalog.pg_class s

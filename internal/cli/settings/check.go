@@ -99,6 +99,9 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 			checks = append(checks, check{further.name, func(ctx context.Context) (string, error) { return checkDatabase(ctx, cmd, further.dsn) }})
 		}
 	}
+	if door := a.Config.RPCServe.Door.DB; door != "" && a.Config.Scheduler.Cls != config.Remote {
+		checks = append(checks, check{"rpc_serve.door.db", func(ctx context.Context) (string, error) { return checkDoor(ctx, a, cmd) }})
+	}
 	if len(a.Config.Journal.Brokers) > 0 {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}
@@ -136,6 +139,17 @@ func checkDatabase(ctx context.Context, cmd *cobra.Command, dsn config.Secret) (
 	}
 	defer store.Close()
 	return backend.ServerName(store), backend.Describe(store, store.CheckVersion(ctx))
+}
+
+// checkDoor checks that the user of the RPC server's door may work on the database, and may not more.
+func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
+	dsn := string(a.Config.RPCServe.Door.DB)
+	store, err := db.Open(ctx, dsn, db.Options{Command: cmd.Name()})
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	return backend.ServerName(store), backend.Describe(store, db.CheckDoor(ctx, store))
 }
 
 // checkScheduler checks that the database or RPC server is usable, and that it has the

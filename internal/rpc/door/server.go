@@ -25,9 +25,10 @@ import (
 )
 
 const (
-	startTimeout = 10 * time.Second // of a client's start-up message, and of connecting to the database
-	wayKept      = 2 * time.Second  // how long the role of the door is used without reading it again
-	idleTimeout  = 10 * time.Minute // of a client that sends nothing, outside of transactions
+	startTimeout = 10 * time.Second
+	writeTimeout = 45 * time.Second
+	idleTimeout  = 10 * time.Minute
+	wayKept      = 2 * time.Second // how long the role of the door is used without reading it again
 	idleCheck    = 30 * time.Second
 	cancelTime   = 5 * time.Second
 )
@@ -41,7 +42,14 @@ type Options struct {
 	From     func(*http.Request) netip.Prefix // where a request comes from
 	User     func(*http.Request) string       // whose credentials it has; "" for none
 
-	startTime, idleTime time.Duration // 0: startTimeout, idleTimeout
+	Times Times
+}
+
+// Times bound what may take long. 0 is the default.
+type Times struct {
+	Start time.Duration // from the upgrade to the start-up message, and connecting to the database; 10 s
+	Write time.Duration // of a client that doesn't read; 45 s
+	Idle  time.Duration // of a client that sends nothing, outside of transactions; 10 minutes
 }
 
 // Server is the server's side of the door: an http.Handler of Path.
@@ -62,7 +70,7 @@ type Server struct {
 
 // New returns a server, which serves until Stop.
 func New(o Options) *Server {
-	o.startTime, o.idleTime = cmp.Or(o.startTime, startTimeout), cmp.Or(o.idleTime, idleTimeout)
+	o.Times.Start, o.Times.Write, o.Times.Idle = cmp.Or(o.Times.Start, startTimeout), cmp.Or(o.Times.Write, writeTimeout), cmp.Or(o.Times.Idle, idleTimeout)
 	o.Limits.Connections = cmp.Or(o.Limits.Connections, DefaultConnections)
 	o.Limits.PerClient = cmp.Or(o.Limits.PerClient, DefaultPerClient)
 	o.Limits.PerAddress = cmp.Or(o.Limits.PerAddress, DefaultPerAddress)
@@ -75,10 +83,10 @@ func New(o Options) *Server {
 // sessions as soon as they are outside of transactions; those that outlast the context of work in flight
 // are cut off, and their transactions rolled back.
 func (s *Server) Run(ctx context.Context) error {
-	for service.Sleep(ctx, min(idleCheck, s.idleTime)) == nil {
-		before := time.Now().Add(-s.idleTime).UnixNano()
+	for service.Sleep(ctx, min(idleCheck, s.Times.Idle)) == nil {
+		before := time.Now().Add(-s.Times.Idle).UnixNano()
 		for _, one := range s.sessions.all() {
-			one.stopIdle(before, fatal(codeIdle, "nothing was sent for %s", s.idleTime))
+			one.stopIdle(before, fatal(codeIdle, "nothing was sent for %s", s.Times.Idle))
 		}
 	}
 	inFlight := service.InFlight(ctx)
@@ -180,7 +188,7 @@ func (s *Server) wayTo(ctx context.Context, wrong bool) (*pgconn.Config, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if wrong || time.Since(s.read) >= wayKept {
-		ctx, cancel := context.WithTimeout(ctx, s.startTime)
+		ctx, cancel := context.WithTimeout(ctx, s.Times.Start)
 		defer cancel()
 		s.way, s.wayErr = s.Database.Config(ctx)
 		if s.read = time.Now(); s.wayErr != nil && !errors.Is(s.wayErr, db.ErrNoDoor) {
@@ -193,7 +201,7 @@ func (s *Server) wayTo(ctx context.Context, wrong bool) (*pgconn.Config, error) 
 // serve serves a connection after the upgrade.
 func (s *Server) serve(client net.Conn, from netip.Prefix, user string, started func()) {
 	defer started()
-	_ = client.SetDeadline(time.Now().Add(s.startTime)) // fails only if the client is gone
+	_ = client.SetDeadline(time.Now().Add(s.Times.Start)) // fails only if the client is gone
 	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\n\r\n", Protocol); err != nil {
 		return
 	}
@@ -230,6 +238,9 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, user string, started 
 	}
 	defer end()
 	one, err := s.begin(client, start, parameters, unknown)
+	if errors.Is(err, errGone) {
+		return
+	}
 	if err != nil {
 		reason, answer := failure(err)
 		s.reject(client, reason, from, answer, err)
@@ -251,6 +262,9 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, user string, started 
 	one.run()
 }
 
+// errGone is the error of a client that went away as it started.
+var errGone = errors.New("the client is gone")
+
 // begin connects a client to the database. What only the start needs is garbage afterwards.
 func (s *Server) begin(client net.Conn, start *pgproto3.StartupMessage, parameters map[string]string, unknown []string) (*session, error) {
 	server, err := s.connect(parameters)
@@ -259,10 +273,10 @@ func (s *Server) begin(client net.Conn, start *pgproto3.StartupMessage, paramete
 	}
 	if err := welcome(client, start, server, unknown); err != nil {
 		_ = server.Conn.Close()
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errGone, err)
 	}
 	pid, key := server.PID, server.SecretKey
-	return &session{client: client, server: server.Conn, cancel: func() { s.cancel(pid, key) }, state: state{status: server.TxStatus}}, nil
+	return &session{client: client, server: server.Conn, writeTime: s.Times.Write, cancel: func() { s.cancel(pid, key) }, state: state{status: server.TxStatus}}, nil
 }
 
 // reject ends a connection that has not started.
@@ -281,7 +295,7 @@ func (s *Server) reject(client net.Conn, reason string, from netip.Prefix, answe
 
 // connect connects to the database.
 func (s *Server) connect(parameters map[string]string) (*pgconn.HijackedConn, error) {
-	ctx, cancel := context.WithTimeout(s.working, s.startTime)
+	ctx, cancel := context.WithTimeout(s.working, s.Times.Start)
 	defer cancel()
 	for again := false; ; again = true {
 		way, err := s.wayTo(ctx, again)

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// writeTimeout is how long a client may take to read a part of an answer.
-	writeTimeout = 45 * time.Second
 	// farewellTimeout bounds the last message to a client.
 	farewellTimeout = time.Second
 	// partSize is how many bytes are read at once. Each connection has two buffers of this size.
@@ -24,7 +22,8 @@ const (
 type session struct {
 	client, server net.Conn
 	series         *series
-	cancel         func() // asks the database to stop the statement that it is at
+	writeTime      time.Duration // that a client may take to read a part of an answer
+	cancel         func()        // asks the database to stop the statement that it is at
 
 	mu       sync.Mutex
 	state    state
@@ -98,7 +97,7 @@ func (s *session) toClient() {
 				return
 			}
 			count(s.series.fromServer, n)
-			_ = s.client.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only if the client is gone
+			_ = s.client.SetWriteDeadline(time.Now().Add(s.writeTime)) // fails only if the client is gone
 			if _, err := s.client.Write(part[:n]); err != nil {
 				return
 			}

@@ -1,0 +1,298 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// statements returns the statements of sql/queries by their names.
+func statements(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	files, err := fs.Glob(os.DirFS(filepath.Join("..", "internal", "queries")), "*.sql.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text := testenv.Read(t, filepath.Join("..", "internal", "queries", file))
+		for _, m := range regexp.MustCompile("(?s)const \\w+ = `-- name: (\\w+) :\\w+\n(.*?)`").FindAllStringSubmatch(string(text), -1) {
+			found[m[1]] = m[2]
+		}
+	}
+	return found
+}
+
+// The door's role may run every statement of sql/queries that the owner may. Where the owner gets an
+// error, as a statement needs a temporary table, the role gets the same.
+func TestDoorRoleRunsEveryStatement(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	owner, role := connect(t, dsn), connect(t, testenv.AsDoor(t, dsn))
+	all := statements(t)
+	if len(all) < 150 {
+		t.Fatalf("%d statements were found", len(all))
+	}
+	plan := func(conn *pgconn.PgConn, name, statement string) error {
+		description, err := conn.Prepare(t.Context(), "", statement, nil)
+		if err != nil {
+			return err
+		}
+		// Permissions are checked as a plan begins, by EXPLAIN, too.
+		script := "begin; set local plan_cache_mode = force_generic_plan; prepare " + name + " as " + statement + "; explain execute " + name
+		if n := len(description.ParamOIDs); n > 0 {
+			script += "(" + strings.TrimSuffix(strings.Repeat("null,", n), ",") + ")"
+		}
+		_, err = conn.Exec(t.Context(), script).ReadAll()
+		_, after := conn.Exec(t.Context(), "rollback; deallocate all").ReadAll()
+		return errors.Join(err, after)
+	}
+	planned := 0
+	for name, statement := range all {
+		as, wanted := plan(role.PgConn(), name, statement), plan(owner.PgConn(), name, statement)
+		if fmt.Sprint(as) != fmt.Sprint(wanted) {
+			t.Errorf("%s: %v; as the owner: %v", name, as, wanted)
+		}
+		if wanted == nil {
+			planned++
+		}
+	}
+	if planned < len(all)*9/10 {
+		t.Errorf("only %d of %d statements were planned", planned, len(all))
+	}
+}
+
+// The door's role may do no more than daemons do.
+func TestDoorRoleMayNoMore(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	role := connect(t, testenv.AsDoor(t, dsn))
+	owner := testenv.Value[string](t, connect(t, dsn), "select current_user::text")
+	for _, statement := range []string{
+		"create table public.mine (id int)", "create function public.mine() returns int language sql as 'select 1'",
+		"create table scheduler_go.mine (id int)", "create function scheduler_go.mine() returns int language sql as 'select 1'",
+		"create schema mine", "create role mine",
+		"drop table task", "alter table task add column mine int", "truncate task", "drop schema scheduler_go cascade",
+		"create index on task (id)", "create trigger mine before insert on task for each row execute function scheduler_go.note_graph_change()",
+		"alter function scheduler_go.note_candidate() security invoker", "comment on table task is 'mine'", "alter table scheduler_go.work disable trigger all",
+		"table scheduler_go.door", "update scheduler_go.door set password = 'x'", "insert into scheduler_go.migrations (version_id, is_applied) values (1, true)",
+		"update dbversion set version = 1", "set role " + owner, "set session authorization " + owner, "copy task to '/tmp/x'", "copy task to program 'true'",
+		"alter role current_user superuser", "select pg_read_file('/etc/hostname')", "set session_replication_role = replica",
+		"select pg_terminate_backend(pid) from pg_stat_activity where usename = '" + owner + "' and datname = current_database()",
+	} {
+		if _, err := role.Exec(t.Context(), "begin; "+statement+"; rollback"); err == nil {
+			t.Errorf("%s is allowed", statement)
+		} else if state := stateOf(err); state != "42501" {
+			t.Errorf("%s: %v", statement, err)
+		}
+		testenv.Exec(t, role, "rollback")
+	}
+}
+
+func stateOf(err error) string {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return ""
+	}
+	return refused.Code
+}
+
+func doorOf(t *testing.T, dsn, door string) *db.Door {
+	t.Helper()
+	store, err := db.Open(t.Context(), dsn, db.Options{Command: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	d, err := db.NewDoor(store, door)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Opening the door again makes a new password, closing it ends the sessions of its role and drops that, and
+// a new table is the role's after the next migration.
+func TestDoorOpensAndCloses(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	door := doorOf(t, dsn, "")
+	if _, err := door.Config(t.Context()); !errors.Is(err, db.ErrNoDoor) {
+		t.Errorf("closed: %v", err)
+	}
+	first := testenv.AsDoor(t, dsn)
+	session := connect(t, first)
+	before, err := door.Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	after, err := door.Config(t.Context())
+	if err != nil || after.User != before.User || after.Password == before.Password {
+		t.Errorf("opened again: %v, as %s and %s", err, before.User, after.User)
+	}
+	testenv.Exec(t, session, "select from task")
+
+	execute(t, dsn, "create table scheduler_go.news (id serial); create function scheduler_go.newer() returns int language sql as 'select 1'; revoke all on function scheduler_go.newer() from public")
+	testenv.Migrate(t, dsn, db.MigrateOptions{})
+	testenv.Exec(t, session, "insert into scheduler_go.news default values; select scheduler_go.newer()")
+
+	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorClosed})
+	if _, err := session.Exec(t.Context(), "select 1"); err == nil {
+		t.Error("a session goes on after the door was closed")
+	}
+	if _, err := door.Config(t.Context()); !errors.Is(err, db.ErrNoDoor) {
+		t.Errorf("closed again: %v", err)
+	}
+	if left := texts(t, connect(t, dsn), "select rolname from pg_roles where rolname = '"+before.User+"'"); len(left) > 0 {
+		t.Errorf("%s is left", left)
+	}
+	if report, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Door: db.DoorClosed}); err != nil || !report.Nothing() {
+		t.Errorf("closing it twice: %+v %v", report, err)
+	}
+}
+
+// asOwner makes a role that owns a database which is migrated by it, and returns the DSN of that role.
+func asOwner(t *testing.T, attributes string) (dsn, admin string) {
+	t.Helper()
+	admin = testenv.Postgres(t)
+	name := "owner_" + testenv.URL(t, admin).Path[1:]
+	execute(t, admin, "create role "+name+" login password 'x' "+attributes)
+	t.Cleanup(func() {
+		execute(t, admin, "reassign owned by "+name+" to current_user; drop owned by "+name+"; drop role "+name)
+	})
+	execute(t, admin, fmt.Sprintf("do $$ begin execute format('alter database %%I owner to %s', current_database()); end $$; create extension \"uuid-ossp\"", name))
+	u := testenv.URL(t, admin)
+	u.User = testenv.URL(t, "postgresql://"+name+":x@h").User
+	testenv.Migrate(t, u.String(), db.MigrateOptions{})
+	return u.String(), admin
+}
+
+// An owner who may not make roles gets the statements for whoever may, and both together open and close
+// the door.
+func TestDoorWithoutTheRightToMakeRoles(t *testing.T) {
+	t.Parallel()
+	dsn, admin := asOwner(t, "")
+	step := func(action db.DoorAction, has string) {
+		t.Helper()
+		_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Door: action})
+		lacks, ok := errors.AsType[*db.RightsError](err)
+		if !ok || !strings.Contains(strings.Join(lacks.Statements, "\n"), has) {
+			t.Fatalf("%v", err)
+		}
+		if _, err := doorOf(t, dsn, "").Config(t.Context()); !errors.Is(err, db.ErrNoDoor) {
+			t.Errorf("meanwhile: %v", err)
+		}
+		for _, statement := range lacks.Statements {
+			execute(t, admin, statement)
+		}
+		if report, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Door: action}); err != nil || report.DoorRole == "" {
+			t.Fatalf("after the statements were run: %+v %v", report, err)
+		}
+	}
+	step(db.DoorOpened, "create role")
+	session := connect(t, testenv.AsDoor(t, dsn))
+	testenv.Exec(t, session, "select from task")
+	step(db.DoorClosed, "drop role")
+	if _, err := session.Exec(t.Context(), "select 1"); err == nil {
+		t.Error("a session goes on after the door was closed")
+	}
+}
+
+// An owner with CREATEROLE opens and closes the door alone.
+func TestDoorWithTheRightToMakeRoles(t *testing.T) {
+	t.Parallel()
+	dsn, _ := asOwner(t, "createrole")
+	session := connect(t, testenv.AsDoor(t, dsn))
+	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorClosed})
+	if _, err := session.Exec(t.Context(), "select 1"); err == nil {
+		t.Error("a session goes on after the door was closed")
+	}
+}
+
+// While all roles may create in the schema public, as in databases of PostgreSQL before 15, the door stays
+// closed.
+func TestDoorNeedsAClosedSchema(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	execute(t, dsn, "grant create on schema public to public")
+	_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Door: db.DoorOpened})
+	lacks, ok := errors.AsType[*db.RightsError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	for _, statement := range lacks.Statements {
+		execute(t, dsn, statement)
+	}
+	testenv.AsDoor(t, dsn)
+}
+
+// A role that may more than daemons need is refused, and one that may as much is not.
+func TestDoorRoleIsChecked(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	as := testenv.AsDoor(t, dsn)
+	role := testenv.URL(t, as).User.Username()
+	check := func(dsn string) error {
+		door := doorOf(t, dsn, dsn)
+		config, err := door.Config(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := pgconn.ConnectConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+		return door.Check(t.Context(), conn)
+	}
+	if err := check(as); err != nil {
+		t.Error(err)
+	}
+	if err := check(dsn); !errors.Is(err, db.ErrBadDoor) {
+		t.Errorf("the owner: %v", err)
+	}
+	if err := check(testenv.PgBouncer(t, as)); !errors.Is(err, db.ErrBadDoor) || !strings.Contains(err.Error(), "database.direct") {
+		t.Errorf("a pooler: %v", err)
+	}
+	for _, c := range []struct{ do, undo, says string }{
+		{"alter role %s createrole", "alter role %s nocreaterole", "make roles"},
+		{"alter role %s createdb", "alter role %s nocreatedb", "make databases"},
+		{"alter role %s replication", "alter role %s noreplication", "copy the whole server"},
+		{"grant create on schema scheduler_go to %s", "revoke create on schema scheduler_go from %s", "create in the schema scheduler_go"},
+		{"grant select on scheduler_go.door to %s", "revoke select on scheduler_go.door from %s", "password"},
+		{"grant pg_read_server_files to %s", "revoke pg_read_server_files from %s", "pg_read_server_files"},
+	} {
+		execute(t, dsn, fmt.Sprintf(c.do, role))
+		if err := check(as); !errors.Is(err, db.ErrBadDoor) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.do, err)
+		}
+		execute(t, dsn, fmt.Sprintf(c.undo, role))
+	}
+}
+
+// A daemon as the door's role leaves the build of candidates to the owner.
+func TestDoorRoleLeavesTheBuild(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	role, owner := testenv.Open(t, testenv.AsDoor(t, dsn)), testenv.Open(t, dsn)
+	execute(t, dsn, "truncate listed_origins cascade")
+	if kept, err := role.KeepCandidates(t.Context()); err != nil || kept.More {
+		t.Errorf("%+v %v", kept, err)
+	}
+	keep(t, owner)
+	if kept, err := role.KeepCandidates(t.Context()); err != nil || kept.Build.Part() != 1 {
+		t.Errorf("after the build: %+v %v", kept, err)
+	}
+}
