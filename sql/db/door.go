@@ -44,10 +44,10 @@ func (d *Door) Config(ctx context.Context) (*pgconn.Config, error) {
 	}
 	config := d.store.watch.config.Config.Copy()
 	err := d.store.pool.QueryRow(ctx, "select role, password from scheduler_go.door where opened is not null").Scan(&config.User, &config.Password)
-	switch state := sqlstate(err); {
-	case errors.Is(err, pgx.ErrNoRows), state == "42P01", state == "3F000": // no such table, no such schema
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), noTable(err):
 		return nil, ErrNoDoor
-	case state == "42501": // insufficient privilege
+	case sqlstate(err) == "42501": // insufficient privilege
 		return nil, fmt.Errorf("%w: this server's role may not read scheduler_go.door: let it connect as the owner, or set rpc_serve.door.db", ErrBadDoor)
 	case err != nil:
 		return nil, fmt.Errorf("read the role of the door: %w", err)

@@ -62,7 +62,7 @@ func readDoor(ctx context.Context, db querier) (d doorState, err error) {
 		return d, fmt.Errorf("look whether the door is open: %w", err)
 	}
 	err = db.QueryRow(ctx, "select role, password, opened is not null from scheduler_go.door").Scan(&d.role, &d.password, &d.opened)
-	if d.noted = err == nil; errors.Is(err, pgx.ErrNoRows) {
+	if d.noted = err == nil; errors.Is(err, pgx.ErrNoRows) || noTable(err) {
 		d.role, err = doorRole(database), nil
 	}
 	if err == nil {
@@ -75,6 +75,9 @@ func readDoor(ctx context.Context, db querier) (d doorState, err error) {
 	}
 	return d, failed(err, "look whether the door is open")
 }
+
+// noTable reports whether a table, or its schema, is not there.
+func noTable(err error) bool { return sqlstate(err) == "42P01" || sqlstate(err) == "3F000" }
 
 // doorRole returns the name of the door's role, which is unique on a server: roles are not a database's.
 func doorRole(database string) string {
@@ -228,7 +231,7 @@ func grantDoor(ctx context.Context, tx pgx.Tx, role string) error {
 		statements = append(statements, "grant "+doorTables[table]+" on public."+table+" to %s")
 	}
 	own, err := collect[string](ctx, tx, `select format('grant %s on scheduler_go.%I to ',
-		case when relname in ('migrations', 'compatible') then 'select' when relkind = 'S' then 'usage, select' else 'select, insert, update, delete' end, relname) || '%s'
+		case when relname in ('migrations', 'compatible') then 'select' when relkind = 'S' then 'usage, select, update' else 'select, insert, update, delete' end, relname) || '%s'
 		from pg_catalog.pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind in ('r', 'p', 'v', 'S') and relname <> 'door'
 		union all
 		select format('grant usage on sequence public.%I to ', s.relname) || '%s' from pg_catalog.pg_class s
@@ -261,8 +264,9 @@ func revokeDoor(ctx context.Context, tx pgx.Tx, role string) error {
 	return nil
 }
 
-// closeDoor ends the sessions of the door's role and drops it. The lock of migrations is held.
-func closeDoor(ctx context.Context, conn *pgx.Conn) (role string, err error) {
+// closeDoor ends the sessions of the door's role and drops it, for an option of migrate. The lock of
+// migrations is held.
+func closeDoor(ctx context.Context, conn *pgx.Conn, option string) (role string, err error) {
 	d, err := readDoor(ctx, conn)
 	if err != nil || !d.noted {
 		return "", err
@@ -271,7 +275,7 @@ func closeDoor(ctx context.Context, conn *pgx.Conn) (role string, err error) {
 		return "", fmt.Errorf("close the door: %w", err)
 	}
 	if d.exists {
-		if err := dropDoorRole(ctx, conn, d); err != nil {
+		if err := dropDoorRole(ctx, conn, d, option); err != nil {
 			return "", fmt.Errorf("close the door: %w", err)
 		}
 	}
@@ -282,13 +286,13 @@ func closeDoor(ctx context.Context, conn *pgx.Conn) (role string, err error) {
 // doorSessions is how often sessions are looked for until all have ended.
 const doorSessions = 100 * time.Millisecond
 
-func dropDoorRole(ctx context.Context, conn *pgx.Conn, d doorState) error {
+func dropDoorRole(ctx context.Context, conn *pgx.Conn, d doorState, option string) error {
 	name := quoted(d.role)
 	literal := "'" + strings.ReplaceAll(d.role, "'", "''") + "'"
 	terminate := "select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity where usename = " + literal
 	lacking := func() error {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return revokeDoor(ctx, tx, d.role) })
-		return errors.Join(err, &RightsError{Role: d.user, Then: "--no-door",
+		return errors.Join(err, &RightsError{Role: d.user, Then: option,
 			Statements: []string{"alter role " + name + " nologin", terminate, "drop owned by " + name, "drop role " + name}})
 	}
 	if !d.may {

@@ -163,6 +163,22 @@ func TestDoorOpensAndCloses(t *testing.T) {
 	}
 }
 
+// Removing what is ours removes the role of the door, too.
+func TestRemovalClosesTheDoor(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	for _, dryRun := range []bool{true, false} {
+		removal, err := db.Remove(t.Context(), dsn, db.RemoveOptions{DryRun: dryRun})
+		if err != nil || !strings.Contains(strings.Join(removal.Removed, "\n"), "the role of the door") {
+			t.Errorf("%+v %v", removal, err)
+		}
+	}
+	if left := texts(t, connect(t, dsn), "select rolname from pg_roles where rolname = 'scheduler_go_door_' || current_database()"); len(left) > 0 {
+		t.Errorf("%s is left", left)
+	}
+}
+
 // asOwner makes a role that owns a database which is migrated by it, and returns the DSN of that role.
 func asOwner(t *testing.T, attributes string) (dsn, admin string) {
 	t.Helper()

@@ -140,7 +140,7 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 		case DoorOpened:
 			report.DoorRole, err = openDoor(ctx, conn, log)
 		case DoorClosed:
-			report.DoorRole, err = closeDoor(ctx, conn)
+			report.DoorRole, err = closeDoor(ctx, conn, "--no-door")
 		default:
 			err = keepDoor(ctx, conn, log)
 		}

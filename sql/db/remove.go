@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -63,6 +64,13 @@ func (r *Removal) plan(ctx context.Context, conn *pgx.Conn) error {
 	for _, s := range steps {
 		r.Removed = append(r.Removed, s.What)
 	}
+	var door doorState
+	if err == nil && len(steps) > 0 {
+		door, err = readDoor(ctx, conn)
+	}
+	if door.noted {
+		r.Removed = slices.Insert(r.Removed, 0, removedDoor(door.role))
+	}
 	if err == nil && len(steps) > 0 {
 		r.Lost, err = lostByRemoval(ctx, conn)
 	}
@@ -86,6 +94,13 @@ func (r *Removal) remove(ctx context.Context, conn *pgx.Conn, l *locker, lose bo
 	if err != nil {
 		return err
 	}
+	role, err := closeDoor(ctx, conn, "--remove")
+	if err != nil {
+		return err
+	}
+	if role != "" {
+		r.Removed = append(r.Removed, removedDoor(role))
+	}
 	for _, s := range steps {
 		do := func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, s.SQL)
@@ -104,6 +119,8 @@ func (r *Removal) remove(ctx context.Context, conn *pgx.Conn, l *locker, lose bo
 	}
 	return nil
 }
+
+func removedDoor(role string) string { return "the role of the door, " + role }
 
 // removalStep is a statement of a removal.
 type removalStep struct {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -146,9 +147,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in = true
 	go func() { // without the request and its buffers
 		defer s.sessions.leave()
+		defer s.recovered()
 		defer func() { _ = client.Close() }()
 		s.serve(client, from, user, started)
 	}()
+}
+
+// recovered logs a panic, which ends a connection only.
+func (s *Server) recovered() {
+	if p := recover(); p != nil {
+		s.Log.Error("a connection to the database panicked", "panic", p, "stack", string(debug.Stack()))
+	}
 }
 
 // refuse answers with a text before the upgrade.
@@ -157,6 +166,7 @@ func (s *Server) refuse(w http.ResponseWriter, reason string, status int, text s
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
+	w.Header().Set("Upgrade", Protocol) // tells the client that the text is ours
 	http.Error(w, text, status)
 }
 
@@ -183,18 +193,25 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return a.Conn.Read(p)
 }
 
-// wayTo returns how to connect to the database. It is read again after wayKept, or if it is wrong.
+// wayTo returns how to connect to the database. It is read again after wayKept, or if it is wrong. While
+// it can't be read, as when calls have all connections of the store, it stays what it was.
 func (s *Server) wayTo(ctx context.Context, wrong bool) (*pgconn.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if wrong || time.Since(s.read) >= wayKept {
-		ctx, cancel := context.WithTimeout(ctx, s.Times.Start)
-		defer cancel()
-		s.way, s.wayErr = s.Database.Config(ctx)
-		if s.read = time.Now(); s.wayErr != nil && !errors.Is(s.wayErr, db.ErrNoDoor) {
-			s.read = time.Time{} // it may be over in a moment
-		}
+	if !wrong && time.Since(s.read) < wayKept {
+		return s.way, s.wayErr
 	}
+	timeout := s.Times.Start
+	if s.way != nil {
+		timeout = min(timeout, wayKept)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // others wait for the answer, too
+	defer cancel()
+	way, err := s.Database.Config(ctx)
+	if s.way == nil || err == nil || errors.Is(err, db.ErrNoDoor) || errors.Is(err, db.ErrBadDoor) {
+		s.way, s.wayErr = way, err
+	}
+	s.read = time.Now()
 	return s.way, s.wayErr
 }
 
@@ -276,7 +293,7 @@ func (s *Server) begin(client net.Conn, start *pgproto3.StartupMessage, paramete
 		return nil, fmt.Errorf("%w: %w", errGone, err)
 	}
 	pid, key := server.PID, server.SecretKey
-	return &session{client: client, server: server.Conn, writeTime: s.Times.Write, cancel: func() { s.cancel(pid, key) }, state: state{status: server.TxStatus}}, nil
+	return &session{client: client, server: server.Conn, writeTime: s.Times.Write, recovered: s.recovered, cancel: func() { s.cancel(pid, key) }, state: state{status: server.TxStatus}}, nil
 }
 
 // reject ends a connection that has not started.

@@ -23,6 +23,7 @@ type session struct {
 	client, server net.Conn
 	series         *series
 	writeTime      time.Duration // that a client may take to read a part of an answer
+	recovered      func()        // deferred: recovers from a panic
 	cancel         func()        // asks the database to stop the statement that it is at
 
 	mu       sync.Mutex
@@ -42,6 +43,7 @@ func (s *session) run() {
 	downwards := make(chan struct{})
 	go func() {
 		defer close(downwards)
+		defer s.recovered()
 		s.toClient()
 	}()
 	s.toServer()
