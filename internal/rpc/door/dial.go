@@ -1,0 +1,180 @@
+package door
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// An Address is the address of an RPC server's door.
+type Address struct{ server *url.URL }
+
+// Parse reads the address of an RPC server, http:// or https://, with user and password in it if
+// the server wants those. Its errors don't quote the address, which may hold a password.
+func Parse(address string) (Address, error) {
+	server, err := url.Parse(address)
+	if err != nil || server.Host == "" || server.Scheme != "http" && server.Scheme != "https" {
+		return Address{}, errors.New("the address of the RPC server is not a URL such as http://scheduler.example:5008/")
+	}
+	return Address{server}, nil
+}
+
+// String names the server, without its password.
+func (a Address) String() string { return a.server.Redacted() }
+
+// Host and Port name the server's TCP address.
+func (a Address) Host() string { return a.server.Hostname() }
+
+func (a Address) Port() string {
+	if port := a.server.Port(); port != "" {
+		return port
+	}
+	if a.server.Scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// A ClosedError says why a server gives no connection to its database.
+type ClosedError struct {
+	Server string // its address, without password
+	Status int    // HTTP's
+	Reason string // the server's words, or ""
+}
+
+const (
+	noDoor     = "has no door to its database: replace the RPC server first, or give this daemon a database (scheduler.db)"
+	closedDoor = "has a closed door to its database: its owner opens it by \"swh-scheduler migrate --door\""
+)
+
+// missing reports whether the server has no door, or a closed one, and says which.
+func (e *ClosedError) missing() (what string, ok bool) {
+	switch {
+	case e.Status != http.StatusNotFound && e.Status != http.StatusMethodNotAllowed:
+		return "", false
+	case e.Reason == "": // the Python server, or an older one of ours
+		return noDoor, true
+	}
+	return closedDoor, true
+}
+
+// Advice says what the daemon waits for, without the server's address.
+func (e *ClosedError) Advice() string {
+	if what, ok := e.missing(); ok {
+		return "the RPC server, which " + what
+	}
+	return fmt.Sprintf("the RPC server, which gives no connection to its database (HTTP status %d)", e.Status)
+}
+
+func (e *ClosedError) Error() string {
+	if what, ok := e.missing(); ok {
+		return fmt.Sprintf("RPC server %s %s", e.Server, what)
+	}
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Sprintf("RPC server %s refuses the credentials in scheduler.url (HTTP status %d)", e.Server, e.Status)
+	}
+	text := fmt.Sprintf("RPC server %s gives no connection to its database: HTTP status %d %s", e.Server, e.Status, http.StatusText(e.Status))
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	return text
+}
+
+// Dial returns how to connect to the database through the door. It uses dial for the connection to
+// the RPC server or to its proxy, which the environment names as for all HTTP clients
+// (HTTPS_PROXY). A server without an open door is a *ClosedError.
+func (a Address) Dial(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, dial) }
+}
+
+func (a Address) dial(ctx context.Context, dial pgconn.DialFunc) (net.Conn, error) {
+	var socket net.Conn
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	// HTTP/2 has no upgrades.
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP1(true)
+	transport.TLSClientConfig = cmp.Or(transport.TLSClientConfig, new(tls.Config)).Clone()
+	transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		socket = conn
+		return conn, err
+	}
+	// The request's context ends with the connection, the caller's with the dial.
+	requestCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, cancel)()
+	conn, err := a.ask(requestCtx, transport)
+	if err != nil {
+		cancel()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, err
+	}
+	return &connection{Conn: socket, stream: conn, cancel: cancel}, nil
+}
+
+// ask asks for the door, and returns the connection behind it.
+func (a Address) ask(ctx context.Context, transport *http.Transport) (io.ReadWriteCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.server.JoinPath(Path).String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Connection", "Upgrade")
+	request.Header.Set("Upgrade", Protocol)
+	response, err := (&http.Client{Transport: transport, CheckRedirect: noRedirects}).Do(request)
+	if err != nil {
+		// url.Error repeats the address, which String names.
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err
+		}
+		return nil, fmt.Errorf("RPC server %s: %w", a, err)
+	}
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		if conn, ok := response.Body.(io.ReadWriteCloser); ok {
+			return conn, nil
+		}
+	}
+	defer func() { _ = response.Body.Close() }()
+	return nil, &ClosedError{Server: a.String(), Status: response.StatusCode, Reason: reason(response)}
+}
+
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// reason returns the first words of an answer, on one line, if the server has a door: it then names
+// the protocol.
+func reason(response *http.Response) string {
+	if response.Header.Get("Upgrade") != Protocol {
+		return ""
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 500))
+	return strings.Join(strings.Fields(string(text)), " ")
+}
+
+// connection is a connection to the database: bytes pass through the HTTP client, deadlines are the
+// socket's.
+type connection struct {
+	net.Conn
+	stream io.ReadWriteCloser
+	cancel context.CancelFunc
+}
+
+func (c *connection) Read(p []byte) (int, error)  { return c.stream.Read(p) }
+func (c *connection) Write(p []byte) (int, error) { return c.stream.Write(p) }
+
+func (c *connection) Close() error {
+	defer c.cancel()
+	_ = c.Conn.SetDeadline(time.Unix(1, 0)) // a write in progress ends
+	return errors.Join(c.stream.Close(), c.Conn.Close())
+}
