@@ -51,7 +51,7 @@ const taskTypes = `insert into task_type (type, description, backend_name, defau
 	insert into listers (id, name, instance_name, current_state, updated) values
 	('00000000-0000-0000-0000-000000000001', 'github', '', '{}', now()), ('00000000-0000-0000-0000-000000000002', 'gitlab', 'here', '{}', now())`
 
-const configuration = `scheduler: {cls: postgresql, db: %q}
+const configuration = `scheduler: %s
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q, stats_age: 4 s} # as the nodes collect them each second
 queue_full_backoff: 0.5
@@ -71,14 +71,15 @@ journal:
   group_id: chaos
 `
 
-// commands are the daemons; each runs twice.
+// commands are the daemons; each runs twice. As in production, only the RPC servers have the
+// database, and the other daemons reach it through them.
 var commands = [][]string{
+	{"rpc-serve", "--host", "127.0.0.1", "--port"}, // a port of its own
 	{"start-runner", "--period", "1"},
 	{"start-runner", "--with-priority", "--period", "1"},
 	{"schedule-recurrent", "--visit-type", "git", "--visit-type", "hg"},
 	{"start-listener"},
 	{"journal-client"},
-	{"rpc-serve", "--host", "127.0.0.1", "--port", "0"},
 }
 
 // child is a process that a fault may end and start again.
@@ -167,7 +168,8 @@ type cluster struct {
 	kafka    *services.KafkaCluster
 	pool     *pgxpool.Pool // the test's own
 	program  string
-	config   string // without proxies
+	config   string   // without proxies
+	servers  []string // addresses of the RPC servers
 	daemons  []*daemon
 	workers  []*child
 	notes    string // path of what workers note
@@ -194,8 +196,8 @@ func newCluster(t *testing.T, dir string) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.pool.Close)
-	c.config = c.writeConfig("direct", c.database.DSN(), c.broker.URL(), c.broker.Nodes[0].ManagementURL)
-	if out, err := exec.Command(c.program, "-C", c.config, "migrate").CombinedOutput(); err != nil {
+	c.config = c.writeConfig("direct", ofDatabase(c.database.DSN()), c.broker.URL(), c.broker.Nodes[0].ManagementURL)
+	if out, err := exec.Command(c.program, "-C", c.config, "migrate", "--door").CombinedOutput(); err != nil {
 		t.Fatalf("migrate: %v\n%s", err, out)
 	}
 	if _, err := c.pool.Exec(t.Context(), taskTypes); err != nil {
@@ -225,14 +227,18 @@ func (c *cluster) makeTopic(topic string) {
 	}
 }
 
-func (c *cluster) writeConfig(name, dsn, broker, management string) (path string) {
+func ofDatabase(dsn string) (scheduler string) {
+	return fmt.Sprintf("{cls: postgresql, db: %q}", dsn)
+}
+
+func (c *cluster) writeConfig(name, scheduler, broker, management string) (path string) {
 	c.t.Helper()
 	brokers, err := json.Marshal(c.kafka.Brokers)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	path = filepath.Join(c.dir, name+".yml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, configuration, dsn, broker, management, brokers), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, configuration, scheduler, broker, management, brokers), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 	return path
@@ -244,10 +250,23 @@ func (c *cluster) addDaemon(args []string) {
 	c.t.Helper()
 	n := len(c.daemons)
 	d := &daemon{metrics: c.freeAddress()}
+	hosts := c.servers
+	if args[0] == "rpc-serve" {
+		hosts = c.database.Hosts()
+	}
 	var ways, urls []string
-	for _, host := range c.database.Hosts() {
+	for _, host := range hosts {
 		way := testenv.Proxy(c.t, host)
 		d.database, ways = append(d.database, way), append(ways, way.Addr)
+	}
+	var scheduler string
+	if args[0] == "rpc-serve" {
+		scheduler = ofDatabase(c.database.DSN(ways...))
+		address := c.freeAddress()
+		_, port, _ := net.SplitHostPort(address)
+		c.servers, args = append(c.servers, address), append(slices.Clone(args), port)
+	} else {
+		scheduler = fmt.Sprintf("{cls: remote, url: %q}", "http://"+testenv.Balance(c.t, time.Minute, ways...).Addr)
 	}
 	for i := range c.broker.Nodes {
 		through, way := testenv.Through(c.t, c.broker.Nodes[(n+i)%len(c.broker.Nodes)].URL, testenv.Proxy)
@@ -260,7 +279,7 @@ func (c *cluster) addDaemon(args []string) {
 		name = fmt.Sprintf("%s with priority %d", args[0], n%2+1)
 	}
 	file := strings.ReplaceAll(name, " ", "-")
-	config := c.writeConfig(file, c.database.DSN(ways...), strings.Join(urls, ";"), management)
+	config := c.writeConfig(file, scheduler, strings.Join(urls, ";"), management)
 	d.child = &child{
 		t: c.t, name: name, log: filepath.Join(c.dir, file+".log"),
 		argv: append([]string{c.program, "-C", config, "--metrics-addr", d.metrics}, args...),

@@ -19,6 +19,14 @@ type harm struct {
 
 func all(queue) bool { return true }
 
+// harmOf is the harm of a fault of a daemon, or of an RPC server, through which all others work.
+func (c *cluster) harmOf(d *daemon) harm {
+	if strings.HasPrefix(d.name, "rpc-serve") {
+		return harm{c.daemons, all}
+	}
+	return harm{daemons: []*daemon{d}}
+}
+
 // fault is a kind of fault. What is begun is ended; service names what it hits, of which
 // only one fault is in force at a time.
 type fault struct {
@@ -32,17 +40,17 @@ var faults = []fault{
 	{"daemon killed", "daemon", 5 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		d := c.anyDaemon(r)
 		d.kill()
-		return d.name, harm{daemons: []*daemon{d}}, d.start
+		return d.name, c.harmOf(d), d.start
 	}},
 	{"daemon stopped and continued", "daemon", 40 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		d := c.anyDaemon(r)
 		d.signal(syscall.SIGSTOP)
-		return d.name, harm{daemons: []*daemon{d}}, func() { d.signal(syscall.SIGCONT) }
+		return d.name, c.harmOf(d), func() { d.signal(syscall.SIGCONT) }
 	}},
 	{"database connections of a daemon silent", "daemon", 0, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		d := c.anyDaemon(r)
 		silence(d.database...)
-		return d.name, harm{daemons: []*daemon{d}}, nothing
+		return d.name, c.harmOf(d), nothing
 	}},
 	{"database connections of all daemons silent", "postgres", 0, func(c *cluster, _ *rand.Rand) (string, harm, func()) {
 		for _, d := range c.daemons {
@@ -52,7 +60,7 @@ var faults = []fault{
 	}},
 	{"database cut off from a daemon", "daemon", 10 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		d := c.anyDaemon(r)
-		return d.name, harm{daemons: []*daemon{d}}, cut(d.database)
+		return d.name, c.harmOf(d), cut(d.database)
 	}},
 	{"broker connections of a daemon silent", "daemon", 0, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		d := c.anyDaemon(r, "start-", "schedule-")
@@ -137,7 +145,7 @@ func init() {
 			}
 		}
 		step(ahead)
-		return fmt.Sprintf("%s, by %s", d.name, ahead), harm{daemons: []*daemon{d}}, func() { step(0) }
+		return fmt.Sprintf("%s, by %s", d.name, ahead), c.harmOf(d), func() { step(0) }
 	}})
 }
 

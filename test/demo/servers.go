@@ -82,14 +82,17 @@ const (
 	archivesLimit = 5
 )
 
-// configuration returns the configuration of our daemons. Times without a unit are in seconds.
+// ofDatabase is the scheduler of the configuration of the RPC server and of commands.
+func (s *servers) ofDatabase() string { return fmt.Sprintf("{cls: postgresql, db: %q}", s.scheduler) }
+
+// configuration returns a configuration with this scheduler. Times without a unit are in seconds.
 // Cooldowns are those of production, except that origins known to have changed may be visited
 // again at once. The journal client is a static member of its group, so that after it was killed it continues when
 // it is started again, and not only after Kafka's session time-out of 45 seconds.
-func (s *servers) configuration() string {
+func (s *servers) configuration(scheduler string) string {
 	brokers, _ := json.Marshal(s.kafka) // of strings, it can't fail
 	return fmt.Sprintf(`
-scheduler: {cls: postgresql, db: %q}
+scheduler: %s
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 journal:
@@ -110,5 +113,5 @@ lanes:
   load-git:
   - {name: express, queue: "express:{backend_name}", time_limit: %d seconds, slots: %d}
   - {name: slow, time_limit: 10 min, slots: %d}
-`, s.scheduler, s.throughWay, s.broker.ManagementURL, brokers, s.journal, large, small, expressLimit, expressSlots, slowSlots)
+`, scheduler, s.throughWay, s.broker.ManagementURL, brokers, s.journal, large, small, expressLimit, expressSlots, slowSlots)
 }

@@ -64,7 +64,8 @@ type story struct {
 	db       *pgxpool.Pool             // of the scheduler
 	archive  *pgx.Conn                 // of the storage
 
-	config   string   // configuration file of our daemons
+	config   string   // configuration file with the database
+	byDoor   string   // configuration file of our daemons, with the RPC server, as in production
 	server   int      // port of the RPC server
 	metrics  []string // addresses of the daemons' metrics; none unless all is left running
 	evidence *evidence
@@ -132,7 +133,11 @@ func (s *story) start(name string, argv ...string) {
 }
 
 func (s *story) startDaemon(d daemon) {
-	argv := append([]string{s.Scheduler, "-C", s.config}, strings.Fields(d.command)...)
+	config := s.byDoor
+	if d == rpcDaemon {
+		config = s.config
+	}
+	argv := append([]string{s.Scheduler, "-C", config}, strings.Fields(d.command)...)
 	if d == rpcDaemon {
 		argv = append(argv, fmt.Sprint(s.server))
 	}
@@ -197,7 +202,8 @@ func (s *story) swh(args ...string) error {
 func (s *story) prepare() {
 	s.server = s.freePort()
 	server := fmt.Sprintf("http://127.0.0.1:%d/", s.server)
-	s.config = s.write("scheduler.yml", s.configuration())
+	s.config = s.write("scheduler.yml", s.configuration(s.ofDatabase()))
+	s.byDoor = s.write("daemons.yml", s.configuration(fmt.Sprintf("{cls: remote, url: %q}", server)))
 	s.parts = archive.NewParts(s.program, s.dir, archive.Storage{DSN: s.storage, Brokers: s.kafka, Prefix: s.journal}, s.throughWay, server)
 	for _, worker := range []*testenv.Child{
 		s.parts.StartLister(2), s.parts.StartLoader("express", 3, expressQueue),
@@ -205,7 +211,7 @@ func (s *story) prepare() {
 	} {
 		s.children[worker.Name] = worker
 	}
-	s.ours("migrate")
+	s.ours("migrate", "--door")
 	for _, d := range daemons {
 		if d != recurrentDaemon {
 			s.startDaemon(d)
