@@ -44,11 +44,6 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 	return p.grab(ctx, tx, policies, now, slots)
 }
 
-// PickFrom is Pick on an RPC server, which doesn't tell how the policy pools is to be split.
-func (p Picker) PickFrom(ctx context.Context, server grabber, now time.Time, slots int) (Picked, error) {
-	return p.grab(ctx, server, p.Policies, now, slots)
-}
-
 // grabber marks origins as scheduled, and returns them.
 type grabber interface {
 	GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error)

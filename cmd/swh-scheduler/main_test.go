@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,6 +91,7 @@ func checkCrash(t testing.TB, args []string, stderr string) {
 // commands.
 func ours(t *testing.T, args ...string) result {
 	t.Helper()
+	args = onRoad(t, args)
 	var stdout, stderr testenv.Buffer
 	code := cli.Run(t.Context(), "", args, &stdout, &stderr)
 	return result{stdout.String(), stderr.String(), code}
@@ -139,6 +141,9 @@ func start(t *testing.T, args ...string) *process {
 // startWith starts a daemon with more in its environment.
 func startWith(t *testing.T, more []string, args ...string) *process {
 	t.Helper()
+	if !slices.Contains(more, ownFile) {
+		args = onRoad(t, args)
+	}
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan error, 1)}
 	p.cmd.Env = append(environment(), more...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr

@@ -11,7 +11,7 @@ func TestReloadOnSIGHUP(t *testing.T) {
 	t.Parallel()
 	text := services(t)
 	path := configFile(t, text)
-	p := start(t, "-C", path, "start-runner", "-p", "1")
+	p := startWith(t, []string{ownFile}, "-C", path, "start-runner", "-p", "1")
 	p.logs(t, "msg=started")
 	if err := os.WriteFile(path, []byte(text+"lost_after: {default: 2 days}\n"), 0o600); err != nil {
 		t.Fatal(err)

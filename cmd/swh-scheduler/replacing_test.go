@@ -219,6 +219,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 
 	// And back.
 	r.stop(runner, priority, recurrent, listener, journal, server)
+	doors.stop(t)
 	if n := r.count("select count(*) from scheduler_go.work where state = 'outgoing'"); n > 0 {
 		t.Errorf("%d messages are still outgoing", n)
 	}

@@ -92,6 +92,7 @@ failures_keep_date: true
 	r.list("still", each, `{}`)
 	r.list("failing", each, `{"ends": "failed"}`)
 	r.exec(`create table seen (n bigserial, url text, place int, position bigint);
+			grant insert on seen to public; grant usage on sequence seen_n_seq to public; -- by the trigger, whoever writes
 		create function see() returns trigger language plpgsql as $$ begin
 			if new.last_visit_status is not null and new.next_visit_queue_position is distinct from old.next_visit_queue_position then
 				insert into seen (url, place, position) values (new.url, new.next_position_offset, new.next_visit_queue_position);

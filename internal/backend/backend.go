@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql/db"
 )
@@ -170,24 +171,21 @@ func (r Remote) Interval(_ context.Context, text string) (time.Duration, error) 
 func Describe(store *db.Store, err error) error {
 	const undefinedTable, undefinedFunction, undefinedSchema, insufficientPrivilege = "42P01", "42883", "3F000", "42501"
 	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
+	closed, atDoor := errors.AsType[*door.ClosedError](err)
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
+	case atDoor:
+		return closed
 	case unconnected && answered:
-		return fmt.Errorf("%s refuses the connection: %w", ServerName(store), pg)
+		return fmt.Errorf("%s refuses the connection: %w", store.Name(), pg)
 	case unconnected:
-		return fmt.Errorf("%s is not reachable (is it running, and is its address right?): %w", ServerName(store), pytext.OneLine(err))
+		return fmt.Errorf("%s is not reachable (is it running, and is its address right?): %w", store.Name(), pytext.OneLine(err))
 	case answered && slices.Contains([]string{undefinedTable, undefinedFunction, undefinedSchema}, pg.Code):
-		return fmt.Errorf("%s lacks what this command needs; run \"swh-scheduler migrate\": %w", ServerName(store), err)
+		return fmt.Errorf("%s lacks what this command needs; run \"swh-scheduler migrate\": %w", store.Name(), err)
 	case answered && pg.Code == insufficientPrivilege:
-		return fmt.Errorf("%s: its user lacks a right that this command needs: %w", ServerName(store), err)
+		return fmt.Errorf("%s: its user lacks a right that this command needs: %w", store.Name(), err)
 	}
 	return err
-}
-
-// ServerName describes a store's server and database, without password.
-func ServerName(store *db.Store) string {
-	c := store.Pool().Config().ConnConfig
-	return fmt.Sprintf("PostgreSQL (host=%s port=%d dbname=%s user=%s)", c.Host, c.Port, c.Database, c.User)
 }
 
 type UnknownTaskType string

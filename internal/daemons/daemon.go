@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/statsd"
 	"swh-scheduler/internal/tracing"
@@ -36,7 +36,6 @@ type Options struct {
 	Level     *slog.LevelVar // of Log
 	Metrics   *prometheus.Registry
 	OpenStore func(ctx context.Context) (*db.Store, error)
-	OpenRPC   func() (*rpc.Client, error) // of a configured scheduler that is an RPC server
 
 	// Reload reads the configuration anew. If it is nil, the daemon keeps Config.
 	Reload       func() (*config.Config, []config.Warning, error)
@@ -187,7 +186,16 @@ func (o *Options) followLevelSignals(ctx context.Context, signals chan os.Signal
 // waitForDatabase returns when the database answers; an unusable one is an error.
 func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
 	met := o.health.Expect("PostgreSQL") // /readyz is for strangers, too: no host, no user
-	err := o.askPatiently(ctx, backend.ServerName(store), store.CheckVersion, func(err error) bool {
+	opened := func() {}
+	err := o.askPatiently(ctx, store.Name(), func(ctx context.Context) error {
+		err := store.CheckVersion(ctx)
+		opened()
+		opened = func() {}
+		if closed, ok := errors.AsType[*door.ClosedError](err); ok {
+			opened, err = o.health.Expect(closed.Advice()), closed
+		}
+		return err
+	}, func(err error) bool {
 		return errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported)
 	})
 	if err == nil {
@@ -201,7 +209,7 @@ func (o *Options) patiently(ctx context.Context, store *db.Store, ask func(ctx c
 	if !o.starting {
 		return ask(ctx)
 	}
-	return o.askPatiently(ctx, backend.ServerName(store), ask, func(err error) bool { return !db.IsAway(err) })
+	return o.askPatiently(ctx, store.Name(), ask, func(err error) bool { return !db.IsAway(err) })
 }
 
 // checkTaskTypes returns backend.UnknownTaskType for the first unknown name.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
@@ -28,12 +27,6 @@ func (l *Listener) Run(ctx context.Context) error {
 	broker, err := l.Config.Broker()
 	if err != nil {
 		return err
-	}
-	if l.isRemote() {
-		return l.remote(ctx, func(*config.Config) map[string]bool { return nil }, func(_ context.Context, server backend.Remote) ([]service.Component, error) {
-			components, _ := l.components(broker, backend.NewRuns(server.Client, l.Log))
-			return components, nil
-		})
 	}
 	return l.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
 		components, consumer := l.components(broker, settle.Store{Store: store, Metrics: settle.NewMetrics(l.Metrics)})
@@ -75,13 +68,6 @@ func (r *Recurrent) Run(ctx context.Context) error {
 	taskTypes := make([]string, len(r.VisitTypes))
 	for i, visitType := range r.VisitTypes {
 		taskTypes[i] = model.LoaderTaskType(visitType)
-	}
-	if r.isRemote() {
-		return r.sendRemote(ctx, recurrent.RemotePeriod, taskTypes, func(server backend.Remote, direct *dispatch.Direct) func(context.Context) (int, error) {
-			s := recurrent.NewRemote(server, direct, r.options(r.Config))
-			r.onChange(func(c *config.Config) { s.Change(r.options(c)) })
-			return s.RunOnce
-		})
 	}
 	broker, err := r.Config.Broker()
 	if err != nil {
@@ -125,11 +111,6 @@ type Journal struct {
 
 // Run runs it until ctx ends or Read returns.
 func (j *Journal) Run(ctx context.Context) error {
-	if j.isRemote() {
-		return j.remote(ctx, ofJournal, func(_ context.Context, server backend.Remote) ([]service.Component, error) {
-			return j.components(backend.Visits(server))
-		})
-	}
 	return j.run(ctx, func(_ context.Context, store *db.Store) ([]service.Component, error) {
 		components, err := j.components(store)
 		return append(components, j.keeper(store)), err
@@ -145,11 +126,6 @@ func (j *Journal) components(store journal.Store) ([]service.Component, error) {
 	}
 	j.onChange(func(c *config.Config) { client.Change(rules(c)) })
 	return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}}, nil
-}
-
-// ofJournal are the keys for which a journal client needs a database.
-func ofJournal(c *config.Config) map[string]bool {
-	return map[string]bool{"failures_keep_date": c.FailuresKeepDate, "visit_rules.disable_after_mixed": c.VisitRules.DisableAfterMixed > 0, "the policy freshness": model.HasFreshness(c.SchedulingPolicy)}
 }
 
 // JournalOptions returns the configured options of the journal client.

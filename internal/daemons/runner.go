@@ -5,9 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
-	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/keep"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/runner"
@@ -28,16 +26,6 @@ type Runner struct {
 func (r *Runner) Run(ctx context.Context) error {
 	if r.WithPriority {
 		r.daemon = r.Command + " --with-priority"
-	}
-	if r.isRemote() {
-		if err := needNoDatabase(map[string]bool{"--lost-after": r.LostAfter > 0}); err != nil {
-			return err
-		}
-		return r.sendRemote(ctx, r.Period, r.TaskTypes, func(server backend.Remote, direct *dispatch.Direct) func(context.Context) (int, error) {
-			return runner.NewRemote(server, direct, runner.Options{
-				Log: r.Log, Reg: r.Metrics, TaskTypes: r.TaskTypes, TaskTypePatterns: r.TaskTypePatterns, WithPriority: r.WithPriority,
-			}).RunOnce
-		})
 	}
 	return r.send(ctx, r.Period, func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error) {
 		if err := r.checkTaskTypes(ctx, store, r.TaskTypes); err != nil {
@@ -85,11 +73,6 @@ type FirstVisits struct {
 }
 
 func (v *FirstVisits) Run(ctx context.Context) error {
-	if v.isRemote() {
-		return v.sendRemote(ctx, v.Period, nil, func(server backend.Remote, direct *dispatch.Direct) func(context.Context) (int, error) {
-			return runner.NewRemoteFirstVisits(server, direct, v.Log, v.Metrics).RunOnce
-		})
-	}
 	return v.send(ctx, v.Period, func(ctx context.Context, store *db.Store, d *dispatcher) (sender, error) {
 		dividing, err := v.dividing(ctx, store, d, false)
 		if err != nil {

@@ -3,12 +3,10 @@ package daemons
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/google/uuid"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -21,34 +19,19 @@ type Visits struct {
 	Queue    string
 }
 
-// Sender sends visits and other messages within the free slots of queues. Its methods
-// return the number of messages sent.
-type Sender interface {
-	Visits(ctx context.Context, v Visits) (int, error)
-	// Messages sends the first messages, of a task type, up to the free slots of a queue
-	// with a limit (0: none). A queue with lanes has their slots instead.
-	Messages(ctx context.Context, tt model.TaskType, queue string, limit int64, all []celery.TaskMessage) (int, error)
-}
-
-// NewSender makes a sender; stop ends it. With a database, messages go through the ledger.
-// Otherwise they are published directly, as the Python scheduler does: visits that do not
-// reach the broker wait for the cooldown of scheduled visits.
-func (o *Options) NewSender(ctx context.Context, b backend.Scheduler) (send Sender, stop func() error, err error) {
+// NewSender makes a sender for a database; stop ends it. Messages go through the ledger.
+func (o *Options) NewSender(ctx context.Context, store *db.Store) (send *Sender, stop func() error, err error) {
 	broker, err := o.Config.Broker()
 	if err != nil {
 		return nil, nil, err
 	}
-	if db, ok := b.(backend.Database); ok {
-		d := o.newDispatcher(db.Store, broker)
-		return ledgerSender{o, d}, d.close, db.CheckVersion(ctx)
-	}
-	direct := o.direct(broker)
-	return directSender{b.(backend.Remote), direct}, direct.Close, nil
+	d := o.newDispatcher(store, broker)
+	return &Sender{o, d}, d.close, store.CheckVersion(ctx)
 }
 
 // SendVisits fills each queue with visits once.
-func (o *Options) SendVisits(ctx context.Context, b backend.Scheduler, all ...Visits) error {
-	send, stop, err := o.NewSender(ctx, b)
+func (o *Options) SendVisits(ctx context.Context, store *db.Store, all ...Visits) error {
+	send, stop, err := o.NewSender(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -62,13 +45,14 @@ func (o *Options) SendVisits(ctx context.Context, b backend.Scheduler, all ...Vi
 	return errors.Join(err, stop())
 }
 
-// ledgerSender claims into the ledger and delivers from there.
-type ledgerSender struct {
+// Sender claims visits and other messages within the free slots of queues and delivers them.
+// Its methods return the number of messages sent.
+type Sender struct {
 	options    *Options
 	dispatcher *dispatcher
 }
 
-func (s ledgerSender) claim(ctx context.Context, queue dispatch.Queue, claim dispatch.ClaimFunc) (n int, err error) {
+func (s *Sender) claim(ctx context.Context, queue dispatch.Queue, claim dispatch.ClaimFunc) (n int, err error) {
 	err = s.options.sendOnce(ctx, s.dispatcher, sender{once: func(ctx context.Context) (int, error) {
 		n, err = s.dispatcher.slots.Claim(ctx, queue, claim)
 		return n, err
@@ -78,7 +62,7 @@ func (s ledgerSender) claim(ctx context.Context, queue dispatch.Queue, claim dis
 
 // queue returns a queue for work of a task type with the lanes and shares that are configured
 // for it; shared is nil if it is not shared.
-func (s ledgerSender) queue(name string, limit *int64, tt model.TaskType) (queue dispatch.Queue, shared *dispatch.SharedQueue) {
+func (s *Sender) queue(name string, limit *int64, tt model.TaskType) (queue dispatch.Queue, shared *dispatch.SharedQueue) {
 	queue = dispatch.Queue{Name: name, Limit: limit}
 	key, ok := model.KeyOf(name, tt)
 	if !ok {
@@ -90,7 +74,8 @@ func (s ledgerSender) queue(name string, limit *int64, tt model.TaskType) (queue
 	return queue.WithLanes(key, tt, s.options.Config.Lanes), shared
 }
 
-func (s ledgerSender) Visits(ctx context.Context, v Visits) (int, error) {
+// Visits sends visits up to the free slots of their queue.
+func (s *Sender) Visits(ctx context.Context, v Visits) (int, error) {
 	queue, shared := s.queue(v.Queue, v.TaskType.MaxQueueLength, v.TaskType)
 	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		now := tx.Now()
@@ -109,7 +94,9 @@ func (s ledgerSender) Visits(ctx context.Context, v Visits) (int, error) {
 	})
 }
 
-func (s ledgerSender) Messages(ctx context.Context, tt model.TaskType, name string, limit int64, all []celery.TaskMessage) (int, error) {
+// Messages sends the first messages, of a task type, up to the free slots of a queue with a
+// limit (0: none). A queue with lanes has their slots instead.
+func (s *Sender) Messages(ctx context.Context, tt model.TaskType, name string, limit int64, all []celery.TaskMessage) (int, error) {
 	queue, shared := s.queue(name, &limit, tt)
 	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		work, now := make([]db.Work, min(free, len(all))), tx.Now()
@@ -127,36 +114,4 @@ func (s ledgerSender) Messages(ctx context.Context, tt model.TaskType, name stri
 		}
 		return dispatch.Claimed{Work: work}, nil
 	})
-}
-
-// directSender publishes without the ledger.
-type directSender struct {
-	backend backend.Remote
-	*dispatch.Direct
-}
-
-func (s directSender) Visits(ctx context.Context, v Visits) (int, error) {
-	free, err := s.Free(ctx, v.Queue, v.TaskType.MaxQueueLength)
-	if err != nil || free == 0 {
-		return 0, err
-	}
-	if err := s.Ready(ctx, v.Queue); err != nil { // grabbing marks visits as scheduled
-		return 0, err
-	}
-	origins, err := s.backend.GrabNextVisits(ctx, v.Filter, time.Now(), free, false)
-	if err != nil {
-		return 0, err
-	}
-	return s.Direct.Visits(ctx, s.backend, v.Queue, v.TaskType.BackendName, origins)
-}
-
-func (s directSender) Messages(ctx context.Context, _ model.TaskType, queue string, limit int64, all []celery.TaskMessage) (int, error) {
-	free, err := s.Free(ctx, queue, &limit)
-	if err != nil || free == 0 || len(all) == 0 {
-		return 0, err
-	}
-	if err := s.Ready(ctx, queue); err != nil {
-		return 0, err
-	}
-	return s.Send(ctx, queue, all[:min(free, len(all))])
 }

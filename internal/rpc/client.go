@@ -61,17 +61,6 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("RPC server %s: %s: %s: %s", e.Server, e.Call, e.Class, e.Message)
 }
 
-// RefusesValues reports whether the server's database refused what it was given, and would
-// again.
-func (e *RemoteError) RefusesValues() bool {
-	for state, class := range psycopgErrors {
-		if base := psycopgBases[state[:2]]; e.Class == class && (base == "DataError" || base == "IntegrityError") {
-			return true
-		}
-	}
-	return e.Class == "DataError" || e.Class == "IntegrityError"
-}
-
 // The pauses between tries of a call that the server did not do, as in the Python scheduler's
 // client.
 var retryPauses = []time.Duration{500 * time.Millisecond, 2 * time.Second}

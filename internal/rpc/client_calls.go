@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -62,30 +61,6 @@ func (c *Client) PeekReadyTasks(ctx context.Context, taskType string, now time.T
 	return peekReadyTasks.ask(ctx, c, a)
 }
 
-// PeekReadyPriorityTasks is PeekReadyTasks for tasks of any priority.
-func (c *Client) PeekReadyPriorityTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
-	return peekReadyPriorityTasks.ask(ctx, c, readyArguments{taskType: taskType, timestamp: now, limit: &limit})
-}
-
-// ScheduleTaskRuns notes that runs are sent.
-func (c *Client) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) error {
-	_, err := massScheduleTaskRuns.ask(ctx, c, runs)
-	return err
-}
-
-// StartTaskRun notes that a worker took a run at that time, if there is such a run. metadata,
-// a JSON object, is added to the run's.
-func (c *Client) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) error {
-	_, err := startTaskRun.ask(ctx, c, runArguments{backendID: backendID, metadata: metadata, timestamp: at})
-	return err
-}
-
-// EndTaskRun notes how a run ended, as StartTaskRun does.
-func (c *Client) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) error {
-	_, err := endTaskRun.ask(ctx, c, runArguments{backendID: backendID, status: status, metadata: metadata, timestamp: at})
-	return err
-}
-
 // SetTaskStatus moves tasks by hand.
 func (c *Client) SetTaskStatus(ctx context.Context, s db.StatusChange) error {
 	_, err := setStatusTasks.ask(ctx, c, s)
@@ -126,21 +101,6 @@ func (c *Client) GetOrCreateLister(ctx context.Context, name, instance string, f
 	return getOrCreateLister.ask(ctx, c, listerArguments{&name, instance, firstVisitsQueuePrefix})
 }
 
-// ListersWithFirstVisits lists the listers whose first visits are to be scheduled.
-func (c *Client) ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error) {
-	return getListers.ask(ctx, c, true)
-}
-
-// ListedVisitTypes lists the visit types of a lister's origins.
-func (c *Client) ListedVisitTypes(ctx context.Context, l model.Lister) ([]string, error) {
-	return getVisitTypes.ask(ctx, c, l)
-}
-
-// UpdateLister writes a lister; an error if it was written since l was read.
-func (c *Client) UpdateLister(ctx context.Context, l model.Lister) (model.Lister, error) {
-	return updateLister.ask(ctx, c, l)
-}
-
 // ListersByID returns the listers of these identifiers that exist.
 func (c *Client) ListersByID(ctx context.Context, ids []uuid.UUID) ([]model.Lister, error) {
 	return getListersByID.ask(ctx, c, ids)
@@ -161,43 +121,9 @@ func (c *Client) VisitStats(ctx context.Context, keys []model.OriginKey) ([]mode
 	return getVisitStats.ask(ctx, c, keys)
 }
 
-// VisitQueuePositions returns those of all visit types that have one.
-func (c *Client) VisitQueuePositions(ctx context.Context) ([]db.VisitQueuePosition, error) {
-	return getQueuePositions.ask(ctx, c, none{})
-}
-
-// UpsertVisitStats writes the stats of origins; what is nil in them stays as it is.
-func (c *Client) UpsertVisitStats(ctx context.Context, stats []model.VisitStats) error {
-	_, err := upsertVisitStats.ask(ctx, c, stats)
-	return err
-}
-
 // RecordListedOrigins writes what a lister found now, or with keepLastSeen at the origins' LastSeen.
 func (c *Client) RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error) {
 	return recordListedOrigins.ask(ctx, c, recordArguments{origins, !keepLastSeen})
-}
-
-// DisableOrigins disables all origins of these URLs until a lister sees them again.
-func (c *Client) DisableOrigins(ctx context.Context, urls []string) error {
-	filter := db.ListedOriginFilter{URLs: urls, Enabled: new(true)}
-	for {
-		origins, next, err := c.ListedOrigins(ctx, filter)
-		if err != nil {
-			return err
-		}
-		for i := range origins {
-			origins[i].Enabled = false
-		}
-		if len(origins) > 0 {
-			if _, err := c.RecordListedOrigins(ctx, origins, true); err != nil {
-				return err
-			}
-		}
-		if next == nil {
-			return nil
-		}
-		filter.After = next
-	}
 }
 
 // UpdateMetrics counts the origins of a lister, or of all, and returns the

@@ -13,7 +13,7 @@ import (
 // census keeps the counts of the Python scheduler's update_metrics up to date. All origins are counted once, at the
 // start; after that it reads only those that are visited or listed. Nothing else may write to the database.
 type census struct {
-	store   *db.Store // nil with an RPC server, which can't tell standings but counts the origins itself
+	store   *db.Store
 	counts  counts
 	origins map[string][]*standing // by URL: those that have changed, of all visit types and listers
 }
@@ -62,9 +62,6 @@ func newCensus(store *db.Store, counted counts) *census {
 
 // know reads the state of origins that it doesn't know yet. It is called before they change.
 func (c *census) know(ctx context.Context, urls []string) error {
-	if c.store == nil {
-		return nil
-	}
 	var unknown []string
 	for _, url := range urls {
 		if _, ok := c.origins[url]; !ok {

@@ -16,9 +16,6 @@
 // the origins (origins.go) are simulated. As with the Python scheduler, a queue holds 10,000
 // messages and is refilled when it has room for 1,000.
 //
-// With an RPC server (Options.Server) a simulation makes the daemons' calls instead: the server claims and
-// counts the origins each hour. It can't tell when something is due, so it is asked every time.
-//
 // There is one goroutine, and the simulated time stands still while the database works. A result depends only
 // on the content of the database and its order of equal rows, the start time, and the random draws of the
 // journal's rules.

@@ -12,7 +12,6 @@ import (
 
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/rpc"
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
 )
@@ -38,9 +37,8 @@ const (
 var Kinds = []Kind{TaskScheduler, OriginScheduler}
 
 type Options struct {
-	Store  *db.Store
-	Server *rpc.Client // instead of Store; not with Shares, Urgent or the policy pools
-	Log    *slog.Logger
+	Store *db.Store
+	Log   *slog.Logger
 
 	Kind       Kind
 	Policies   map[string][]model.WeightedPolicy // of OriginScheduler, by visit type; "default" is for any other
@@ -56,14 +54,6 @@ type Options struct {
 	Ageing     time.Duration                     // of the priorities of messages and tasks
 	Urgent     int                               // of TaskScheduler: number of tasks with priority added each hour, evenly of each priority
 	Progress   func(simulated time.Duration)     // called after each simulated hour; may be nil
-}
-
-// scheduler returns the scheduler that is simulated.
-func (o *Options) scheduler() backend.Scheduler {
-	if o.Server != nil {
-		return backend.Remote{Client: o.Server}
-	}
-	return backend.Database{Store: o.Store}
 }
 
 type visit struct {
@@ -128,7 +118,7 @@ type visitQueue struct {
 }
 
 // Run simulates until the runtime is over or ctx ends. The default visit types are those of
-// the enabled origins; if there are none, and with an RPC server, it is the lister's.
+// the enabled origins; if there are none, it is the lister's.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	s, err := newSimulation(ctx, o)
 	if err != nil {
@@ -159,7 +149,7 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 
 // count makes the scheduler count its origins.
 func (s *simulation) count(ctx context.Context) (counts, error) {
-	metrics, err := s.scheduler().UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
+	metrics, err := s.Store.UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
 	return countsOf(metrics), err
 }
 
@@ -173,7 +163,7 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.listers, err = newListers(ctx, s.scheduler(), s.Listers, &s.Listed, s.Forks); err != nil {
+	if s.listers, err = newListers(ctx, backend.Database{Store: s.Store}, s.Listers, &s.Listed, s.Forks); err != nil {
 		return nil, err
 	}
 	counted, err := s.count(ctx)
@@ -220,10 +210,8 @@ func (s *simulation) visitTypes(ctx context.Context) ([]string, error) {
 	if len(s.VisitTypes) > 0 {
 		return s.VisitTypes, nil
 	}
-	if s.Server == nil {
-		if visitTypes, err := s.Store.EnabledVisitTypes(ctx); err != nil || len(visitTypes) > 0 {
-			return visitTypes, err
-		}
+	if visitTypes, err := s.Store.EnabledVisitTypes(ctx); err != nil || len(visitTypes) > 0 {
+		return visitTypes, err
 	}
 	return []string{listedVisitType}, nil
 }
@@ -320,15 +308,6 @@ func (s *simulation) list(ctx context.Context) error {
 func (s *simulation) measure(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return err
-	}
-	if s.Server != nil { // the census knows no standings
-		err := s.write(ctx)
-		if err == nil {
-			s.census.counts, err = s.count(ctx)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	s.report.measure(s.clock.Now(), s.census.counts, s.running)
 	s.Log.Info("simulated", "time", s.clock.Elapsed(), "visits", s.report.Visits)

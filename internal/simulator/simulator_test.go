@@ -9,7 +9,6 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/internal/testenv/served"
 	"swh-scheduler/sql/db"
 )
 
@@ -24,40 +23,6 @@ func (s setting) fill(t testing.TB, start time.Time) *db.Store {
 		execute(t, store, s.after)
 	}
 	return store
-}
-
-// On an RPC server, with the calls of the Python scheduler, a simulation comes to what it comes to
-// on a database.
-func TestOnAServer(t *testing.T) {
-	t.Parallel()
-	for name, setting := range map[string]setting{
-		"visits": {OriginScheduler, model.NeverVisitedOldestUpdateFirst, 300, 1.01, 60, ""}, // with a second listing
-		"tasks":  {TaskScheduler, "", 200, 0.2, 60, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			start := time.Now().Add(5 * time.Minute).Truncate(time.Second)
-			want := setting.ours(t, start)
-			server := served.RPC(t, openStore(t, testenv.Database(t)))
-			if err := Fill(t.Context(), backend.Remote{Client: server}, []ListerName{DefaultLister}, setting.origins, 0, start, nil); err != nil {
-				t.Fatal(err)
-			}
-			options := setting.options(t, nil, start)
-			options.Server = server
-			got, err := Run(t.Context(), options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Text() != want.Text() || want.Visits == 0 {
-				t.Errorf("got %q, want %q", got.Text(), want.Text())
-			}
-			for i, m := range want.Series {
-				if i >= len(got.Series) || m.counts != got.Series[i].counts || m.Visits != got.Series[i].Visits {
-					t.Fatalf("measurement %d: got %+v, want %+v", i, got.Series, want.Series)
-				}
-			}
-		})
-	}
 }
 
 // What the report counts each hour is what the database counts, while origins are

@@ -8,9 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/sql/db"
 )
@@ -20,11 +18,7 @@ const defaultRetryDelay = time.Hour
 
 // taskAgents claim tasks with the runner's statements and settle their runs with the listener's.
 type taskAgents struct {
-	store  *db.Store
-	server *rpc.Client // instead of store
-	told   interface {
-		ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) error
-	}
+	store   *db.Store
 	types   map[string]model.TaskType // by visit type
 	heard   []settle.Outcome          // not yet written
 	ageing  time.Duration             // of tasks with priority
@@ -32,12 +26,9 @@ type taskAgents struct {
 }
 
 func newTaskAgents(ctx context.Context, o Options, visitTypes []string) (*taskAgents, error) {
-	a := &taskAgents{store: o.Store, server: o.Server, told: settle.Store{Store: o.Store}, ageing: o.Ageing, types: make(map[string]model.TaskType)}
-	if o.Server != nil {
-		a.told = backend.NewRuns(o.Server, o.Log)
-	}
+	a := &taskAgents{store: o.Store, ageing: o.Ageing, types: make(map[string]model.TaskType)}
 	for _, visitType := range visitTypes {
-		tt, err := o.scheduler().TaskType(ctx, model.LoaderTaskType(visitType))
+		tt, err := o.Store.TaskType(ctx, model.LoaderTaskType(visitType))
 		if err != nil {
 			return nil, err
 		}
@@ -53,17 +44,10 @@ func (a *taskAgents) sources(visitType string) map[source]int {
 	if limit := orZero(a.types[visitType].MaxQueueLength); limit > 0 {
 		urgent = int(min(limit, queueCapacity))
 	}
-	all := map[source]int{{visitType, false}: queueCapacity}
-	if a.server == nil {
-		all[source{visitType, true}] = urgent
-	}
-	return all
+	return map[source]int{{visitType, false}: queueCapacity, {visitType, true}: urgent}
 }
 
 func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error) {
-	if a.server != nil {
-		return a.claimFrom(ctx, a.server, of, n, now)
-	}
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		tt := a.types[of.visitType]
@@ -100,26 +84,6 @@ func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time)
 	return visits, err
 }
 
-// claimFrom claims tasks by the calls that the Python scheduler's runner makes.
-func (a *taskAgents) claimFrom(ctx context.Context, server *rpc.Client, of source, n int, now time.Time) ([]visit, error) {
-	tasks, err := server.PeekReadyTasks(ctx, model.LoaderTaskType(of.visitType), now, n)
-	if err != nil || len(tasks) == 0 {
-		return nil, err
-	}
-	visits, runs, ids := make([]visit, len(tasks)), make([]model.TaskRun, len(tasks)), make([]int64, len(tasks))
-	for i, t := range tasks {
-		if visits[i], err = taskVisit(of, uuid.New(), t.Arguments.Kwargs, now); err != nil {
-			return nil, err
-		}
-		runs[i] = model.TaskRun{Task: t.ID, BackendID: new(visits[i].id.String()), Scheduled: &now, Status: model.RunScheduled}
-		ids[i] = t.ID
-	}
-	if err := server.ScheduleTaskRuns(ctx, runs); err != nil {
-		return nil, err
-	}
-	return visits, server.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskScheduled})
-}
-
 // taskVisit returns the visit of a task with these arguments.
 func taskVisit(of source, id uuid.UUID, arguments json.RawMessage, now time.Time) (visit, error) {
 	var kwargs struct {
@@ -132,9 +96,6 @@ func taskVisit(of source, id uuid.UUID, arguments json.RawMessage, now time.Time
 }
 
 func (a *taskAgents) nextClaim(ctx context.Context, of source, now time.Time) (time.Time, bool, error) {
-	if a.server != nil {
-		return time.Time{}, false, nil
-	}
 	next, err := a.store.NextReady(ctx, model.LoaderTaskType(of.visitType), of.urgent, now)
 	return next, err == nil, err
 }
@@ -191,7 +152,7 @@ func (a *taskAgents) settle(ctx context.Context) (bool, error) {
 	if len(a.heard) == 0 {
 		return false, nil
 	}
-	if err := a.told.ApplyOutcomes(ctx, a.heard); err != nil {
+	if err := (settle.Store{Store: a.store}).ApplyOutcomes(ctx, a.heard); err != nil {
 		return false, err
 	}
 	a.heard, a.soonest = nil, time.Time{}

@@ -7,10 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/journal"
 	"swh-scheduler/recurrent"
@@ -25,7 +23,6 @@ const journalBatch = 100
 // the journal client.
 type originAgents struct {
 	store    *db.Store
-	server   *rpc.Client                       // instead of store
 	policies map[string][]model.WeightedPolicy // by visit type, and default
 	journal  *watchedStore
 	rules    journal.Rules
@@ -46,10 +43,7 @@ type originAgents struct {
 // newOriginAgents returns agents that call disabled with the URLs that the journal's rules disable.
 func newOriginAgents(ctx context.Context, o Options, visitTypes []string, c *census, disabled func(urls []string)) (*originAgents, error) {
 	a := &originAgents{
-		store: o.Store, server: o.Server, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled, ageing: o.Ageing,
-	}
-	if o.Server != nil {
-		a.journal.Store = backend.Visits{Client: o.Server}
+		store: o.Store, policies: o.Policies, rules: o.Rules, journal: &watchedStore{Store: o.Store}, census: c, disabled: disabled, ageing: o.Ageing,
 	}
 	var err error
 	a.queues, err = sharedQueues(ctx, o, visitTypes)
@@ -67,17 +61,6 @@ func (a *originAgents) sources(visitType string) map[source]int {
 func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error) {
 	visitType := of.visitType
 	picker := recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}
-	if a.server != nil {
-		picked, err := picker.PickFrom(ctx, a.server, now, n)
-		visits := make([]visit, len(picked.Visits))
-		for i, p := range picked.Visits {
-			visits[i] = newVisit(p, now)
-		}
-		if len(picked.Policies) > 1 {
-			recurrent.Mix(visits)
-		}
-		return visits, err
-	}
 	// The daemon's keeper does this, too. It only makes the claim faster.
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
@@ -129,7 +112,7 @@ func claimed(tx *db.Tx, queue string, picked []dispatch.Visit, now time.Time) ([
 
 func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) (time.Time, bool, error) {
 	visitType := of.visitType
-	if a.spared || a.server != nil {
+	if a.spared {
 		return time.Time{}, false, nil
 	}
 	if byFreshness(a.policiesOf(visitType)) { // moments come without a write

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"swh-scheduler/internal/model"
@@ -37,6 +38,9 @@ type Options struct {
 	// Hosters are spared by claims of visits.
 	Hosters model.Hosters
 
+	// Through, if not nil, is how connections are made, in place of the DSN's address.
+	Through *Through
+
 	// HostTime is the host's clock; nil is time.Now.
 	HostTime func() time.Time
 
@@ -45,9 +49,16 @@ type Options struct {
 	patience  time.Duration // of small reads; 0: defaultPatience
 }
 
+// Through is a way to the database through another server.
+type Through struct {
+	Name string // of that server, for messages
+	Dial func(pgconn.DialFunc) pgconn.DialFunc
+}
+
 // A Store is the scheduler's database, on a pool of connections. It is safe for
 // concurrent use. Its methods are those of the types that it embeds, by subject.
 type Store struct {
+	name      string
 	watch     *watch
 	stopWatch context.CancelFunc
 	small     *trips
@@ -155,6 +166,12 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 		return nil, err
 	}
 	config.MaxConnIdleTime = 5 * time.Minute
+	name := "PostgreSQL (" + redacted(config.ConnConfig) + ")"
+	if o.Through != nil {
+		name = o.Through.Name
+		config.ConnConfig.DialFunc = o.Through.Dial(config.ConnConfig.DialFunc)
+		config.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	}
 	direct := config.ConnConfig.Copy()
 	if o.Direct != "" {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // without prepared statements
@@ -197,10 +214,13 @@ func Open(_ context.Context, dsn string, o Options) (*Store, error) {
 	small.open, small.close = context.WithCancel(context.Background())
 	s := store{transactor{pool, clock, new(drainSizes), o.Route, o.Hosters}, queries.New(metered{small})}
 	return &Store{
-		watch, stop, small, s.transactor, statementsOn(s.q, o.Route), TaskStore{s}, VisitStore{s}, CandidateStore{s}, WorkStore{s}, ShareStore{s},
+		name, watch, stop, small, s.transactor, statementsOn(s.q, o.Route), TaskStore{s}, VisitStore{s}, CandidateStore{s}, WorkStore{s}, ShareStore{s},
 		GraphStore{s}, ArchiveStore{s}, ExplainStore{s}, KeeperStore{s}, MonitorStore{s}, RejectedStore{s}, SearchStore{s}, ActionStore{s},
 	}, nil
 }
+
+// Name describes the server and the database, without password.
+func (s *Store) Name() string { return s.name }
 
 // Close closes the pool, waiting for connections in use to be released.
 func (s *Store) Close() {

@@ -101,11 +101,11 @@ with staging.`,
 	command.PythonName(flags, "type-name", "visit_type_names")
 	lister.Flags(flags)
 	flags.StringVar(&prefix, "queue-name-prefix", "add_forge_now", "`PREFIX` of the queues")
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
+	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, _ []string) error {
 		var all []daemons.Visits
 		var unknown []string
 		for _, visitType := range visitTypes {
-			tt, err := b.TaskType(ctx, model.LoaderTaskType(visitType))
+			tt, err := store.TaskType(ctx, model.LoaderTaskType(visitType))
 			if errors.Is(err, model.ErrUnknownTaskType) {
 				unknown = append(unknown, visitType)
 				continue
@@ -126,7 +126,7 @@ with staging.`,
 			return nil
 		}
 		d := a.Daemon(cmd)
-		return d.SendVisits(ctx, b, all...)
+		return d.SendVisits(ctx, store, all...)
 	})
 	return cmd
 }

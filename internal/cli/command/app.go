@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -21,6 +23,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/sentry"
 	"swh-scheduler/sql/db"
 )
@@ -123,14 +126,21 @@ func (a *App) OpenPages(ctx context.Context, cmd *cobra.Command, timeout time.Du
 }
 
 func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o db.Options) (*db.Store, error) {
-	dsn, err := a.DSN(cmd)
+	var dsn string
+	var err error
+	if a.Config.Scheduler.Cls == config.Remote {
+		dsn, o.Through, err = a.throughServer()
+	} else {
+		dsn, err = a.DSN(cmd)
+		o.Direct = string(a.Config.Database.Direct)
+	}
 	if err != nil {
 		return nil, err
 	}
-	o.Command, o.Direct = cmd.Name(), string(a.Config.Database.Direct)
+	o.Command = cmd.Name()
 	o.Route, o.Hosters = a.Config.Celery.Route(), a.Config.Hosters
 	if address := a.Config.Database.Replica; address != "" && replica {
-		dsn, o.Direct = string(address), ""
+		dsn, o.Direct, o.Through = string(address), "", nil
 	}
 	store, err := db.Open(ctx, dsn, o)
 	if err != nil {
@@ -139,12 +149,25 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 	return store, nil
 }
 
+// throughServer returns the way to the database through the configured RPC server. The server replaces the
+// DSN's user and database.
+func (a *App) throughServer() (dsn string, way *db.Through, err error) {
+	if a.Config.Scheduler.URL == "" {
+		return "", nil, a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
+	}
+	address, err := door.Parse(string(a.Config.Scheduler.URL))
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", a.source("--url", a.Globals.url, "scheduler.url"), err)
+	}
+	server := url.URL{Scheme: "postgresql", User: url.User("door"), Host: net.JoinHostPort(address.Host(), address.Port()), Path: "door", RawQuery: "sslmode=disable"}
+	return server.String(), &db.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
+}
+
 // Daemon returns the options of a daemon that runs as cmd.
 func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
 	return daemons.Options{
 		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.Metrics.Addr),
 		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
-		OpenRPC:   a.OpenRPC,
 		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },
 		Reload:    func() (*config.Config, []config.Warning, error) { return a.readConfig(cmd) },
 	}

@@ -22,6 +22,7 @@ import (
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/taskinput"
+	"swh-scheduler/sql/db"
 )
 
 const (
@@ -64,7 +65,7 @@ passed to each task.`,
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print only the messages to send")
 	flags.BoolVar(&o.debug, "debug", false, "print extra messages")
 
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) error {
 		path := "-"
 		if len(args) > 1 {
 			path = args[1]
@@ -75,14 +76,14 @@ passed to each task.`,
 			return err
 		}
 		defer func() { _ = input.Close() }()
-		return o.send(ctx, a, cmd, b, input)
+		return o.send(ctx, a, cmd, store, input)
 	})
 	return cmd
 }
 
 // send sends the origins of input.
-func (o fileOptions) send(ctx context.Context, a *command.App, cmd *cobra.Command, b backend.Scheduler, input io.Reader) error {
-	tt, err := taskTypeOrShorter(ctx, b, o.name)
+func (o fileOptions) send(ctx context.Context, a *command.App, cmd *cobra.Command, store *db.Store, input io.Reader) error {
+	tt, err := taskTypeOrShorter(ctx, store, o.name)
 	if errors.Is(err, model.ErrUnknownTaskType) {
 		return command.Usagef(cmd, "Could not find scheduler <%s> task type", o.name)
 	}
@@ -112,7 +113,7 @@ func (o fileOptions) send(ctx context.Context, a *command.App, cmd *cobra.Comman
 	}
 	d := a.Daemon(cmd)
 	var stop func() error
-	if f.send, stop, err = d.NewSender(ctx, b); err != nil {
+	if f.send, stop, err = d.NewSender(ctx, store); err != nil {
 		return err
 	}
 	return errors.Join(f.run(ctx, input), stop())
@@ -134,7 +135,7 @@ func taskTypeOrShorter(ctx context.Context, from backend.TaskTypes, name string)
 type fileSender struct {
 	fileOptions
 	app      *command.App
-	send     daemons.Sender // unless dryRun
+	send     *daemons.Sender // unless dryRun
 	taskType model.TaskType
 	queue    string
 	args     json.RawMessage

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/sql/db"
 )
 
 func newSendFromScheduler(a *command.App) *cobra.Command {
@@ -29,12 +29,12 @@ groups that share it, without being divided between these.`,
 	}
 	filter.flags(cmd.Flags())
 	cmd.Flags().StringVarP(&queue, "queue", "q", "", "target celery `QUEUE` (default that of the task type)")
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) error {
 		f, err := filter.filter(args[0])
 		if err != nil {
 			return err
 		}
-		tt, err := b.TaskType(ctx, model.LoaderTaskType(args[0]))
+		tt, err := store.TaskType(ctx, model.LoaderTaskType(args[0]))
 		if errors.Is(err, model.ErrUnknownTaskType) {
 			return command.Usagef(cmd, "Unknown task type %s.", model.LoaderTaskType(args[0]))
 		}
@@ -45,7 +45,7 @@ groups that share it, without being divided between these.`,
 			queue = tt.BackendName
 		}
 		d := a.Daemon(cmd)
-		return d.SendVisits(ctx, b, daemons.Visits{Filter: f, TaskType: tt, Queue: queue})
+		return d.SendVisits(ctx, store, daemons.Visits{Filter: f, TaskType: tt, Queue: queue})
 	})
 	return cmd
 }

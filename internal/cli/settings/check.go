@@ -22,7 +22,6 @@ import (
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/internal/rpc"
 	"swh-scheduler/sql/db"
 )
 
@@ -138,7 +137,7 @@ func checkDatabase(ctx context.Context, cmd *cobra.Command, dsn config.Secret) (
 		return "", err
 	}
 	defer store.Close()
-	return backend.ServerName(store), backend.Describe(store, store.CheckVersion(ctx))
+	return store.Name(), backend.Describe(store, store.CheckVersion(ctx))
 }
 
 // checkDoor checks that the user of the RPC server's door may work on the database, and may not more.
@@ -149,24 +148,12 @@ func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string,
 		return "", err
 	}
 	defer store.Close()
-	return backend.ServerName(store), backend.Describe(store, db.CheckDoor(ctx, store))
+	return store.Name(), backend.Describe(store, db.CheckDoor(ctx, store))
 }
 
-// checkScheduler checks that the database or RPC server is usable, and that it has the
-// task types that the configuration names.
+// checkScheduler checks that the database can be used, also through an RPC server, and that it has
+// the task types that the configuration names.
 func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
-	if a.Config.Scheduler.Cls == config.Remote {
-		client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
-		if err != nil {
-			return "", err
-		}
-		defer client.Close()
-		types, err := client.TaskTypes(ctx)
-		if err == nil {
-			err = a.Config.CheckTaskTypes(types)
-		}
-		return fmt.Sprintf("RPC server %s, %s", client, model.Count(len(types), "task type", "task types")), err
-	}
 	store, err := a.OpenStore(ctx, cmd)
 	if err != nil {
 		return "", err
@@ -189,7 +176,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	if err == nil {
 		status, err = store.Status(ctx)
 	}
-	return fmt.Sprintf("%s, schema version %d, %s", backend.ServerName(store), status.PeerVersion, model.Count(len(types), "task type", "task types")), backend.Describe(store, err)
+	return fmt.Sprintf("%s, schema version %d, %s", store.Name(), status.PeerVersion, model.Count(len(types), "task type", "task types")), backend.Describe(store, err)
 }
 
 func checkBroker(ctx context.Context, a *command.App) (string, error) {
@@ -224,7 +211,7 @@ func checkJournal(ctx context.Context, a *command.App, cmd *cobra.Command) (stri
 		return "", a.Config.Missing("journal.group_id", "the name of a Kafka consumer group")
 	}
 	d := a.Daemon(cmd)
-	client, err := d.NewJournalClient(d.JournalOptions(backend.Visits{})) // which is not used
+	client, err := d.NewJournalClient(d.JournalOptions((*db.Store)(nil))) // which is not used
 	if err != nil {
 		return "", err
 	}

@@ -18,7 +18,6 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
-	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/simulator"
@@ -162,37 +161,26 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	if err != nil {
 		return err
 	}
-	if a.Config.Scheduler.Cls == config.Remote {
-		if err := daemons.CheckRemoteSimulation(a.Config, policies, o.urgent > 0); err != nil {
-			return err
-		}
-	}
 	results, err := openResults(cmd, o)
-	if err == nil && a.Config.Scheduler.Cls != config.Remote && simulator.Kind(o.kind) == simulator.OriginScheduler && model.HasFreshness(policies) {
+	if err == nil && simulator.Kind(o.kind) == simulator.OriginScheduler && model.HasFreshness(policies) {
 		err = migrateFor(a, cmd, db.MigrateOptions{Policies: policies}) // candidates with moments
 	}
 	if err != nil {
 		return err
 	}
-	return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
+	return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error {
 		options := simulator.Options{
-			Log: a.Log, Kind: simulator.Kind(o.kind), Policies: policies,
+			Store: store, Log: a.Log, Kind: simulator.Kind(o.kind), Policies: policies,
 			VisitTypes: o.visitTypes, Workers: o.workers, Listed: o.origins, Forks: o.forks, Start: time.Now(),
 			Listers: simulator.ListersOf(shares), Shares: shares, Ageing: ageing, Urgent: o.urgent,
 			Rules: journal.Rules{Visits: &a.Config.VisitRules, FailuresKeepDate: a.Config.FailuresKeepDate},
-		}
-		switch b := b.(type) {
-		case backend.Database:
-			options.Store = b.Store
-		case backend.Remote:
-			options.Server = b.Client
 		}
 		if cmd.Flags().Changed("runtime") {
 			runtime := time.Duration(min(max(o.runtime, 0)*float64(time.Second), math.MaxInt64/2))
 			options.Runtime = &runtime
 		}
 		if o.origins > 0 {
-			if err := fillTestData(ctx, a, b, options.Listers, o.origins, o.forks); err != nil {
+			if err := fillTestData(ctx, a, backend.Database{Store: store}, options.Listers, o.origins, o.forks); err != nil {
 				return err
 			}
 		}

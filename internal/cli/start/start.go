@@ -122,6 +122,9 @@ can ask for TLS and credentials.`,
 	var debug bool
 	command.Pair(flags, &debug, "debug", "", "nodebug", "log at level debug, with a line for each call", "log no calls (default, unless --log-level is debug)")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		if _, err := a.DSN(cmd); err != nil { // a server has a database of its own
+			return err
+		}
 		if !cmd.Flags().Changed("debug") {
 			debug = a.Level.Level() <= slog.LevelDebug
 		}

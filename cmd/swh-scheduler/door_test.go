@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ports "swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv"
+)
+
+// doorServers are RPC servers with ports of their own, so that they can be started again.
+type doorServers struct {
+	t         *testing.T
+	dsn       string
+	addresses []string
+	processes []*process
+}
+
+// startDoorServers starts RPC servers on a database whose door is open.
+func startDoorServers(t *testing.T, dsn string, n int) *doorServers {
+	t.Helper()
+	openDoor(t, dsn)
+	free, err := ports.FreePorts(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &doorServers{t: t, dsn: dsn, processes: make([]*process, n)}
+	for i, port := range free {
+		s.addresses = append(s.addresses, net.JoinHostPort("127.0.0.1", fmt.Sprint(port)))
+		s.start(i)
+	}
+	return s
+}
+
+func (s *doorServers) start(i int) {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.addresses[i])
+	s.processes[i] = start(s.t, "-d", s.dsn, "rpc-serve", "--host", "127.0.0.1", "--port", port)
+	s.processes[i].logs(s.t, "msg=listening")
+}
+
+func (s *doorServers) signal(i int, signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.processes[i].cmd.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// addReady adds ready one-shot tasks of a type.
+func addReady(t *testing.T, dsn string, n int) {
+	t.Helper()
+	execute(t, dsn, fmt.Sprintf(`insert into task (type, arguments, next_run, status, policy)
+		select 'load-git', '{"args": [], "kwargs": {}}', now(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, %d) n`, n))
+}
+
+// Two runners work through two RPC servers behind a plain balancer. The servers are killed, and
+// stopped by SIGTERM, while messages are sent: each task has one run, nothing is lost, and no more is sent
+// again than deliverers have in hand when a connection breaks, as the other one may take that over.
+func TestRPCServersEndWhileDaemonsSend(t *testing.T) {
+	t.Parallel()
+	const tasks = 20_000
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	execute(t, dsn, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)")
+	servers := startDoorServers(t, dsn, 2)
+	balancer := testenv.Balance(t, time.Minute, servers.addresses...)
+	config := remoteConfig(t, "http://"+balancer.Addr, mq, "")
+	addReady(t, dsn, tasks)
+	for range 2 {
+		start(t, "-C", config, "start-runner", "--period", "1").logs(t, "msg=started")
+	}
+	conn := testenv.Connect(t, dsn)
+	unsent := func() int {
+		t.Helper()
+		return testenv.Value[int](t, conn, `select (select count(*) from scheduler_go.work where state = 'outgoing') + (select count(*) from task where status = 'next_run_not_scheduled')`)
+	}
+	signals := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM}
+	for round, signal := range signals {
+		left := unsent()
+		testenv.Becomes(t, "some more are sent", true, func() bool { return unsent() < max(left-1000, 1) })
+		i := round % 2
+		servers.signal(i, signal)
+		servers.processes[i].wait(t)
+		servers.start(i)
+	}
+	testenv.Becomes(t, "unsent tasks", 0, unsent)
+	ids := taskIDs(t, mq.URL, "swh.load")
+	again := 0
+	for _, n := range ids {
+		again += n - 1
+	}
+	if runs := testenv.Value[int](t, conn, "select count(distinct task) from task_run"); len(ids) != tasks || runs != tasks {
+		t.Errorf("%d tasks have runs, and messages with %d ids were sent, want %d of each", runs, len(ids), tasks)
+	}
+	if most := 2 * len(signals) * inHandAtMost; again > most {
+		t.Errorf("%d messages were sent again, want %d at most", again, most)
+	}
+	t.Logf("%d of %d messages were sent again", again, tasks)
+}
+
+// An RPC server that falls silent, as on a host that lost its power, holds daemons up for less than 45 s:
+// they go on by the other one.
+func TestDaemonsGoOnWithoutASilentRPCServer(t *testing.T) {
+	t.Parallel()
+	const bound = 45 * time.Second
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	execute(t, dsn, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)")
+	servers := startDoorServers(t, dsn, 2)
+	balancer := testenv.Balance(t, time.Minute, servers.addresses...)
+	start(t, "-C", remoteConfig(t, "http://"+balancer.Addr, mq, ""), "start-runner", "--period", "1").logs(t, "msg=started")
+	sent := func() int {
+		t.Helper()
+		return len(testenv.Column[string](t, testenv.Connect(t, dsn), "select backend_id from task_run r where not exists (select from scheduler_go.work w where w.state = 'outgoing' and w.task_id::text = r.backend_id)"))
+	}
+	addReady(t, dsn, 100)
+	testenv.Becomes(t, "messages sent", 100, sent)
+	servers.signal(0, syscall.SIGSTOP)
+	silent := time.Now()
+	addReady(t, dsn, 100)
+	testenv.Becomes(t, "messages sent beside a silent server", 200, sent)
+	if took := time.Since(silent); took > bound {
+		t.Errorf("the daemon went on after %s, want %s at most", took, bound)
+	}
+	servers.signal(0, syscall.SIGCONT)
+}
+
+// Daemons stand idle behind a balancer that cuts connections on which nothing passes. They stay ready,
+// and a task with priority is sent at once.
+func TestIdleDaemonsBehindABalancer(t *testing.T) {
+	t.Parallel()
+	const idle = 20 * time.Second
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	execute(t, dsn, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)")
+	servers := startDoorServers(t, dsn, 2)
+	balancer := testenv.Balance(t, idle, servers.addresses...)
+	config := remoteConfig(t, "http://"+balancer.Addr, mq, "")
+	daemons := []*watched{
+		startWatched(t, "-C", config, "start-runner", "--period", "1", "--with-priority"),
+		startWatched(t, "-C", config, "start-listener"),
+		startWatched(t, "-C", config, "schedule-recurrent", "--visit-type", "git"),
+	}
+	for _, d := range daemons {
+		d.becomes(t, "/readyz", 200, "ready")
+	}
+	for end := time.Now().Add(2*idle + idle/2); time.Now().Before(end); pause(time.Second) {
+		for _, d := range daemons {
+			if status, text := d.get(t, "/readyz"); status != 200 {
+				t.Fatalf("a daemon that is idle: %d %s", status, text)
+			}
+		}
+	}
+	execute(t, dsn, `insert into task (type, arguments, next_run, status, policy, priority) values ('load-git', '{"args": [], "kwargs": {}}', now(), 'next_run_not_scheduled', 'oneshot', 'high')`)
+	began := time.Now()
+	awaitMessages(t, mq.URL, "save_code_now:swh.load", 1)
+	t.Logf("%d connections were cut; the task was in its queue within %s", balancer.Cuts(), time.Since(began).Round(time.Millisecond))
+}
+
+// A daemon whose credentials the RPC server refuses waits and says so, without the password. It begins
+// when they are right.
+func TestDaemonsShowCredentialsAtTheDoor(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	openDoor(t, dsn)
+	serve := func(password string) string {
+		p := start(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: '%s'}\nrpc_serve: {username: daemon, password: %q}\n", dsn, password)),
+			"rpc-serve", "--host", "127.0.0.1", "--port", "0")
+		return testenv.Host(t, p.serverURL(t))
+	}
+	address := serve("s3cret")
+	for url, want := range map[string]string{
+		"http://" + address:                    "refuses the credentials in scheduler.url (HTTP status 401)",
+		"http://daemon:wr0ng@" + address + "/": "refuses the credentials in scheduler.url (HTTP status 401)",
+		"http://daemon:s3cret@" + address:      "msg=started",
+	} {
+		p := start(t, "-C", remoteConfig(t, url, mq, ""), "start-runner", "--period", "1")
+		p.logs(t, want)
+		if strings.Contains(p.log(), "s3cret") || strings.Contains(p.log(), "wr0ng") {
+			t.Errorf("the log has a password:\n%s", p.log())
+		}
+		p.stop(t, syscall.SIGTERM)
+	}
+}

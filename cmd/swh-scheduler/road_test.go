@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"swh-scheduler/internal/cli"
+	"swh-scheduler/internal/testenv"
+)
+
+// The roads to the database: SWH_TEST_ROAD=door has the daemons of all tests reach it through an
+// RPC server, as in the archive's production, where the configuration of the test names the database
+// itself.
+const byDoor = "door"
+
+// ownFile in its environment has a daemon read the file that the test names, whatever the road.
+const ownFile = "SWH_TEST_OWN_FILE=yes"
+
+// road returns the road of this run.
+func road(t testing.TB) string {
+	switch road := os.Getenv("SWH_TEST_ROAD"); road {
+	case "", "database":
+		return ""
+	case byDoor:
+		return byDoor
+	default:
+		t.Fatalf("SWH_TEST_ROAD is %q, want database or %s", road, byDoor)
+		return ""
+	}
+}
+
+var daemonCommands = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client"}
+
+// schedulerSection is a configuration's section that names a database.
+var schedulerSection = regexp.MustCompile(`scheduler: \{cls: (?:postgresql|local), db: "([^"]+)"\}`)
+
+// onRoad returns the arguments of a command line on the road of this run. Those of a daemon with a
+// database are changed to a configuration with an RPC server on that database. A database that
+// is away stays, as its door can't be opened.
+func onRoad(t *testing.T, args []string) []string {
+	t.Helper()
+	i := slices.Index(args, "-C")
+	if road(t) != byDoor || i < 0 || !slices.ContainsFunc(args, func(a string) bool { return slices.Contains(daemonCommands, a) }) {
+		return args
+	}
+	text, err := os.ReadFile(args[i+1])
+	if err != nil {
+		return args // the test is about that
+	}
+	section := schedulerSection.FindStringSubmatch(string(text))
+	if section == nil {
+		return args
+	}
+	url, ok := doors.server(t, section[1], args[i+1])
+	if !ok {
+		return args
+	}
+	args = slices.Clone(args)
+	args[i+1] = configFile(t, strings.Replace(string(text), section[0], fmt.Sprintf("scheduler: {cls: remote, url: %q}", url), 1))
+	return args
+}
+
+// doors are the RPC servers whose doors are open.
+var doors = servers{users: make(map[string]int), all: make(map[string]*process)}
+
+type servers struct {
+	mu    sync.Mutex
+	users map[string]int      // tests whose doors are open, by DSN
+	all   map[string]*process // servers by test and DSN
+}
+
+// server returns the URL of an RPC server, by a configuration with a database, whose door is open. It
+// ends with the test. It reports false if the database is away.
+func (s *servers) server(t *testing.T, dsn, config string) (url string, ok bool) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := t.Name() + " " + dsn
+	if p, ok := s.all[key]; ok {
+		return p.serverURL(t), true
+	}
+	if !s.open(t, dsn, config) {
+		return "", false
+	}
+	p := start(t, "-C", config, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
+	s.all[key] = p
+	t.Cleanup(func() { s.stop(t) })
+	return p.serverURL(t), true
+}
+
+// stop ends the servers of a test.
+func (s *servers) stop(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, p := range s.all {
+		if strings.HasPrefix(key, t.Name()+" ") {
+			p.stop(t, syscall.SIGTERM)
+			delete(s.all, key)
+		}
+	}
+}
+
+// open opens the door of a database until all tests with it have ended. It reports false if the database
+// is away. The lock is held.
+func (s *servers) open(t *testing.T, dsn, config string) bool {
+	t.Helper()
+	if s.users[dsn] == 0 {
+		r := ours(t, "-l", "error", "-C", config, "migrate", "--door")
+		if strings.Contains(r.stderr, "is not reachable") {
+			return false
+		}
+		if r.code != 0 {
+			t.Fatalf("migrate --door: %+v", r)
+		}
+	}
+	s.users[dsn]++
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.users[dsn]--; s.users[dsn] > 0 {
+			return
+		}
+		var stderr testenv.Buffer // the role is not a database's, so it would stay
+		if code := cli.Run(context.WithoutCancel(t.Context()), "", []string{"-l", "error", "-C", config, "migrate", "--no-door"}, io.Discard, &stderr); code != 0 && !strings.Contains(stderr.String(), "is not reachable") {
+			t.Errorf("migrate --no-door: %s", stderr.String())
+		}
+	})
+	return true
+}
+
+// doorServer returns the URL of an RPC server on a database, whose door is open. It ends with the test.
+func doorServer(t *testing.T, dsn string) string {
+	t.Helper()
+	url, ok := doors.server(t, dsn, databaseConfig(t, dsn))
+	if !ok {
+		t.Fatal("the database is away")
+	}
+	return url
+}
+
+// openDoor lets RPC servers on a database pass daemons through, until the test ends.
+func openDoor(t *testing.T, dsn string) {
+	t.Helper()
+	doors.mu.Lock()
+	defer doors.mu.Unlock()
+	if !doors.open(t, dsn, databaseConfig(t, dsn)) {
+		t.Fatal("the database is away")
+	}
+}
+
+func databaseConfig(t *testing.T, dsn string) string {
+	t.Helper()
+	return configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
+}
