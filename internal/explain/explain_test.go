@@ -59,6 +59,14 @@ func TestTask(t *testing.T) {
 		"ready, and less than a fifth of its queue free": {
 			Task{Task: model.Task{Status: model.TaskNotScheduled}, Queue: full}, []string{"Its queue q is full: it holds 81 of at most 100 messages (41 with workers), and is filled again when more than 20% of it is free."}, nil,
 		},
+		"given up, were its events not unread": {
+			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, Known: noon.Add(-90 * time.Minute)},
+			[]string{"is given up at", "events of workers are known only up to"}, nil,
+		},
+		"given up, where events are known": {
+			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: 3 * time.Hour, Known: noon.Add(-time.Minute)},
+			[]string{"is given up at"}, []string{"known only up to"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -81,6 +81,7 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		func() (err error) { t.Graph, err = x.Store.GraphTask(ctx, id); return err },
 		func() (err error) { t.SetAside, err = x.Store.SetAsideTask(ctx, id); return err },
 		func() (err error) { t.WaitsFor, err = x.Store.UnmetDependencies(ctx, id, 10); return err },
+		func() (err error) { t.Known, err = x.Store.EndsKnown(ctx, x.Now); return err },
 		func() (err error) { t.Runners, err = x.Store.ConnectedPrograms(ctx, "start-runner"); return err },
 	} {
 		if err := fact(); err != nil {

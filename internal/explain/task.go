@@ -25,10 +25,14 @@ type Task struct {
 	SetAside   *db.SetAside    // nil: it isn't set aside
 	WaitsFor   []db.Dependency // in its graph
 	LostAfter  time.Duration   // 0: silent runs are not given up
+	Known      time.Time       // up to when ends of runs are known
 	Ageing     time.Duration   // the wait that raises a priority by one; 0: none does
 	Runners    int             // connections of start-runner
 	Share      *Share          // nil: its queue is not divided between groups
 }
+
+// unknownFor is for how long ends may be unknown without a word.
+const unknownFor = 10 * time.Minute
 
 // runnerRefill is the part of a queue that must be free before a runner fills it.
 const runnerRefill = 0.2
@@ -183,6 +187,9 @@ func (t Task) isScheduled(e *Explanation) {
 		e.because("Should its message or its worker have been lost, nothing gives it up: the configuration has no lost_after for its type.")
 	default:
 		e.because("If nothing is heard of it, it is given up at %s (lost_after), and tried again.", e.at(since.Add(t.LostAfter)))
+		if !t.Known.IsZero() && e.now.Sub(t.Known) > unknownFor {
+			e.because("But events of workers are known only up to %s: nothing is given up for what came later.", e.at(t.Known))
+		}
 	}
 }
 

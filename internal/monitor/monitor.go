@@ -48,6 +48,7 @@ type Monitor struct {
 	rejected                         *prometheus.GaugeVec
 	staleness, threshold             *prometheus.GaugeVec
 	unanswered, changes, built       *prometheus.GaugeVec // without labels
+	eventsAge                        *prometheus.GaugeVec // without labels
 }
 
 // New makes a Monitor; its metrics are registered on reg.
@@ -77,6 +78,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.threshold = vec("swh_scheduler_freshness_threshold", "What a visit must be worth at present, by visit type with the policy freshness: days times days of staleness saved for each day of a worker; it grows as capacity shrinks.", "visit_type")
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = vec("swh_scheduler_unanswered_runs", "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.")
+	m.eventsAge = vec("swh_scheduler_events_known_age_seconds", "How long ago the moment was up to which all events of workers are known; nothing is given up because of what came later. At most 7 days.")
 	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.")
 	m.built = vec("swh_scheduler_candidates_built", "How much of the candidates is built, from 0 to 1; below 1, grabs read the tables.")
 	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")
@@ -137,6 +139,7 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 		m.position.WithLabelValues(p.VisitType).Set(float64(p.Position))
 		m.drift.WithLabelValues(p.VisitType).Set(float64(now.Unix() - p.Position))
 	}
+	m.eventsAge.WithLabelValues().Set(f.EventsAge)
 	m.changes.WithLabelValues().Set(float64(f.CandidateChanges))
 	m.built.WithLabelValues().Set(f.Build.Part())
 	m.setAside.WithLabelValues("task").Set(float64(f.SetAside.Tasks))

@@ -111,6 +111,10 @@ func TestFigures(t *testing.T) {
 
 	exec("insert into origin_visit_stats (url, visit_type) select 'https://y/' || n, 'git' from generate_series(1, 7) n")
 	exec("insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now(), '', '', '', '')")
+	if got := testutil.ToFloat64(m.eventsAge); got != 0 {
+		t.Errorf("events are known up to %g s ago, where no queue was looked at", got)
+	}
+	exec("insert into scheduler_go.event_queues values ('q', now() - interval '1 hour')")
 	exec("delete from scheduler_go.work")
 	exec("update task_run set status = 'lost'")
 	now = now.Add(time.Minute)
@@ -120,6 +124,9 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%d queues of an empty outbox", n)
 	}
 	want("rejected", m.rejected, 1, "event")
+	if got := testutil.ToFloat64(m.eventsAge); got < 3600 || got > 3660 {
+		t.Errorf("events are known up to %g s ago, want an hour", got)
+	}
 	if got := testutil.ToFloat64(m.changes); got != 7 {
 		t.Errorf("%g changes of candidates, want 7", got)
 	}

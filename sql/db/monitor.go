@@ -20,6 +20,8 @@ type Figures struct {
 	SetAside  queries.CountSetAsideRow
 	Rejected  queries.CountRejectedRow
 
+	EventsAge float64 // seconds since the moment up to which events are known (EndsKnown)
+
 	// CandidateChanges counts the changes that candidates don't show yet, up to
 	// MaxCandidateChanges.
 	CandidateChanges int64
@@ -42,6 +44,7 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 		into(&f.Counted, s.q.MetricsAge, "read the age of the counts of origins"),
 		into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
 		into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
+		into(&f.EventsAge, s.q.EventsAge, "look up to when events are known"),
 		into(&f.CandidateChanges, func(ctx context.Context) (int64, error) { return s.q.CandidateBacklog(ctx, MaxCandidateChanges) }, "count the changes of candidates"),
 		into((*queries.BuildPhaseRow)(&f.Build), s.q.BuildPhase, "look whether candidates are built"))
 	if err != nil {

@@ -33,7 +33,7 @@ const workInEveryState = `
 // sinceChanged makes what migrations after the squash drop, and drops what they make but for
 // columns, whose numbers would be others afterwards.
 const sinceChanged = `
-	drop function scheduler_go.held_by;
+	drop function scheduler_go.held_by, scheduler_go.began, scheduler_go.ends_known;
 	grant execute on function scheduler_go.note_candidate(), scheduler_go.rebuild_candidates(), scheduler_go.note_graph_change(),
 	  scheduler_go.note_graph_deletion(), scheduler_go.note_listing() to public;
 	create function scheduler_go.check_forgotten_graph_tasks() returns bigint language sql as 'select 1::bigint';
@@ -68,7 +68,10 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	t.Parallel()
 	dsn, empty := migratedBefore(t, len(beforeSquash)), testenv.Database(t)
 	objects, rows := catalogueOf(t, connect(t, empty), "scheduler_go"), ownRows(t, dsn)
-	since := []string{"00530_unused_functions.sql", "00540_cooldowns.sql", "00555_definers.sql", "00565_whole_messages.sql", "00570_graphs_reopened.sql", "00575_as_old_as_the_visit.sql"}
+	since := []string{
+		"00530_unused_functions.sql", "00540_cooldowns.sql", "00555_definers.sql", "00560_event_queues.sql", "00561_removed_lanes.sql", "00562_began.sql",
+		"00565_whole_messages.sql", "00570_graphs_reopened.sql", "00575_as_old_as_the_visit.sql",
+	}
 	if s := status(t, dsn); !slices.Equal(s.Pending, since) || len(s.Newer) > 0 {
 		t.Errorf("%+v, want it to lack %v", s, since)
 	}

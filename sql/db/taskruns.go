@@ -127,7 +127,7 @@ func (s WorkStore) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time
 			var work []uuid.UUID
 			for _, r := range locked {
 				ids = append(ids, r.ID)
-				if id, err := uuid.Parse(r.BackendID); err == nil { // otherwise not one of ours
+				if id, ok := model.ParseTaskID(r.BackendID); ok { // otherwise not one of ours
 					work = append(work, id)
 				}
 			}

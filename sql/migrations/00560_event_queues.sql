@@ -1,7 +1,7 @@
 -- +goose Up
 -- Up to when the events of workers are known. What nothing is heard of is given up by that moment
 -- instead of by the present one, as its events may wait unread.
-create table scheduler_go.event_queues (
+create table if not exists scheduler_go.event_queues (
   queue    text primary key,
   complete timestamptz not null
 ) with (fillfactor = 50);
@@ -9,7 +9,7 @@ create table scheduler_go.event_queues (
 comment on table scheduler_go.event_queues is 'The queues of workers'' events; no row: no daemon has looked at one yet';
 comment on column scheduler_go.event_queues.complete is 'All events that came into the queue before this moment, by the database''s clock, are written; 1970: not known';
 
-create table scheduler_go.event_readers (
+create table if not exists scheduler_go.event_readers (
   session  uuid primary key,
   queue    text not null,
   since    timestamptz not null,

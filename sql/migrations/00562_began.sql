@@ -1,7 +1,7 @@
 -- +goose Up
 -- A worker's clock may be off by years.
 create function scheduler_go.began(started double precision, since timestamptz, now timestamptz) returns double precision
-language sql immutable parallel safe
+language sql stable parallel safe
 as $$
 select case when started between extract(epoch from since) and extract(epoch from now) then started
             when started is not null then extract(epoch from since)::double precision end

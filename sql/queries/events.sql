@@ -8,6 +8,10 @@ select clock_timestamp()::timestamptz;
 -- name: EndsKnown :one
 select scheduler_go.ends_known(@now)::timestamptz;
 
+-- EventsAge returns how many seconds ago the moment was up to which the ends of work are known.
+-- name: EventsAge :one
+select extract(epoch from t.now - scheduler_go.ends_known(t.now))::double precision as seconds from (select clock_timestamp() as now) t;
+
 -- ReportEventReader writes up to when a listener has written what was sent to it.
 -- name: ReportEventReader :exec
 insert into scheduler_go.event_readers as r (session, queue, since, complete) values (@session, @queue, @since, @complete)

@@ -38,6 +38,18 @@ func (q *Queries) EndsKnown(ctx context.Context, now time.Time) (time.Time, erro
 	return column_1, err
 }
 
+const eventsAge = `-- name: EventsAge :one
+select extract(epoch from t.now - scheduler_go.ends_known(t.now))::double precision as seconds from (select clock_timestamp() as now) t
+`
+
+// EventsAge returns how many seconds ago the moment was up to which the ends of work are known.
+func (q *Queries) EventsAge(ctx context.Context) (float64, error) {
+	row := q.db.QueryRow(ctx, eventsAge)
+	var seconds float64
+	err := row.Scan(&seconds)
+	return seconds, err
+}
+
 const forgetEventReaders = `-- name: ForgetEventReaders :exec
 delete from scheduler_go.event_readers where complete < $1
 `
