@@ -68,7 +68,10 @@ func (p *Progress) RunOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.last != nil && p.last.Ready == 0 && len(p.empty) < maxLooks {
+	if p.last != nil && p.last.Ready == 0 {
+		if len(p.empty) == maxLooks { // the oldest one, as a later one says more once it counts
+			p.empty = slices.Delete(p.empty, 0, 1)
+		}
 		p.empty = append(p.empty, db.EventLook{Began: p.last.began, Ended: began, Consumers: p.last.Consumers})
 	}
 	before := p.last

@@ -128,13 +128,15 @@ func TestProgressOfListenersThatShareAQueue(t *testing.T) {
 	}
 
 	// A consumer that reports nothing.
-	came = now()
 	foreign, err := events.Consume(celery.EventsQueue, "foreign", false, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if came = now(); passes(came) {
-		t.Error("a consumer that reports nothing counts as a listener")
+	came = now()
+	for range maxLooks/4 + 1 { // more looks than are kept
+		if passes(came) {
+			t.Fatal("a consumer that reports nothing counts as a listener")
+		}
 	}
 	if err := events.Cancel("foreign", false); err != nil {
 		t.Fatal(err)
