@@ -284,6 +284,7 @@ func TestTaskTypeAdd(t *testing.T) {
 		{[]string{"a", "swh.other", "There already"}, result{stdout: "a exists already, and is left unchanged\n"}},
 		{[]string{"b", "swh.b", "Second", "-i", "1 day", "--min-interval", "12:00:00", "--max-interval=2 weeks", "-f", "2.5", "--max-queue-length", "5"}, result{stdout: "OK\n"}},
 		{[]string{"c", "swh.c", "Third", "--min-interval", "soon"}, result{code: 2, stderr: "Usage: swh-scheduler task-type add [OPTIONS] TYPE TASK_NAME DESCRIPTION\nTry 'swh-scheduler task-type add --help' for help.\n\nError: Invalid value for '--min-interval': 'soon' is not an interval.\n"}},
+		{[]string{"c", "swh.c", "Third", "--min-interval", "300 years"}, result{code: 2, stderr: "Usage: swh-scheduler task-type add [OPTIONS] TYPE TASK_NAME DESCRIPTION\nTry 'swh-scheduler task-type add --help' for help.\n\nError: Invalid value for '--min-interval': '300 years' is longer than 292 years.\n"}},
 	} {
 		if got := ours(t, append([]string{"-C", config, "task-type", "add"}, tc.args...)...); got != tc.want {
 			t.Errorf("%q: got %+v, want %+v", tc.args, got, tc.want)

@@ -102,6 +102,9 @@ func (d Database) Interval(ctx context.Context, text string) (time.Duration, err
 	if errors.Is(err, db.ErrNoInterval) {
 		return 0, pytext.Sentencef("'%s' is not an interval.", text)
 	}
+	if err == nil && db.TooLong(interval) {
+		return 0, pytext.Sentencef("'%s' is longer than 292 years.", text)
+	}
 	return interval, err
 }
 

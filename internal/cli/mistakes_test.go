@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -25,6 +27,36 @@ func TestMistakesAreNamed(t *testing.T) {
 		cmd, problem, _ := strings.Cut(want, ": ")
 		if says := stderr.String(); code != 2 || stdout.Len() > 0 || !strings.HasPrefix(says, "Usage: swh-scheduler "+cmd) || !strings.HasSuffix(says, "\n\nError: "+problem+"\n") {
 			t.Errorf("%s: exit code %d, %q, %s", args, code, stdout.String(), says)
+		}
+	}
+}
+
+// A simulation without an end, or of more than fits into memory, is refused before it begins.
+func TestEndlessSimulations(t *testing.T) {
+	t.Setenv("SWH_CONFIG_FILENAME", "")
+	lanes, zeros, ones := filepath.Join(t.TempDir(), "lanes.yml"), filepath.Join(t.TempDir(), "zeros.csv"), filepath.Join(t.TempDir(), "ones.csv")
+	for file, text := range map[string]string{
+		lanes: "lanes:\n  load-git:\n  - {name: express, soft_time_limit: 1 minute, time_limit: 2 minutes, queue: a, slots: 4}\n  - {name: slow, soft_time_limit: 4 hours, time_limit: 5 hours, queue: b, slots: 44}\n",
+		zeros: "runtime\n0\n0\n", ones: "runtime\n1\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{
+		"--runtimes " + zeros:                              "the mean runtime must be more than 0",
+		"--runtimes " + ones + " --workers 1000000000":     "jobs",
+		"--runtimes " + ones + " --batch 9000000000000000": "jobs",
+		"--between 36500d":                                 "is not between a minute and ten years",
+		"--workers 1000000000":                             "jobs",
+		"--runtime NaN":                                    "is not a number of seconds",
+		"--runtime Inf":                                    "at most ten years",
+		"--runtime -1":                                     "more than 0",
+	} {
+		var stdout, stderr strings.Builder
+		code := Run(t.Context(), "", strings.Fields("simulator run --lanes "+lanes+" "+args), &stdout, &stderr)
+		if says := stderr.String(); code != 2 || !strings.Contains(says, want) {
+			t.Errorf("%s: exit code %d, %s; want %s", args, code, says, want)
 		}
 	}
 }

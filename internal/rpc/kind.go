@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"encoding/json"
-	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
 )
 
 // kind says how a V is read from a value of a document, and how it is written. A
@@ -69,7 +69,7 @@ var (
 	boolean   = scalar("bool", func(f *fields, v *bool) { f.out.boolean(*v) })
 	float     = scalar("float", func(f *fields, v *float64) { f.out.float(*v) })
 	timedelta = scalar("datetime.timedelta", func(f *fields, v *time.Duration) {
-		if tooLong(v) {
+		if db.TooLong(*v) {
 			f.fail(errTooLong(f.name))
 		}
 		writeTimedelta(f.out, *v)
@@ -173,11 +173,7 @@ func (f *fields) argument(size int) {
 	}
 }
 
-// tooLong reports whether a duration was read from an interval that is longer than a time.Duration can be.
-func tooLong(d *time.Duration) bool {
-	return d != nil && (*d == math.MaxInt64 || *d == -math.MaxInt64)
-}
-
+// errTooLong is the error for an interval that was cut as it was read ([db.TooLong]).
 func errTooLong(name string) error {
 	return &exception{class: "OverflowError", args: []string{name + " is longer than 292 years, which this server can't tell"}}
 }

@@ -187,7 +187,7 @@ func (h hostileCall) judge(t testing.TB, s *Server) (allocated, most uint64) {
 		for len(r.Rest) > 0 {
 			values++
 			if _, err := r.Next(); err != nil {
-				r.Rest = r.Rest[1:]
+				r.Rest = r.Rest[min(1, len(r.Rest)):]
 			}
 		}
 	} else {

@@ -33,6 +33,9 @@ func durationOf(i pgtype.Interval) *time.Duration {
 	return new(time.Duration(-math.MaxInt64))
 }
 
+// TooLong reports whether a duration was read from an interval that a time.Duration can't hold.
+func TooLong(d time.Duration) bool { return d == math.MaxInt64 || d == -math.MaxInt64 }
+
 // intervalOf writes a duration as psycopg does for the Python scheduler: whole days as
 // days, the rest in microseconds. nil is NULL.
 func intervalOf(d *time.Duration) pgtype.Interval {

@@ -69,8 +69,8 @@ func simulateLanes(a *command.App, cmd *cobra.Command, o simulatorOptions) error
 	if o.lanes.runtimes == "" {
 		jobs, err = lanesim.ModelArrivals(o.lanes.between, load, random)
 	} else {
-		seen, err := readRuntimes(cmd, o.lanes.runtimes)
-		if err != nil {
+		var seen []lanesim.Seen
+		if seen, err = readRuntimes(cmd, o.lanes.runtimes); err != nil {
 			return err
 		}
 		jobs, err = lanesim.Arrivals(seen, load, random)
