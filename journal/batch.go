@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"slices"
 
@@ -23,6 +24,7 @@ type batch struct {
 	visits    []Visit // in the order of arrival, until they are split
 	from      []place // where each visit is from
 	undecoded []db.RejectedRecord
+	faults    []*service.PanicError // of the program, for which records are rejected
 
 	// The results of write.
 	split   []*batch // its parts
@@ -104,6 +106,7 @@ func (b *batch) write(ctx context.Context, store Store, rules Rules, size *db.Ba
 	for _, p := range b.split {
 		b.applied.add(p.applied)
 		b.refused = append(b.refused, p.refused...)
+		b.faults, p.faults = append(b.faults, p.faults...), nil
 	}
 	rejected := slices.Concat(b.undecoded, b.refused)
 	var err error
@@ -124,7 +127,11 @@ func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *db
 			return err
 		})
 	}, func(i int, err *db.RefusedError) {
-		b.refused = append(b.refused, rejection(b.from[i], reject(KindRefused, "%s", err)))
+		kind := KindRefused
+		if fault, ok := errors.AsType[*service.PanicError](err); ok {
+			kind, b.faults = KindPanic, append(b.faults, fault)
+		}
+		b.refused = append(b.refused, rejection(b.from[i], reject(kind, "%s", err)))
 	})
 	return err
 }

@@ -39,6 +39,7 @@ type progress struct {
 	next int64 // offset of the next record
 	end  int64 // offset after the last record, as of when it was last heard
 	eof  bool  // the end has been reached once
+	stop error // not nil: it is read no further
 }
 
 func (p *progress) lag() int64 { return max(0, p.end-p.next) }
@@ -66,6 +67,7 @@ func join(opts []kgo.Opt, group, topic string, reset Reset, admin *kadm.Client, 
 		kgo.FetchMaxBytes(maxFetchBytes),
 		kgo.FetchMaxPartitionBytes(maxPartitionBytes),
 		kgo.MaxConcurrentFetches(maxFetches),
+		kgo.MaxDecompressBatchBytes(maxUnpackedBytes),
 	}
 	own := []kgo.Opt{
 		// The marks of transactions take offsets too: without them the end of a
@@ -234,7 +236,10 @@ func (m *member) failure(fetches kgo.Fetches) error {
 	var failure error
 	fetches.EachError(func(_ string, _ int32, err error) {
 		_, lost := errors.AsType[*kgo.ErrDataLoss](err)
+		large, tooLarge := errors.AsType[*kgo.ErrDecompressTooLarge](err)
 		switch {
+		case tooLarge:
+			m.stop(large)
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		case lost:
 			m.log.Warn("Kafka lost records that were read before; reading on from what is left", "error", err)
@@ -243,6 +248,38 @@ func (m *member) failure(fetches kgo.Fetches) error {
 		}
 	})
 	return failure
+}
+
+// A stoppedError is about a partition that is read no further.
+type stoppedError struct{ *kgo.ErrDecompressTooLarge }
+
+func (e *stoppedError) Error() string {
+	return fmt.Sprintf("partition %d of %s is read no further: the batch at offset %d decompresses to more than %d MiB; "+
+		"to leave it out, stop all members of the group and set its offset of this partition to %d",
+		e.Partition, e.Topic, e.Offset, maxUnpackedBytes>>20, e.NextOffset)
+}
+
+// stop notes that the client reads a partition no further. The others go on.
+func (m *member) stop(why *kgo.ErrDecompressTooLarge) {
+	err := &stoppedError{why}
+	m.log.Error("a partition is read no further", "topic", why.Topic, "partition", why.Partition, "offset", why.Offset, "error", err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.partitions[why.Partition]; p != nil {
+		p.stop = err
+	}
+}
+
+// stopped returns why a partition is read no further; nil if all are.
+func (m *member) stopped() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.partitions {
+		if p.stop != nil {
+			return p.stop
+		}
+	}
+	return nil
 }
 
 // hopeless reports whether err is the group's refusal of this member, which
@@ -266,6 +303,9 @@ func (m *member) moveTo(offsets map[int32]kgo.EpochOffset, again bool) {
 	for partition, offset := range offsets {
 		if p := m.partitions[partition]; p != nil {
 			p.next, p.eof = offset.Offset, p.eof && !again
+			if again {
+				p.stop = nil
+			}
 			m.metrics.setLag(partition, p.lag())
 		}
 	}
@@ -304,14 +344,14 @@ func (m *member) remaining() int64 {
 	return n
 }
 
-// atEnd reports whether every partition has been read to its end once. A member
+// atEnd reports whether every partition has been read to its end once, or no further. A member
 // without partitions is not at the end: it may yet get some.
 func (m *member) atEnd() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ended := len(m.partitions) > 0
 	for _, p := range m.partitions {
-		ended = ended && p.eof
+		ended = ended && (p.eof || p.stop != nil)
 	}
 	return ended
 }

@@ -16,7 +16,7 @@
 //
 // A record is skipped (no final status, no visit type), ignored (dated not after
 // the last known visit of its origin), applied, or set aside: it could not be
-// understood, or PostgreSQL refused its values. One that is set aside is kept, by
+// understood, PostgreSQL refused its values, or it met a fault of the program (a panic), twice. One that is set aside is kept, by
 // topic, partition and offset, in scheduler_go.rejected_records, and counted. In
 // each case its offset is committed with those of its batch.
 //
@@ -30,6 +30,10 @@
 // A rebalance waits until the batch in hand is applied and committed. Only while
 // the database is away is the batch given up instead, so as not to hold up the
 // group; it is read again from the committed offsets.
+//
+// A batch of a producer that decompresses to more than 32 MiB stops its partition: the log has
+// the partition and the offset, the lag grows, and the other partitions go on. With on_eof: stop
+// the client ends with that error once it has read the others.
 //
 // PostgreSQL and Kafka are retried with back-off for as long as it takes, and a topic
 // that is not there is waited for. What stops Run is what waiting does not cure: a

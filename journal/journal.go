@@ -32,6 +32,7 @@ const (
 	maxBatchBytes     = 32 << 20               // of values; one fetch may go beyond
 	maxFetchBytes     = 8 << 20                // of one fetch, compressed; one batch of a producer may go beyond
 	maxPartitionBytes = 64 << 10               // of one partition in it, too: a thousand records or more
+	maxUnpackedBytes  = 32 << 20               // of one batch of a producer, decompressed
 	maxFetches        = 4                      // on their way or waiting, of all brokers
 	gatherWait        = 50 * time.Millisecond  // for more records after the first
 	idleWait          = 500 * time.Millisecond // for a first record, before looking around
@@ -212,7 +213,7 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 	for {
 		before := c.processed
 		err := c.stay(ctx, admin, topic)
-		if err == nil || ctx.Err() != nil || hopeless(err) {
+		if _, stopped := errors.AsType[*stoppedError](err); err == nil || ctx.Err() != nil || stopped || hopeless(err) {
 			return c.processed, endedBy(ctx, err)
 		}
 		c.kafkaState.Failed(err)
@@ -345,6 +346,7 @@ func (c *Client) atEOF(ctx context.Context, m *member, idle time.Duration) (done
 	case c.o.OnEOF == EOFStop:
 		if done = m.atEnd(); done {
 			c.metrics.stops.Inc()
+			err = m.stopped()
 		}
 	case idle >= c.restartAfter:
 		err = m.restart(ctx)
@@ -434,8 +436,18 @@ func (c *Client) decode(b *batch, r *kgo.Record) {
 	}
 	b.records++
 	from := place{r.Topic, r.Partition, r.Offset}
-	visit, final, err := c.decoder.decode(r.Value)
-	switch rejected, ok := errors.AsType[*RejectError](err); {
+	var visit Visit
+	var final bool
+	err := service.Recover(func() (err error) {
+		visit, final, err = c.decoder.decode(r.Value)
+		return err
+	})
+	rejected, ok := errors.AsType[*RejectError](err)
+	fault, panicked := errors.AsType[*service.PanicError](err)
+	switch {
+	case panicked:
+		b.faults = append(b.faults, fault)
+		b.undecoded = append(b.undecoded, rejection(from, reject(KindPanic, "%s", fault)))
 	case ok:
 		b.undecoded = append(b.undecoded, rejection(from, rejected))
 	case final:
@@ -461,6 +473,12 @@ func (c *Client) account(b *batch, took time.Duration) {
 	c.metrics.visits(b.applied)
 	c.metrics.batchSeconds.Observe(took.Seconds())
 	c.metrics.batchRecords.Observe(float64(b.records))
+	for _, fault := range b.faults {
+		if held, ok := c.rejects.Log("fault"); ok {
+			c.o.Log.Error("a journal record met a fault of the program and is set aside; please report the fault",
+				"error", fault, "stack", string(fault.Stack), "unlogged", held)
+		}
+	}
 	for _, r := range rejected {
 		c.metrics.rejected.WithLabelValues(r.Kind).Inc()
 		if held, ok := c.rejects.Log(r.Kind); ok {

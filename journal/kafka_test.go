@@ -93,6 +93,20 @@ func (s *stream) produce(partition int32, values ...[]byte) {
 	}
 }
 
+// produceBatch writes one value as a compressed batch, however large it is without compression.
+func (s *stream) produceBatch(partition int32, value []byte) {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytes(256<<20), kgo.BrokerMaxWriteBytes(512<<20), kgo.ProducerBatchCompression(kgo.GzipCompression()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(s.t.Context(), &kgo.Record{Topic: s.topic, Partition: partition, Value: value}).FirstErr(); err != nil {
+		s.t.Fatalf("produce: %v", err)
+	}
+}
+
 // options are those of a member of the group "group" that stops at the end.
 func (s *stream) options() Options {
 	return Options{

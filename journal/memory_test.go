@@ -5,10 +5,14 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
 
@@ -56,6 +60,63 @@ func TestRecordsAreNotHeld(t *testing.T) { // not in parallel, as above
 		s.produce(0, slices.Repeat([][]byte{record(map[string]any{"status": "created", "snapshot": nil})}, each)...)
 	}
 	s.checkGrowth(1+batches*each, 12<<20)
+}
+
+// A batch of a producer that is small in Kafka and far too large without compression stops its
+// partition, not the others, and the client says which one. It takes no more memory than the bound.
+func TestBatchThatDecompressesTooFarStopsItsPartition(t *testing.T) { // not in parallel, as above
+	s := newStream(t, 2)
+	s.produce(0, visitsOf(1, 0)...)
+	// The producer compresses what it has at once; one record is a batch.
+	s.produceBatch(0, make([]byte, 100<<20))
+	s.produce(0, visitsOf(1, 1)...)
+	s.produce(1, visitsOf(10, 2)...)
+	runtime.GC()
+	var logs testenv.Buffer
+	o := s.options()
+	o.Log = logs.Logger()
+	peak := watchHeap(t)
+	c, _, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	n, err := c.Run(ctx)
+	if err == nil || n != 11 || ctx.Err() != nil {
+		t.Errorf("%d records processed, want 11: %v", n, err)
+	}
+	want := "partition 0 of " + s.topic + " is read no further: the batch at offset 1 decompresses to more than 32 MiB; " +
+		"to leave it out, stop all members of the group and set its offset of this partition to 2"
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(logs.String(), want) {
+		t.Errorf("error %v, want %q, and in the log:\n%s", err, want, logs.String())
+	}
+	if got := peak(); got > 128<<20 {
+		t.Errorf("the heap grew by %d MiB", got>>20)
+	}
+	s.setCommitted(0, 2) // as an operator does it
+	if n := s.run(s.options()); n != 1 {
+		t.Errorf("%d records processed after the batch, want 1", n)
+	}
+}
+
+// watchHeap returns by how many bytes the heap has grown at most until now.
+func watchHeap(t *testing.T) (peak func() uint64) {
+	t.Helper()
+	before := heap()
+	var most atomic.Uint64
+	stop := testenv.Run(t, func(ctx context.Context) error {
+		for service.Sleep(ctx, 5*time.Millisecond) == nil {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most.Store(max(most.Load(), m.HeapAlloc))
+		}
+		return nil
+	})
+	return func() uint64 {
+		stop()
+		return max(most.Load(), before) - before
+	}
 }
 
 // checkGrowth runs a member that reads so many records, of which its first batch holds one

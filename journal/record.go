@@ -21,11 +21,12 @@ const (
 	KindBadText       = "bad_text"       // not UTF-8, or a NUL, which PostgreSQL refuses
 	KindUnknownStatus = "unknown_status" // neither a final status nor one on the way
 	KindRefused       = "refused"        // PostgreSQL refused its values
+	KindPanic         = "panic"          // it met a fault of the program
 )
 
 var kinds = []string{
 	KindMalformed, KindTooLarge, KindMissingKey, KindWrongType,
-	KindBadDate, KindBadText, KindUnknownStatus, KindRefused,
+	KindBadDate, KindBadText, KindUnknownStatus, KindRefused, KindPanic,
 }
 
 // maxValueBytes is the longest value that is decoded, Kafka's own default for a
