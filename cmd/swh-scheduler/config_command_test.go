@@ -50,6 +50,31 @@ metrics: {addr: "127.0.0.1:9102"}
 	}
 }
 
+// What sends or listens doesn't start with a file that names no broker, or a misspelt one, and
+// says where that belongs; nor is there a try to reach another broker.
+func TestADaemonNeedsABroker(t *testing.T) {
+	t.Parallel()
+	base := "scheduler: {cls: postgresql, db: 'postgresql://u:s3cret@127.0.0.1:1/x'}\n"
+	broker := "'amqp://u:s3cret@127.0.0.1:1//'"
+	for text, want := range map[string]string{
+		base:                                  ".yml: celery.task_broker is missing: expected the broker's URL",
+		base + "celery: {task_modules: []}\n": ".yml:2: celery.task_broker is missing: expected the broker's URL",
+		base + "celry: {task_broker: " + broker + "}":  ".yml:2:1: celry is not a known key (did you mean celery?)",
+		base + "celery: {task_borker: " + broker + "}": ".yml:2:10: celery.task_borker is not a known key (did you mean task_broker?)",
+	} {
+		file := configFile(t, text)
+		for _, args := range []string{
+			"start-runner", "start-runner --period 1", "start-runner-first-visits --period 1", "schedule-recurrent", "start-listener",
+			"celery-monitor ping-workers", "queue status", "config check",
+		} {
+			r := ours(t, append([]string{"-C", file}, strings.Fields(args)...)...)
+			if r.code != 1 || !strings.Contains(r.stdout+r.stderr, want) || strings.Contains(r.stdout+r.stderr, "localhost") || strings.Contains(r.stdout+r.stderr, "s3cret") {
+				t.Errorf("%s with %s: %+v, want %s", args, text, r, want)
+			}
+		}
+	}
+}
+
 // config check says of each service whether it can be worked with.
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()

@@ -86,6 +86,7 @@ func differences(dir string) map[string]difference {
 		"many calls of one address, or bodies that come slowly": {test: "internal/rpc.TestCallsAreBoundedByAddress"},
 
 		"an unknown key":                   {test: "internal/config.TestWarnings"},
+		"no `celery.task_broker`":          {test: "internal/config.TestNoBroker"},
 		"a mistake in the file":            {test: "internal/config.TestAllErrorsAtOnce"},
 		"cooldowns in `scheduling_policy`": {test: "internal/config.TestLoad"},
 		"a changed file":                   {test: "internal/daemons.TestChangedConfigurationIsTakenUp"},

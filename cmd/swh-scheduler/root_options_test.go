@@ -37,8 +37,8 @@ func TestRootOptionsOfSwh(t *testing.T) {
 		{"", "-C " + file + " scheduler task-type list " + asOptions, ""},
 		{"SWH_OPTIONS=scheduler.cls=local scheduler.db=" + dsn, "scheduler task-type list", ""},
 		{"", "-d " + dsn + " --log-config " + logging + " scheduler task-type list", `"level":"WARN","msg":"parts of the logging configuration have no effect here; see docs/cli.md"`},
-		{"SWH_LOG_CONFIG=" + logging, "-d " + dsn + " -o sheduler=1 -l error scheduler task-type list", ""},
-		{"SWH_LOG_CONFIG=" + logging, "-d " + dsn + " --log-format text -o sheduler=1 scheduler task-type list", `level=WARN msg="--option: sheduler is not a known key`},
+		{"SWH_LOG_CONFIG=" + logging, "-d " + dsn + " -o unknwon=1 -l error scheduler task-type list", ""},
+		{"SWH_LOG_CONFIG=" + logging, "-d " + dsn + " --log-format text -o unknwon=1 scheduler task-type list", `level=WARN msg="--option: unknwon is not a known key`},
 	} {
 		r := command(t, swh, environment(tc.environ), strings.Fields(tc.args)...)
 		if r.code != 0 || r.stdout != "Known task types:\n" || !strings.Contains(r.stderr, tc.want) || tc.want == "" && r.stderr != "" {

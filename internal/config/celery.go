@@ -18,7 +18,7 @@ import (
 
 // Celery is how the broker is reached.
 type Celery struct {
-	TaskBroker Secret // an AMQP URL, or several joined by ; for failover
+	TaskBroker Secret // an AMQP URL, or several joined by ; for failover; "" if none is named
 	TLS        bool   // also with amqp://
 	// Connection holds for all addresses, in the words of celery.ParseBroker; what a URL
 	// says itself wins.
@@ -33,15 +33,19 @@ type Celery struct {
 	refused []error // keys that ask for what the daemons don't do
 }
 
-// Broker returns the broker, or an error that names each setting of the file and the
-// environment with which the Python scheduler would send, or reach the broker, in a way
-// that the daemons can't.
+// Broker returns the broker. It is an error if the file names none; the error names also each
+// setting of the file and the environment with which the Python scheduler would send, or reach
+// the broker, in a way that the daemons can't.
 func (c *Config) Broker() (celery.Broker, error) {
 	refused := slices.Clone(c.Celery.refused)
 	for _, name := range []string{"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} {
 		if set := os.Getenv(name); set != "" && set != string(c.Celery.TaskBroker) {
 			refused = append(refused, fmt.Errorf("the environment variable %s names another broker than celery.task_broker: unset it, and write its value there", name))
 		}
+	}
+	if c.Celery.TaskBroker == "" {
+		missing := c.Missing("celery.task_broker", "the broker's URL, such as amqp://swh:PASSWORD@mq.example// (what sends or listens has no default for it)")
+		return celery.Broker{}, errors.Join(append(refused, missing)...)
 	}
 	broker, err := celery.ParseBroker(string(c.Celery.TaskBroker), c.Celery.TLS, c.Celery.Connection)
 	if err != nil {

@@ -222,7 +222,7 @@ func TestJournalIsHonouredOrRefused(t *testing.T) {
 		{keys: "value_deserializer: a.b", refused: "journal.value_deserializer can't be given"},
 		{keys: "error_reporter: {host: h, password: s3cret}", warned: "journal.error_reporter has no effect"},
 		{keys: "stats_cb: 'a:b'", warned: "journal.stats_cb has no effect"},
-		{keys: "create_topic: true", warned: "journal.create_topic is not a known key; it is ignored (did you mean create_topics?)"},
+		{keys: "new_topics: true", warned: "journal.new_topics is not a known key; it is ignored"},
 	} {
 		c, warnings, err := parse("F", []byte("journal: {"+tc.keys+"}"))
 		if err != nil {
@@ -241,6 +241,7 @@ func TestJournalIsHonouredOrRefused(t *testing.T) {
 func TestCeleryEnvironment(t *testing.T) {
 	for _, name := range []string{"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} {
 		c := Default()
+		c.Celery.TaskBroker = "amqp://u:p@h//"
 		t.Setenv(name, string(c.Celery.TaskBroker))
 		if _, err := c.Broker(); err != nil {
 			t.Errorf("the same broker in %s: %v", name, err)

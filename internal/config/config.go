@@ -6,8 +6,8 @@
 // database, rpc_serve, dashboard, queue_full_backoff, lost_after, archive, shares, priority_ageing, hosters, lanes, metrics,
 // sentry, visit_rules, failures_keep_date, update_metrics_after.
 // Keys that only the Python scheduler, Celery or another Software Heritage component reads are
-// ignored (known_keys.txt). Any other key is a Warning that suggests the nearest known
-// one. A value of the wrong type is an Error with file, line, column and key; it says what
+// ignored (known_keys.txt). A key that looks like one of ours is an Error that suggests it; any
+// other key is a Warning. A value of the wrong type is an Error with file, line, column and key; it says what
 // was expected but quotes no value, which may be a password. A null value means that the
 // key is absent, except where documented.
 //
@@ -170,7 +170,6 @@ const DefaultMaxBodySize = 64 << 20
 // Default returns the configuration of an empty file.
 func Default() *Config {
 	return &Config{
-		Celery:   Celery{TaskBroker: "amqp://guest@localhost//"}, // the Python scheduler's
 		RabbitMQ: RabbitMQ{StatsAge: celery.StatsAge},
 		Journal: Journal{
 			Prefix:          "swh.journal.objects",

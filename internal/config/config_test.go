@@ -387,15 +387,12 @@ func TestWarnings(t *testing.T) {
 		text string
 		want []string
 	}{
-		{"scheduller: {}", []string{"F:1:1: scheduller is not a known key; it is ignored (did you mean scheduler?)"}},
 		{"zzzzzzzz: 1", []string{"F:1:1: zzzzzzzz is not a known key; it is ignored"}},
-		{"celery:\n  task_brokre: x", []string{"F:2:3: celery.task_brokre is not a known key; it is ignored (did you mean task_broker?)"}},
+		{"scheduler_policy: {}", []string{"F:1:1: scheduler_policy is not a known key; it is ignored (did you mean scheduling_policy?)"}},
 		{"celery:\n  worker_prefetch_multipler: 1", []string{"F:2:3: celery.worker_prefetch_multipler is not a known key; it is ignored (did you mean worker_prefetch_multiplier?)"}},
-		{"journal:\n  groupid: x", []string{"F:2:3: journal.groupid is not a known key; it is ignored (did you mean group_id?)"}},
 		{"journal:\n  security.protocol: x", []string{"F:2:3: journal.security.protocol is a Kafka setting; move it to journal.consumer_settings"}},
 		{"journal:\n  stop_on_eof: on", []string{"F:2:16: journal.stop_on_eof is deprecated; write on_eof: stop"}},
 		{"rabbitmq: {url: x}", []string{"F:1:12: rabbitmq.url is not a known key; it is ignored"}},
-		{"scheduling_policy: {git: [{policy: stop_after_success, weight: 1, table_sample: 1}]}", []string{"F:1:67: scheduling_policy.git[0].table_sample is not a known key; it is ignored (did you mean tablesample?)"}},
 		{"celery: {}\ncelery: {}", []string{"F:2:1: celery is there twice; only the last one counts"}},
 		{"celery:\n  amqp://guest:s3cret@h//: x", []string{"F:2:3: celery.(a key) is not a known key; it is ignored"}},
 		{"storage: 1\nobjstorage: {}\nsentry: x\nstatsd: y\ndeposit: z", nil},
@@ -412,6 +409,67 @@ func TestWarnings(t *testing.T) {
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%q:\n got %q\nwant %q", tc.text, got, tc.want)
 		}
+	}
+}
+
+// A key that looks like one of ours is an error, in a section of ours too: what it was meant to
+// say would be left out without a word, and the default taken. Those of other programs are not.
+func TestMisspeltKeys(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{"celry: {task_broker: 'amqp://h//'}", "F:1:1: celry is not a known key (did you mean celery?)"},
+		{"Celery: {task_broker: 'amqp://h//'}", "F:1:1: Celery is not a known key (did you mean celery?)"},
+		{"scheduller: {}", "F:1:1: scheduller is not a known key (did you mean scheduler?)"},
+		{"jornal: {}", "F:1:1: jornal is not a known key (did you mean journal?)"},
+		{"lost_afetr: {}", "F:1:1: lost_afetr is not a known key (did you mean lost_after?)"},
+		{"share: {}", "F:1:1: share is not a known key (did you mean shares?)"},
+		{"celery: {task_borker: 'amqp://u:s3cret@h//'}", "F:1:10: celery.task_borker is not a known key (did you mean task_broker?)"},
+		{"celery:\n  task_brokre: x", "F:2:3: celery.task_brokre is not a known key (did you mean task_broker?)"},
+		{"celery: {task_route: {}}", "F:1:10: celery.task_route is not a known key (did you mean task_routes?)"},
+		{"scheduler: {cls: remote, uri: x}", "F:1:26: scheduler.uri is not a known key (did you mean url?)"},
+		{"rabbitmq: {managment_url: x}", "F:1:12: rabbitmq.managment_url is not a known key (did you mean management_url?)"},
+		{"journal:\n  groupid: x", "F:2:3: journal.groupid is not a known key (did you mean group_id?)"},
+		{"scheduling_policy: {git: [{policy: stop_after_success, weight: 1, table_sample: 1}]}", "F:1:67: scheduling_policy.git[0].table_sample is not a known key (did you mean tablesample?)"},
+		{"celry: 1\njornal: 2", "F:1:1: celry is not a known key (did you mean celery?)\nF:2:1: jornal is not a known key (did you mean journal?)"},
+	} {
+		_, warnings, err := parse("F", []byte(tc.text))
+		if err == nil || err.Error() != tc.want || len(warnings) > 0 {
+			t.Errorf("%q: %v, %v, want %s", tc.text, err, warnings, tc.want)
+		}
+	}
+	for _, section := range []string{"top", "scheduler", "celery", "sentry"} {
+		for _, name := range othersKeys(section) {
+			text := section + ": {" + name + ": null}"
+			if section == "top" {
+				text = name + ": {}"
+			}
+			if _, warnings, err := parse("F", []byte(text)); err != nil || len(warnings) > 0 {
+				t.Errorf("%s is another program's: %v, %v", text, err, warnings)
+			}
+		}
+	}
+}
+
+// Who sends or listens needs a broker that the file names: the default of the Python scheduler
+// is the broker of whoever runs one on the same host.
+func TestNoBroker(t *testing.T) {
+	for text, want := range map[string]string{
+		"scheduler: {}":                     "F: celery.task_broker is missing: expected ",
+		"celery: {}":                        "F:1: celery.task_broker is missing: expected ",
+		"a: 1\ncelery: {task_broker: null}": "F:2: celery.task_broker is missing: expected ",
+		"a: 1\ncelery: {task_broker: ''}":   "F:2: celery.task_broker is missing: expected ",
+	} {
+		c, _, err := parse("F", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := c.Broker(); err == nil || !strings.HasPrefix(err.Error(), want) || b.String() != "" {
+			t.Errorf("%q: %v, %v, want %s", text, b, err, want)
+		}
+	}
+	if c, _, err := parse("F", []byte("{}"), "celery.task_broker=amqp://h//"); err != nil {
+		t.Error(err)
+	} else if b, err := c.Broker(); err != nil || b.String() != "amqp://guest:***@h:5672/%2F" {
+		t.Error(b, err)
 	}
 }
 

@@ -17,22 +17,33 @@ func othersKeys(section string) []string {
 	return strings.Fields(keys)
 }
 
-// unknown warns of a key that neither this program nor another one reads, and suggests
-// the nearest known one.
+// unknown reports a key that neither this program nor another one reads, and suggests the nearest
+// known one. One that looks like a known key of ours is an error: the default would be taken instead
+// of what it says. Any other one is a warning.
 func (e entry) unknown(known, others []string) {
-	if !slices.Contains(others, e.name) {
-		e.warn("is not a known key; it is ignored" + didYouMean(e.name, append(slices.Clone(known), others...)))
+	if slices.Contains(others, e.name) {
+		return
 	}
+	near := Nearest(e.name, append(slices.Clone(known), others...))
+	if slices.Contains(known, near) && editDistance(strings.ToLower(e.name), near) <= 2 {
+		e.errors = append(e.errors, value{e.reader, e.keyNode, e.key}.error("is not a known key"+meant(near)))
+		return
+	}
+	e.warn("is not a known key; it is ignored" + meant(near))
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // didYouMean returns " (did you mean …?)" for the known name nearest to name, or "".
 func didYouMean(name string, known []string) string {
-	if near := Nearest(name, known); near != "" {
-		return " (did you mean " + near + "?)"
+	return meant(Nearest(name, known))
+}
+
+func meant(name string) string {
+	if name == "" {
+		return ""
 	}
-	return ""
+	return " (did you mean " + name + "?)"
 }
 
 // Nearest returns the known name that name was probably meant to be, or "": at most a

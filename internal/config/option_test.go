@@ -84,8 +84,10 @@ func TestOptionsThatAreWrong(t *testing.T) {
 			t.Errorf("%s: %v, want %s", option, err, want)
 		}
 	}
-	_, warnings, err := parse("F", []byte("{}"), "sheduler={db: x}")
-	if err != nil || len(warnings) != 1 || warnings[0].String() != "--option: sheduler is not a known key; it is ignored (did you mean scheduler?)" {
+	if _, warnings, err := parse("F", []byte("{}"), "sheduler={db: x}"); err == nil || err.Error() != "--option: sheduler is not a known key (did you mean scheduler?)" {
+		t.Error(warnings, err)
+	}
+	if _, warnings, err := parse("F", []byte("{}"), "unknwon=1"); err != nil || len(warnings) != 1 || warnings[0].String() != "--option: unknwon is not a known key; it is ignored" {
 		t.Error(warnings, err)
 	}
 	if c, _, err := Load("", "scheduler={cls: remote, url: x}", "sentry.dsn=y"); err != nil || c.Scheduler.URL != "x" || c.Sentry.DSN != "y" || c.File != "" {
