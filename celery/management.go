@@ -168,7 +168,7 @@ func (m *management) globalPrefetch(ctx context.Context, channel string, most ti
 		Global uint16 `json:"global_prefetch_count"`
 	}
 	m.channels, m.channelsAt = map[string]int{}, time.Now()
-	if m.get(ctx, &all, url.Values{"columns": {"name,global_prefetch_count"}}, "vhosts", vhostInPath, "channels") == nil {
+	if m.get(ctx, &all, ofChannels, "vhosts", vhostInPath, "channels") == nil {
 		for _, c := range all {
 			m.channels[c.Name] = int(c.Global)
 		}
@@ -178,6 +178,9 @@ func (m *management) globalPrefetch(ctx context.Context, channel string, most ti
 
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 64 << 20
+
+// ofChannels asks for a list of channels with what is read of it.
+var ofChannels = url.Values{"columns": {"name,global_prefetch_count"}}
 
 // vhostInPath stands for the virtual host in a path.
 const vhostInPath = "\x00"
@@ -280,20 +283,45 @@ func (m *management) getFrom(ctx context.Context, n node, into any, query url.Va
 	defer func() { _ = response.Body.Close() }()
 	body := io.LimitReader(response.Body, maxAnswer)
 	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(body, maxRefusal))
 		_, _ = io.Copy(io.Discard, body) // so that the connection can be used again
 		if response.StatusCode == http.StatusNotFound {
 			return errNotFound
 		}
-		hint := ""
-		if response.StatusCode == http.StatusUnauthorized {
-			hint = " (are user and password right, and has the user the tag monitoring?)"
-		}
-		return fmt.Errorf("management API: GET %s: %s%s", request.URL.Redacted(), response.Status, hint)
+		return fmt.Errorf("management API: GET %s: %s%s", request.URL.Redacted(), response.Status, refusal(response.StatusCode, text))
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
 		return fmt.Errorf("management API: GET %s: %w", request.URL.Redacted(), err)
 	}
 	return nil
+}
+
+// maxRefusal bounds what is read of an answer that refuses, and maxReason what is shown of it.
+const (
+	maxRefusal = 4 << 10
+	maxReason  = 200
+)
+
+// refusal returns the reason that RabbitMQ gives in the body of an answer, and what helps.
+func refusal(status int, body []byte) string {
+	var why struct{ Reason string }
+	_ = json.Unmarshal(body, &why) // of another server it may be a page
+	said := ""
+	if why.Reason != "" {
+		said = fmt.Sprintf(": RabbitMQ's reason is %q", why.Reason[:min(len(why.Reason), maxReason)])
+	}
+	help := map[string]string{
+		"Not management user":                        "give the user the tag management or monitoring",
+		"User not authorised to access virtual host": "give the user rights there, by rabbitmqctl set_permissions",
+		"Login failed":                               "are user and password right?",
+	}[why.Reason]
+	if help == "" && status == http.StatusUnauthorized {
+		help = "are user and password right, and has the user the tag monitoring?"
+	}
+	if help != "" {
+		said += " (" + help + ")"
+	}
+	return said
 }
 
 func (m *management) base(n node) (*url.URL, error) {
@@ -324,22 +352,31 @@ func (m *management) trust(n node, secure bool) error {
 	return err
 }
 
-// CheckManagement asks the management API once whether it knows the broker's
-// virtual host; one of the broker's addresses must do.
+// CheckManagement asks the management API once what measurements ask, which needs the same
+// rights; one of the broker's addresses must do. A queue that isn't there is no error.
 func (q *QueueInspector) CheckManagement(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(q.management.nodes))*q.management.timeout)
 	defer cancel()
 	var problems []error
 	for _, n := range q.management.nodes {
-		var vhost struct{ Name string }
-		err := q.management.getFrom(ctx, n, &vhost, nil, "vhosts", vhostInPath)
-		switch {
-		case err == nil:
+		err := q.management.check(ctx, n)
+		if err == nil {
 			return nil
-		case errors.Is(err, errNotFound):
-			err = fmt.Errorf("management API: it knows no virtual host %q", n.vhost)
 		}
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+func (m *management) check(ctx context.Context, n node) error {
+	var stats queueStats
+	if err := m.getFrom(ctx, n, &stats, nil, "queues", vhostInPath, "celery"); err != nil && !errors.Is(err, errNotFound) {
+		return err
+	}
+	var channels []struct{}
+	err := m.getFrom(ctx, n, &channels, ofChannels, "vhosts", vhostInPath, "channels")
+	if errors.Is(err, errNotFound) { // not the queue alone
+		err = fmt.Errorf("management API: it knows no virtual host %q", n.vhost)
+	}
+	return err
 }

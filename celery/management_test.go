@@ -1,9 +1,11 @@
 package celery_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,39 @@ func TestSwallowedManagementCostsOneTimeout(t *testing.T) {
 	proxy.Cut() // what hangs on the swallowing port
 	proxy.Restore()
 	testenv.Becomes(t, "the figures are unknown", false, func() bool { return length(t, q, "q0", 0).Unknown })
+}
+
+// A check of the management API asks what measurements ask, so that it finds good what they do
+// with; where it doesn't, it shows the reason that RabbitMQ gives.
+func TestCheckManagement(t *testing.T) {
+	t.Parallel()
+	env, _ := withQueue(t)
+	gone := *testenv.URL(t, env.URL)
+	gone.Path = "/no-such-vhost"
+	for _, tc := range []struct {
+		name, password, tags string
+		rights               bool
+		broker, want         string
+	}{
+		{name: "management", password: "p", tags: "management", rights: true},
+		{name: "monitoring", password: "p", tags: "monitoring", rights: true},
+		{name: "administrator", password: "p", tags: "administrator", rights: true},
+		{name: "no tag", password: "p", rights: true, want: `401 Unauthorized: RabbitMQ's reason is "Not management user" (give the user the tag management or monitoring)`},
+		{name: "no rights", password: "p", tags: "monitoring", want: `401 Unauthorized: RabbitMQ's reason is "User not authorised to access virtual host" (give the user rights there, by rabbitmqctl set_permissions)`},
+		{name: "another password", password: "s3cret", tags: "monitoring", rights: true, want: `401 Unauthorized: RabbitMQ's reason is "Login failed" (are user and password right?)`},
+		{name: "another vhost", password: "p", tags: "monitoring", rights: true, broker: gone.String(), want: `it knows no virtual host "no-such-vhost"`},
+	} {
+		root := testenv.URL(t, env.ManagementURL)
+		root.User = url.UserPassword(env.Tagged(t, "p", tc.tags, tc.rights), tc.password)
+		q := inspector(t, parsed.Broker(t, cmp.Or(tc.broker, env.URL)), root.String(), celery.InspectorOptions{})
+		err := q.CheckManagement(deadline(t))
+		switch {
+		case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)), err != nil && strings.Contains(err.Error(), "s3cret"):
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		case tc.broker == "": // what measurements find
+			testenv.Becomes(t, tc.name+": unknown", tc.want != "", func() bool { return length(t, q, "queue", 0).Unknown })
+		}
+	}
 }
 
 // Without both counts, what is unacknowledged is unknown, not zero.

@@ -45,18 +45,27 @@ func RabbitMQ(t testing.TB) Broker {
 // management API, and who is deleted when the test ends.
 func (b Broker) User(t testing.TB, password string) (name string) {
 	t.Helper()
+	return b.Tagged(t, password, "monitoring", true)
+}
+
+// Tagged makes a user as User does, with other tags than monitoring, joined by commas, and perhaps
+// without rights in the virtual host.
+func (b Broker) Tagged(t testing.TB, password, tags string, rights bool) (name string) {
+	t.Helper()
 	server, err := amqp.ParseURI(b.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	name = randomName("user")
-	body, err := json.Marshal(map[string]string{"password": password, "tags": "monitoring"})
+	body, err := json.Marshal(map[string]string{"password": password, "tags": tags})
 	if err != nil {
 		t.Fatal(err)
 	}
 	manage(t, http.MethodPut, "api/users/"+name, string(body))
 	t.Cleanup(func() { manage(t, http.MethodDelete, "api/users/"+name, "") })
-	manage(t, http.MethodPut, "api/permissions/"+server.Vhost+"/"+name, `{"configure": ".*", "write": ".*", "read": ".*"}`)
+	if rights {
+		manage(t, http.MethodPut, "api/permissions/"+server.Vhost+"/"+name, `{"configure": ".*", "write": ".*", "read": ".*"}`)
+	}
 	return name
 }
 
