@@ -183,12 +183,13 @@ func (o *Options) followLevelSignals(ctx context.Context, signals chan os.Signal
 	}
 }
 
-// waitForDatabase returns when the database answers; an unusable one is an error.
+// waitForDatabase returns when the database answers and the daemon has the rights that it needs;
+// an unusable one is an error.
 func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
 	met := o.health.Expect("PostgreSQL") // /readyz is for strangers, too: no host, no user
 	opened := func() {}
 	err := o.askPatiently(ctx, store.Name(), func(ctx context.Context) error {
-		err := store.CheckVersion(ctx)
+		err := store.CheckUsable(ctx, o.Command)
 		opened()
 		opened = func() {}
 		if closed, ok := errors.AsType[*door.ClosedError](err); ok {
@@ -232,7 +233,11 @@ func (o *Options) askPatiently(ctx context.Context, server string, ask func(ctx 
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		asked.Failed(pytext.OneLine(err))
+		if _, reached := errors.AsType[*db.RightsError](err); reached {
+			asked.Refused(err)
+		} else {
+			asked.Failed(pytext.OneLine(err))
+		}
 		if err := backoff.Wait(ctx); err != nil {
 			return err
 		}

@@ -21,6 +21,12 @@ func NewService(log *slog.Logger, name string) *Service {
 	}}
 }
 
+// Refused reports that a try has failed although the service can be reached, and that there will
+// be another.
+func (s *Service) Refused(err error) {
+	s.failed(s.name+" is reachable, but refuses; retrying", s.name+" still refuses", err)
+}
+
 // Tried reports how a try has ended: by Failed, or by OK if err is nil.
 func (s *Service) Tried(err error) {
 	if err != nil {
@@ -36,21 +42,28 @@ type trouble struct {
 	log                 *slog.Logger
 	begins, lasts, ends string // the lines
 
-	mu   sync.Mutex
-	from time.Time // since when it fails; zero while it goes well
+	mu     sync.Mutex
+	from   time.Time // since when it fails; zero while it goes well
+	logged string    // the line with which that was logged
 }
 
 // Failed reports that a try has failed and that there will be another. The error
 // must hold no password. Only the first failure in a row is logged above debug.
-func (t *trouble) Failed(err error) {
+func (t *trouble) Failed(err error) { t.failed(t.begins, t.lasts, err) }
+
+// failed is Failed with other lines; the first failure with another line than those before is logged, too.
+func (t *trouble) failed(begins, lasts string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.from.IsZero() {
-		t.log.Debug(t.lasts, "error", err)
+	if !t.from.IsZero() && t.logged == begins {
+		t.log.Debug(lasts, "error", err)
 		return
 	}
-	t.from = time.Now()
-	t.log.Warn(t.begins, "error", err)
+	if t.from.IsZero() {
+		t.from = time.Now()
+	}
+	t.logged = begins
+	t.log.Warn(begins, "error", err)
 }
 
 // OK reports that a try has succeeded.

@@ -30,15 +30,15 @@ const (
 	DoorClosed                   // its role is dropped, and its sessions end
 )
 
-// RightsError says that the database's role may not do a step of opening or closing the door. The door is
+// OwnerError says that the database's role may not do a step of opening or closing the door. The door is
 // closed meanwhile.
-type RightsError struct {
+type OwnerError struct {
 	Role       string   // that lacks the right
 	Statements []string // what somebody else has to run, in this database
 	Then       string   // the option of migrate to run after that
 }
 
-func (e *RightsError) Error() string {
+func (e *OwnerError) Error() string {
 	return fmt.Sprintf("the role %s may not do all that this takes. Have a superuser, or who may make roles, run this in the database:\n\n%s;\n\nThen run \"swh-scheduler migrate %s\" again",
 		e.Role, strings.Join(e.Statements, ";\n"), e.Then)
 }
@@ -159,7 +159,7 @@ func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role strin
 		if _, err := conn.Exec(ctx, note, d.role, d.password); err != nil {
 			return "", fmt.Errorf("open the door: %w", err)
 		}
-		return "", &RightsError{Role: d.user, Statements: []string{statement}, Then: "--door"}
+		return "", &OwnerError{Role: d.user, Statements: []string{statement}, Then: "--door"}
 	}
 	if err != nil {
 		return "", fmt.Errorf("open the door: %w", err)
@@ -167,13 +167,13 @@ func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role strin
 	return d.role, tryDoor(ctx, conn, d, log)
 }
 
-// publicMayCreate returns a RightsError if all roles may create in our schemas.
+// publicMayCreate returns a OwnerError if all roles may create in our schemas.
 func publicMayCreate(ctx context.Context, conn *pgx.Conn, d doorState) error {
 	owner, err := firstOrZero(collect[string](ctx, conn, `select pg_catalog.pg_get_userbyid(relowner)::text from pg_catalog.pg_class where oid = 'public.task'::regclass`))
 	if err != nil {
 		return err
 	}
-	e := &RightsError{Role: d.user, Then: "--door"}
+	e := &OwnerError{Role: d.user, Then: "--door"}
 	for _, schema := range d.openSchemas {
 		e.Statements = append(e.Statements, fmt.Sprintf("revoke create on schema %s from public", quoted(schema)),
 			fmt.Sprintf("grant create on schema %s to %s", quoted(schema), quoted(owner)))
@@ -292,7 +292,7 @@ func dropDoorRole(ctx context.Context, conn *pgx.Conn, d doorState, option strin
 	terminate := "select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity where usename = " + literal
 	lacking := func() error {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return revokeDoor(ctx, tx, d.role) })
-		return errors.Join(err, &RightsError{Role: d.user, Then: option,
+		return errors.Join(err, &OwnerError{Role: d.user, Then: option,
 			Statements: []string{"alter role " + name + " nologin", terminate, "drop owned by " + name, "drop role " + name}})
 	}
 	if !d.may {

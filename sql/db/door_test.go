@@ -203,7 +203,7 @@ func TestDoorWithoutTheRightToMakeRoles(t *testing.T) {
 	step := func(action db.DoorAction, has string) {
 		t.Helper()
 		_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Door: action})
-		lacks, ok := errors.AsType[*db.RightsError](err)
+		lacks, ok := errors.AsType[*db.OwnerError](err)
 		if !ok || !strings.Contains(strings.Join(lacks.Statements, "\n"), has) {
 			t.Fatalf("%v", err)
 		}
@@ -244,7 +244,7 @@ func TestDoorNeedsAClosedSchema(t *testing.T) {
 	dsn := testenv.Database(t)
 	execute(t, dsn, "grant create on schema public to public")
 	_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Door: db.DoorOpened})
-	lacks, ok := errors.AsType[*db.RightsError](err)
+	lacks, ok := errors.AsType[*db.OwnerError](err)
 	if !ok {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func beside(t *testing.T, store *db.Store, do func()) {
 	}
 }
 
-func stateOf(t *testing.T, store *db.Store, task int64) model.GraphState {
+func graphState(t *testing.T, store *db.Store, task int64) model.GraphState {
 	t.Helper()
 	place, err := store.GraphTask(t.Context(), task)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestRetryOpensAllBeforeAnythingRuns(t *testing.T) {
 			}
 		})
 		drain(t, store)
-		if r, l := stateOf(t, store, report), stateOf(t, store, late); r != waiting || l != ready {
+		if r, l := graphState(t, store, report), graphState(t, store, late); r != waiting || l != ready {
 			t.Errorf("round %d: the report is %s, and what it waits for is %s", round, r, l)
 		}
 	}
@@ -109,14 +109,14 @@ func TestRetryIsKilledInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	if r, l := stateOf(t, store, report), stateOf(t, store, late); r == ready || l != model.GraphCancelled {
+	if r, l := graphState(t, store, report), graphState(t, store, late); r == ready || l != model.GraphCancelled {
 		t.Errorf("after the kill, the report is %s, and what it waits for is %s", r, l)
 	}
 	if _, err := store.RetryGraph(t.Context(), graph, at(1)); err != nil {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	if r, l := stateOf(t, store, report), stateOf(t, store, late); r != waiting || l != ready {
+	if r, l := graphState(t, store, report), graphState(t, store, late); r != waiting || l != ready {
 		t.Errorf("the report is %s, and what it waits for is %s", r, l)
 	}
 }
@@ -145,13 +145,13 @@ func TestFailuresAreTakenBackFirst(t *testing.T) {
 		g, cleanUp := chain(t, store, n, 1)
 		setStatus(t, store, model.TaskDisabled, g.Tasks[0])
 		drain(t, store)
-		if s := stateOf(t, store, g.Tasks[n]); s != byFailed {
+		if s := graphState(t, store, g.Tasks[n]); s != byFailed {
 			t.Fatalf("the end of the chain is %s", s)
 		}
 		setStatus(t, store, model.TaskNotScheduled, g.Tasks[0])
 		setStatus(t, store, model.TaskCompleted, g.Tasks[1])
 		drain(t, store)
-		if s := stateOf(t, store, cleanUp); s != waiting {
+		if s := graphState(t, store, cleanUp); s != waiting {
 			t.Errorf("chain of %d: the clean-up is %s", n, s)
 		}
 		if left := countOf(t, store, "select count(*) from scheduler_go.graph_states where graph = $1 and state = 'waiting'", g.ID); left != n {
@@ -159,7 +159,7 @@ func TestFailuresAreTakenBackFirst(t *testing.T) {
 		}
 		setStatus(t, store, model.TaskDisabled, g.Tasks[0])
 		drain(t, store)
-		if s := stateOf(t, store, cleanUp); s != ready {
+		if s := graphState(t, store, cleanUp); s != ready {
 			t.Errorf("chain of %d: after another failure, the clean-up is %s", n, s)
 		}
 	}
@@ -174,7 +174,7 @@ func TestFailuresAreTakenBackFirst(t *testing.T) {
 	}
 	setStatus(t, store, model.TaskNotScheduled, g.Tasks[0])
 	drain(t, store)
-	if s := stateOf(t, store, cleanUp); s != waiting {
+	if s := graphState(t, store, cleanUp); s != waiting {
 		t.Errorf("a failure on its way: the clean-up is %s", s)
 	}
 	if left := countOf(t, store, "select count(*) from scheduler_go.graph_states where graph = $1 and state = 'waiting'", g.ID); left != 1000 {
@@ -191,12 +191,12 @@ func TestFailuresAreTakenBackBesideARunner(t *testing.T) {
 			g, cleanUp := chain(t, store, 1000, 1)
 			setStatus(t, store, model.TaskDisabled, g.Tasks[0])
 			testenv.Becomes(t, "the failure spreads", true, func() bool {
-				return stateOf(t, store, g.Tasks[min(1000, 100*(round+1))]) == byFailed
+				return graphState(t, store, g.Tasks[min(1000, 100*(round+1))]) == byFailed
 			})
 			setStatus(t, store, model.TaskNotScheduled, g.Tasks[0])
 			setStatus(t, store, model.TaskCompleted, g.Tasks[1])
 			testenv.Becomes(t, "all waits again", 1000, func() int {
-				if s := stateOf(t, store, cleanUp); s != waiting {
+				if s := graphState(t, store, cleanUp); s != waiting {
 					t.Fatalf("round %d: the clean-up is %s", round, s)
 				}
 				return countOf(t, store, "select count(*) from scheduler_go.graph_states where graph = $1 and state = 'waiting'", g.ID)
@@ -221,7 +221,7 @@ func TestTakingBackWaitsForLocks(t *testing.T) {
 	if round, err := store.DrainGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
 		t.Errorf("%+v, %v", round, err)
 	}
-	if s := stateOf(t, store, cleanUp); s != waiting {
+	if s := graphState(t, store, cleanUp); s != waiting {
 		t.Errorf("the clean-up is %s", s)
 	}
 	checkGraph(t, store, other.ID, completed, waiting)
@@ -232,7 +232,7 @@ func TestTakingBackWaitsForLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	if s := stateOf(t, store, g.Tasks[3]); s != waiting {
+	if s := graphState(t, store, g.Tasks[3]); s != waiting {
 		t.Errorf("the end of the chain is %s", s)
 	}
 }
@@ -300,7 +300,7 @@ func TestCancelBesideABacklog(t *testing.T) {
 			t.Fatal(err)
 		}
 		took := time.Since(began)
-		if s := stateOf(t, store, g.Tasks[0]); s != of.want || took > 4*time.Second {
+		if s := graphState(t, store, g.Tasks[0]); s != of.want || took > 4*time.Second {
 			t.Errorf("%s: after %s, the task is %s, want %s", name, took, s, of.want)
 		}
 		if left := countOf(t, store, "select count(*) from scheduler_go.graph_checks"); left < 30_000 {

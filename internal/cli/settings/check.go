@@ -159,7 +159,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 		return "", err
 	}
 	defer store.Close()
-	if err := store.CheckVersion(ctx); err != nil {
+	if err := store.CheckUsable(ctx, ""); err != nil {
 		return "", backend.Describe(store, err)
 	}
 	types, err := store.TaskTypes(ctx)

@@ -1,0 +1,192 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// peerRights are the rights on the Python scheduler's tables and sequences that the daemons need
+// which it names, or all if it names none. What they need of our own schema is all of it.
+var peerRights = []struct{ kind, rights, names, daemons string }{
+	{"table", "SELECT", "dbversion dbmodule task_type task task_run listers listed_origins origin_visit_stats scheduler_metrics visit_scheduler_queue_position", ""},
+	{"table", "UPDATE", "task task_run", "start-runner start-listener rpc-serve dashboard"},
+	{"table", "INSERT", "task_run", "start-runner rpc-serve"},
+	{"sequence", "USAGE", "task_run_id_seq", "start-runner rpc-serve"},
+	{"table", "INSERT", "task task_type listed_origins listers", "rpc-serve"},
+	{"sequence", "USAGE", "task_id_seq", "rpc-serve"},
+	{"table", "UPDATE", "listers", "start-runner-first-visits rpc-serve"},
+	{"table", "UPDATE", "listed_origins", "journal-client rpc-serve"},
+	{"table", "INSERT UPDATE", "origin_visit_stats", "start-runner-first-visits schedule-recurrent journal-client rpc-serve"},
+	{"table", "INSERT UPDATE", "visit_scheduler_queue_position", "schedule-recurrent journal-client rpc-serve"},
+	{"table", "INSERT UPDATE", "scheduler_metrics", "rpc-serve"},
+}
+
+// Lack is rights that the user of a database lacks on some objects.
+type Lack struct {
+	Kind    string   // schema, table, sequence or function
+	Rights  []string // such as SELECT
+	Objects []string // quoted, with their schema
+	Daemons []string // commands of the daemons that need them; none: all
+}
+
+// on names the objects, as a statement does. Of our schema it names all of the kind if there are many.
+func (l Lack) on() string {
+	ours := func(object string) bool { return strings.HasPrefix(object, "scheduler_go.") }
+	if len(l.Objects) > 3 && !slices.ContainsFunc(l.Objects, func(object string) bool { return !ours(object) }) {
+		return "all " + l.Kind + "s in schema scheduler_go"
+	}
+	return l.Kind + " " + strings.Join(l.Objects, ", ")
+}
+
+// Grant returns the statement that gives a user, who is quoted, the rights.
+func (l Lack) Grant(user string) string {
+	return fmt.Sprintf("grant %s on %s to %s", strings.ToLower(strings.Join(l.Rights, ", ")), l.on(), user)
+}
+
+// RightsError says which rights the user lacks. The database is reachable.
+type RightsError struct {
+	User  string // quoted
+	Lacks []Lack
+	err   error // the statement's that failed, or nil
+}
+
+func (e *RightsError) Error() string {
+	parts := make([]string, len(e.Lacks))
+	for i, l := range e.Lacks {
+		of := ""
+		if len(l.Daemons) > 0 {
+			of = " (needed by " + strings.Join(l.Daemons, ", ") + ")"
+		}
+		parts[i] = fmt.Sprintf("%s on %s%s: %s", strings.Join(l.Rights, ", "), l.on(), of, l.Grant(e.User))
+	}
+	return fmt.Sprintf("its user %s lacks rights, which the owner can grant: %s", e.User, strings.Join(parts, "; "))
+}
+
+func (e *RightsError) Unwrap() error { return e.err }
+
+// CheckUsable is CheckVersion and CheckRights: if even the version can't be read for want of
+// rights, the error has all of those that are missing.
+func (s *Store) CheckUsable(ctx context.Context, daemon string) error {
+	err := s.CheckVersion(ctx)
+	if err != nil && sqlstate(err) != insufficientPrivilege {
+		return err
+	}
+	return cmp.Or(s.CheckRights(ctx, daemon), err)
+}
+
+const insufficientPrivilege = "42501"
+
+// CheckRights returns a RightsError if the user lacks a right that a daemon needs, by its command;
+// "" is any daemon.
+func (s *Store) CheckRights(ctx context.Context, daemon string) error {
+	user, lacks, err := s.lacks(ctx, daemon)
+	if err != nil {
+		return fmt.Errorf("ask which rights the database's user has: %w", err)
+	}
+	if len(lacks) > 0 {
+		return &RightsError{User: user, Lacks: lacks}
+	}
+	return nil
+}
+
+var deniedTo = regexp.MustCompile(`^permission denied for (schema|table|view|sequence|function) (\S+)$`)
+
+// Denied returns err as a RightsError if PostgreSQL denied a right on an object, and err itself if
+// not, or if it can't be found out which rights the user lacks on it.
+func (s *Store) Denied(ctx context.Context, err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.Code != insufficientPrivilege {
+		return err
+	}
+	m := deniedTo.FindStringSubmatch(pg.Message)
+	user, lacks, askErr := s.lacks(ctx, "")
+	if m == nil || askErr != nil {
+		return err
+	}
+	kind := strings.Replace(m[1], "view", "table", 1)
+	lacks = slices.DeleteFunc(lacks, func(l Lack) bool {
+		return l.Kind != kind || !slices.ContainsFunc(l.Objects, func(object string) bool {
+			name, _, _ := strings.Cut(object[strings.IndexByte(object, '.')+1:], "(")
+			return strings.Trim(name, `"`) == m[2]
+		})
+	})
+	if len(lacks) == 0 {
+		return err
+	}
+	return &RightsError{User: user, Lacks: lacks, err: err}
+}
+
+// lacks returns the session's user, quoted, and the rights that it lacks.
+func (s *Store) lacks(ctx context.Context, daemon string) (user string, lacks []Lack, err error) {
+	var kinds, rights, names, by []string
+	for _, r := range peerRights {
+		if daemon != "" && r.daemons != "" && !slices.Contains(strings.Fields(r.daemons), daemon) {
+			continue
+		}
+		for right := range strings.FieldsSeq(r.rights) {
+			for name := range strings.FieldsSeq(r.names) {
+				kinds, rights, names, by = append(kinds, r.kind), append(rights, right), append(names, name), append(by, r.daemons)
+			}
+		}
+	}
+	rows, err := s.pool.Query(ctx, missingRights, kinds, rights, names, by)
+	if err != nil {
+		return "", nil, err
+	}
+	type row struct {
+		User, Kind, Object, Daemons string
+		Own                         bool // it is of our schema
+		Rights                      []string
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	var last row
+	for _, r := range found {
+		if r.Kind == last.Kind && r.Daemons == last.Daemons && r.Own == last.Own && slices.Equal(r.Rights, last.Rights) {
+			l := &lacks[len(lacks)-1]
+			l.Objects = append(l.Objects, r.Object)
+		} else {
+			lacks = append(lacks, Lack{Kind: r.Kind, Rights: r.Rights, Objects: []string{r.Object}, Daemons: strings.Fields(r.Daemons)})
+		}
+		last, user = r, r.User
+	}
+	return user, lacks, err
+}
+
+// missingRights looks into catalogues only, which any user may read. Triggers' functions need no
+// right, nor do sequences of identity columns but for the places of the low-water marks.
+const missingRights = `
+	with own as (
+		select c.oid, n.nspname, c.relname, c.relkind from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = 'scheduler_go'
+	), needed as (
+		select 'schema' as kind, quote_ident(nspname) as object, 'USAGE' as "right", has_schema_privilege(oid, 'USAGE') as granted, '' as daemons, false as own
+		from pg_namespace where nspname in ('public', 'scheduler_go')
+		union all
+		select 'table', format('%I.%I', nspname, relname), p, has_table_privilege(oid, p), '', true
+		from own cross join unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p where relkind in ('r', 'p') or relkind = 'v' and p = 'SELECT'
+		union all
+		select 'sequence', format('%I.%I', nspname, relname), p, has_sequence_privilege(oid, p), '', true
+		from own cross join unnest('{USAGE,SELECT}'::text[]) p where relkind = 'S' and relname like '%\_place\_seq'
+		union all
+		select 'function', format('%I.%I(%s)', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)), 'EXECUTE', has_function_privilege(p.oid, 'EXECUTE'), '', true
+		from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+		where p.prorettype <> 'trigger'::regtype and n.nspname = 'scheduler_go'
+		union all
+		select w.kind, format('%I.%I', n.nspname, c.relname), w.right,
+			case w.kind when 'table' then has_table_privilege(c.oid, w.right) else has_sequence_privilege(c.oid, w.right) end, w.daemons, false
+		from unnest($1::text[], $2::text[], $3::text[], $4::text[]) w(kind, "right", name, daemons)
+		join pg_class c on c.relname = w.name join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'public'
+	), objects as (
+		select kind, object, daemons, own, array_agg("right" order by array_position('{SELECT,INSERT,UPDATE,DELETE,USAGE,EXECUTE}', "right")) filter (where not granted) as rights
+		from needed group by kind, object, daemons, own
+	)
+	select quote_ident(current_user), kind, object, daemons, own, rights from objects where rights is not null
+	order by own, array_position('{schema,table,sequence,function}', kind), daemons, rights, object`
