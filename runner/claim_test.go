@@ -131,9 +131,9 @@ func TestRunsThatAreHeardOfAreNotLost(t *testing.T) {
 		from (select '00000000-0000-0000-0000-000000000002'::uuid as id) x`)
 	now := time.Now()
 	var silent []db.SilentRun
-	_, err := w.store.EachSilentRun(t.Context(), map[string]time.Time{"a": now.Add(-time.Hour)}, 0, time.Minute, func(some []db.SilentRun) error {
+	_, err := w.store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: map[string]time.Time{"a": now.Add(-time.Hour)}, AtMost: time.Minute}, func(some []db.SilentRun) (int, error) {
 		silent = append(silent, some...)
-		return nil
+		return 0, nil
 	})
 	if err != nil || len(silent) != 2 {
 		t.Fatalf("silent: %+v, %v, want the runs of tasks 3 and 4", silent, err)

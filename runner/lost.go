@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +26,9 @@ type LostStore interface {
 	Now() time.Time
 	EndsKnown(ctx context.Context, now time.Time) (time.Time, error)
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
-	EachSilentRun(ctx context.Context, before map[string]time.Time, every, atMost time.Duration, each func([]db.SilentRun) error) (ended bool, err error)
+	EachSilentRun(ctx context.Context, sweep db.SilentRunSweep, each func([]db.SilentRun) (left int, err error)) (ended bool, err error)
+	SilentRuns(ctx context.Context) (db.SilentRuns, error)
+	SendingSince(ctx context.Context) (db.Sending, error)
 	LoseRuns(ctx context.Context, runs []db.SilentRun, now time.Time) (int, error)
 }
 
@@ -41,6 +44,9 @@ type LostOptions struct {
 	// After is how long a run may be silent, by task type; "default" is for the other
 	// types. Without it their runs are never given up.
 	After map[string]time.Duration
+	// Before, if not zero, has also those runs given up that were sent before this program sent
+	// here, if that was before this moment.
+	Before time.Time
 }
 
 // LostRuns gives up runs that never come back: it marks them lost, and the database
@@ -54,11 +60,17 @@ type LostOptions struct {
 // workers hold, one that was not started. The listener ignores a result that comes after
 // all: a run ends once. Runs that PostgreSQL refuses to end are logged, and hold up no
 // other.
+//
+// What the Python runner left when it was replaced may be years of runs whose end was not heard,
+// and whose tasks were done long ago. So runs that were sent before runners of this program sent
+// here are counted and left alone, unless Before says otherwise. The first sweep by other rules
+// than the last one begins at once, and what it has left alone is logged.
 type LostRuns struct {
 	LostOptions
 	now  func() time.Time
 	lost *prometheus.CounterVec
 	size db.BatchSize
+	told string // the rules whose first sweep was logged
 }
 
 // NewLostRuns makes a LostRuns; its counter is registered on o.Reg.
@@ -109,23 +121,42 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	if len(before) == 0 {
 		return 0, nil
 	}
+	since, err := l.Store.SendingSince(ctx)
+	if err != nil {
+		return 0, err
+	}
+	rules := db.LostRules(l.After, since, l.Before)
 	n := 0
 	var askErr error
-	_, err = l.Store.EachSilentRun(ctx, before, lostPeriod, lostTime, func(silent []db.SilentRun) error {
+	ended, err := l.Store.EachSilentRun(ctx, db.SilentRunSweep{Before: before, Rules: rules, Every: lostPeriod, AtMost: lostTime}, func(silent []db.SilentRun) (left int, err error) {
 		lost, err := l.gone(ctx, silent, byName)
 		if err != nil && !celery.IsOfQueue(err) {
-			return err // the sweep goes on here
+			return 0, err // the sweep goes on here
 		}
 		askErr = errors.Join(askErr, err)
-		given, err := l.giveUp(ctx, lost)
+		ours := slices.DeleteFunc(slices.Clone(lost), func(r db.SilentRun) bool { return !since.Sent(r.Scheduled, r.WithPriority, l.Before) })
+		given, err := l.giveUp(ctx, ours)
 		n += given
-		return err
+		return len(lost) - len(ours), err
 	})
+	if err == nil && ended && rules.Rules != l.told {
+		l.told, err = rules.Rules, l.tell(ctx, since)
+	}
 	if err = errors.Join(askErr, err); n == 0 {
 		return 0, err
 	}
 	l.Log.Warn("runs given up: nothing was heard of them; their tasks are retried by their type's rules", "runs", n)
 	return n, err
+}
+
+// tell logs what the last sweep has left alone.
+func (l *LostRuns) tell(ctx context.Context, since db.Sending) error {
+	found, err := l.Store.SilentRuns(ctx)
+	if err == nil && found.Left > 0 {
+		l.Log.Warn("silent runs are left alone: they were sent before this program sent here, and lost_after would send their tasks again; "+
+			"see RunsLeftAlone in docs/runbooks.md", "runs", found.Left, "sending_since", since[false])
+	}
+	return err
 }
 
 // giveUp ends lost runs, and returns how many it ended.

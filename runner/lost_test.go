@@ -184,6 +184,67 @@ func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 	}
 }
 
+// What the Python runner left is counted and left alone, whichever runner of ours began when: runs
+// that were sent before it began are given up only if they were sent before LostOptions.Before.
+// After another scheduler has sent in between, ours begins anew. The first sweep by other rules comes
+// at once, and the log says once what is left.
+func TestRunsOfAnotherSchedulerAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, `
+		insert into task_type (type, description, backend_name) values ('a', '', 'swh.a');
+		insert into task (id, type, arguments, next_run, status, policy, priority)
+			select id, 'a', '{}', now(), 'next_run_scheduled', 'oneshot', case when id > 5 then 'high'::task_priority end from generate_series(1, 7) id;
+		insert into task_run (task, backend_id, scheduled, started, status)
+			select id, id::text, now() - age, now() - age, 'started' from (values (1, interval '1 year'), (2, '10 days'), (3, '2 days'), (6, '10 days')) r(id, age)`)
+	var log testenv.Buffer
+	l := lostRuns(t, runner.LostOptions{Store: store, Lengths: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour}})
+	l.Log = slog.New(slog.NewTextHandler(&log, nil))
+	exec := func(statement string) { testenv.Exec(t, store.Pool(), statement) }
+	note := func(withPriority bool) {
+		t.Helper()
+		if err := store.NoteSending(t.Context(), withPriority); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep := func(what string, lost, left int) {
+		t.Helper()
+		n, err := l.RunOnce(t.Context())
+		found, foundErr := store.SilentRuns(t.Context())
+		if n != lost || found.Left != left || errors.Join(err, foundErr) != nil {
+			t.Errorf("%s: %d runs lost and %d left alone, want %d and %d: %v, %v", what, n, found.Left, lost, left, err, foundErr)
+		}
+	}
+	note(false)
+	exec("update scheduler_go.sending set since = now() - interval '3 days'") // it has sent run 3
+	sweep("first", 1, 3)
+	if said := log.String(); !strings.Contains(said, "silent runs are left alone") || !strings.Contains(said, "runs=3") {
+		t.Error(said)
+	}
+	sweepAgain(t, store)
+	sweep("again", 0, 3)
+	if n := strings.Count(log.String(), "left alone"); n != 1 {
+		t.Errorf("said %d times, want once", n)
+	}
+	l.Before = time.Now().Add(-30 * 24 * time.Hour)
+	sweep("also those of a month ago", 1, 2)
+
+	// Ours was away for an hour, without another scheduler; then with one.
+	exec("insert into task_run (task, backend_id, scheduled, started, status) values (4, '4', now() - interval '3 hours', now() - interval '2 hours', 'started')")
+	exec("update scheduler_go.sending set seen = now() - interval '2 hours', last_run = (select max(id) from task_run)")
+	note(false)
+	sweepAgain(t, store)
+	sweep("after an absence", 1, 2)
+	exec("update scheduler_go.sending set seen = now() - interval '2 hours', last_run = (select max(id) from task_run)")
+	exec("insert into task_run (task, backend_id, scheduled, started, status) values (5, '5', now() - interval '70 minutes', now() - interval '70 minutes', 'started'), (7, '7', now() - interval '70 minutes', null, 'scheduled')")
+	note(false)
+	sweep("after another scheduler", 0, 4)
+	if since, err := store.SendingSince(t.Context()); err != nil || len(since) != 1 || time.Since(since[false]) > time.Hour {
+		t.Error(since, err)
+	}
+	l.Before = time.Now()
+	sweep("all", 4, 0)
+}
+
 // sweepAgain makes the next sweep due.
 func sweepAgain(t *testing.T, store *db.Store) {
 	t.Helper()

@@ -182,11 +182,11 @@ func TestMissingServices(t *testing.T) {
 		{[]string{"-d", noDatabase, "task-type", "list"}, []string{"is not reachable"}},
 		{[]string{"-d", noDatabase, "migrate"}, []string{"is not reachable"}},
 		{[]string{"-d", noDatabase, "migrate", "--status"}, []string{"is not reachable"}},
-		{[]string{"-d", noDatabase, "start-runner"}, []string{"is not reachable"}},
+		{[]string{"-o", "celery.task_broker=amqp://h//", "-d", noDatabase, "start-runner"}, []string{"is not reachable"}},
 		{[]string{"-d", database + "x", "task-type", "list"}, []string{"refuses the connection: FATAL: database", "does not exist"}},
 		{[]string{"-d", database + "?user=" + poor, "task-type", "list"}, []string{"user=" + poor + "): its user lacks a right", "permission denied for table task_type"}},
 		{[]string{"-d", "host=h password=s3cret dbnam=x", "task-type", "list"}, []string{"--database: ", "DSN"}},
-		{[]string{"-d", "postgresql://u:s3cret@h:port/x", "start-listener"}, []string{"--database: ", "DSN"}},
+		{[]string{"-o", "celery.task_broker=amqp://h//", "-d", "postgresql://u:s3cret@h:port/x", "start-listener"}, []string{"--database: ", "DSN"}},
 	} {
 		r := ours(t, tc.args...)
 		if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "swh-scheduler: ") {

@@ -424,9 +424,9 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	}
 	later := time.Now().Add(time.Hour)
 	var silent []db.SilentRun
-	_, err := store.EachSilentRun(t.Context(), map[string]time.Time{"load-hg": later}, 0, time.Minute, func(some []db.SilentRun) error {
+	_, err := store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: map[string]time.Time{"load-hg": later}, AtMost: time.Minute}, func(some []db.SilentRun) (int, error) {
 		silent = append(silent, some...)
-		return nil
+		return 0, nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/keep"
 	"swh-scheduler/internal/service"
@@ -20,6 +21,8 @@ type Runner struct {
 	TaskTypePatterns []string
 	WithPriority     bool
 	LostAfter        time.Duration // default of the configuration's lost_after; 0 is never
+	// LostBefore, if not nil, returns runner.LostOptions' Before. zone is that of dates without one.
+	LostBefore func(zone *time.Location) time.Time
 }
 
 // Run returns backend.UnknownTaskType for an unknown task type.
@@ -37,20 +40,29 @@ func (r *Runner) Run(ctx context.Context) error {
 			Ageing: r.Config.PriorityAgeing, Shares: r.Config.Shares, Lanes: r.Config.Lanes,
 			Listen: store.Listener(db.GraphChannel),
 		}
-		var jobs []keep.Job
+		note := func(ctx context.Context) error { return store.NoteSending(ctx, r.WithPriority) }
+		if err := r.patiently(ctx, store, note); err != nil { // before anything is sent
+			return sender{}, err
+		}
+		jobs := []keep.Job{{Name: "note of sending", Period: 30 * time.Second, Do: func(ctx context.Context) (string, error) { return "", note(ctx) }}}
 		laning, err := r.laning(ctx, store, d)
 		if err != nil {
 			return sender{}, err
 		}
 		also := []service.Component{laning}
 		if r.WithPriority {
+			jobs[0].Name += " with priority"
 			o.Listen = store.Listener(db.GraphChannel, db.PriorityChannel)
 		} else {
 			sharing, err := r.sharing(ctx, store, false)
 			if err != nil {
 				return sender{}, err
 			}
-			also, jobs = append(also, sharing), []keep.Job{r.lostRuns(store, d, r.LostAfter), r.archive(store)}
+			lost, err := r.lostRuns(ctx, store, d)
+			if err != nil {
+				return sender{}, err
+			}
+			also, jobs = append(also, sharing), append(jobs, lost, r.archive(store))
 		}
 		n := runner.New(o)
 		r.onChange(func(c *config.Config) { n.Change(runner.Options{Shares: c.Shares, Lanes: c.Lanes}) })
@@ -87,20 +99,33 @@ func (v *FirstVisits) Run(ctx context.Context) error {
 }
 
 // lostRuns returns the job that gives up lost runs.
-func (o *Options) lostRuns(store *db.Store, d *dispatcher, otherwise time.Duration) keep.Job {
-	after := func() map[string]time.Duration {
-		after := map[string]time.Duration{}
-		if otherwise > 0 {
-			after["default"] = otherwise
+func (r *Runner) lostRuns(ctx context.Context, store *db.Store, d *dispatcher) (keep.Job, error) {
+	o := runner.LostOptions{Store: store, Lengths: d.inspector, Log: r.Log, Reg: r.Metrics}
+	if r.LostBefore != nil {
+		err := r.patiently(ctx, store, func(ctx context.Context) error {
+			zone, err := backend.Zone(ctx, store)
+			o.Before = r.LostBefore(zone)
+			return err
+		})
+		if err != nil {
+			return keep.Job{}, err
 		}
-		maps.Copy(after, o.configuration().LostAfter)
-		return after
 	}
-	l := runner.NewLostRuns(runner.LostOptions{Store: store, Lengths: d.inspector, Log: o.Log, Reg: o.Metrics})
+	l := runner.NewLostRuns(o)
 	job := l.Job()
 	job.Configured = func() bool {
-		l.After = after() // before each run of the job
+		l.After = lostAfter(r.configuration(), r.LostAfter) // before each run of the job
 		return len(l.After) > 0
 	}
-	return job
+	return job, nil
+}
+
+// lostAfter returns the configuration's, with another default.
+func lostAfter(c *config.Config, otherwise time.Duration) map[string]time.Duration {
+	after := map[string]time.Duration{}
+	if otherwise > 0 {
+		after["default"] = otherwise
+	}
+	maps.Copy(after, c.LostAfter)
+	return after
 }

@@ -82,6 +82,8 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		func() (err error) { t.SetAside, err = x.Store.SetAsideTask(ctx, id); return err },
 		func() (err error) { t.WaitsFor, err = x.Store.UnmetDependencies(ctx, id, 10); return err },
 		func() (err error) { t.Known, err = x.Store.EndsKnown(ctx, x.Now); return err },
+		func() (err error) { t.Sending, err = x.Store.SendingSince(ctx); return err },
+		func() (err error) { t.Swept, err = x.Store.SilentRuns(ctx); return err },
 		func() (err error) { t.Runners, err = x.Store.ConnectedPrograms(ctx, "start-runner"); return err },
 	} {
 		if err := fact(); err != nil {

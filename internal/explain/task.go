@@ -26,6 +26,8 @@ type Task struct {
 	WaitsFor   []db.Dependency // in its graph
 	LostAfter  time.Duration   // 0: silent runs are not given up
 	Known      time.Time       // up to when ends of runs are known
+	Sending    db.Sending      // since when this program sends
+	Swept      db.SilentRuns   // the last sweep for lost runs
 	Ageing     time.Duration   // the wait that raises a priority by one; 0: none does
 	Runners    int             // connections of start-runner
 	Share      *Share          // nil: its queue is not divided between groups
@@ -185,11 +187,36 @@ func (t Task) isScheduled(e *Explanation) {
 	case since == nil:
 	case t.LostAfter == 0:
 		e.because("Should its message or its worker have been lost, nothing gives it up: the configuration has no lost_after for its type.")
-	default:
+	case !t.Sending.Sent(r.Scheduled, t.Task.Priority != "", t.Swept.Before):
+		e.because("It was sent before this program sent such tasks here, so that lost_after doesn't give it up: task respawn %d, or start-runner --lost-before, has it tried again.", t.Task.ID)
+	case since.Add(t.LostAfter).After(e.now):
 		e.because("If nothing is heard of it, it is given up at %s (lost_after), and tried again.", e.at(since.Add(t.LostAfter)))
 		if !t.Known.IsZero() && e.now.Sub(t.Known) > unknownFor {
 			e.because("But events of workers are known only up to %s: nothing is given up for what came later.", e.at(t.Known))
 		}
+	default:
+		t.isOverdue(e, r.Status, since.Add(t.LostAfter))
+	}
+}
+
+// isOverdue says why a silent run has not been given up yet.
+func (t Task) isOverdue(e *Explanation, status model.RunStatus, due time.Time) {
+	e.because("Nothing was heard of it, so it is due to be given up since %s (lost_after).", e.at(due))
+	inForce, known := t.Swept.After[t.Task.Type]
+	if !known {
+		inForce = t.Swept.After["default"]
+	}
+	switch {
+	case !t.Known.IsZero() && t.Known.Before(due):
+		e.because("But events of workers are known only up to %s: nothing is given up for what came later.", e.at(t.Known))
+	case inForce != t.LostAfter:
+		e.because("But the last sweep for lost runs had not this lost_after: no start-runner (without --with-priority) has the present configuration in force; its log says whether it refuses the file, and a restart takes it up.")
+	case t.Queue.Err != nil:
+		e.because("But while its queue can't be asked, none of its runs is given up.")
+	case status == model.RunScheduled && t.Queue.Ready+t.Queue.Working > 0:
+		e.because("But its message may be among those in its queue: it is given up when the queue is empty.")
+	default:
+		e.because("start-runner (without --with-priority) looks for such runs each ten minutes.")
 	}
 }
 

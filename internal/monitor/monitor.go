@@ -47,7 +47,7 @@ type Monitor struct {
 	pools, active, setAside          *prometheus.GaugeVec
 	rejected                         *prometheus.GaugeVec
 	staleness, threshold             *prometheus.GaugeVec
-	unanswered, changes, built       *prometheus.GaugeVec // without labels
+	unanswered, changes, built, left *prometheus.GaugeVec // without labels
 	eventsAge                        *prometheus.GaugeVec // without labels
 }
 
@@ -79,6 +79,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = vec("swh_scheduler_unanswered_runs", "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.")
 	m.eventsAge = vec("swh_scheduler_events_known_age_seconds", "How long ago the moment was up to which all events of workers are known; nothing is given up because of what came later. At most 7 days.")
+	m.left = vec("swh_scheduler_runs_left_alone", "Silent runs that lost_after does not give up, as they were sent before this program sent here; as of the last sweep, 0 if that was over an hour ago.")
 	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins that candidates do not show yet; beyond 5,000,000 candidates are given up and built anew.")
 	m.built = vec("swh_scheduler_candidates_built", "How much of the candidates is built, from 0 to 1; below 1, grabs read the tables.")
 	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")
@@ -163,4 +164,5 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 		m.staleness.WithLabelValues(visitType, "told").Set(n.Known / float64(max(1, n.Told)))
 	}
 	m.unanswered.WithLabelValues().Set(float64(f.Runs.Unanswered))
+	m.left.WithLabelValues().Set(float64(f.Silent.Left))
 }

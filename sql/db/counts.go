@@ -156,29 +156,78 @@ func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.
 	}.take(ctx, s.q, atMost)
 }
 
+// SilentRuns is what a sweep over silent runs has found.
+type SilentRuns struct {
+	Rules  string                   // by which it was made; "" if they changed meanwhile
+	After  map[string]time.Duration // of these rules: the silence, by task type
+	Before time.Time                // and the moment of Sending.Sent
+	Left   int                      // runs that were left alone, as another scheduler sent them
+}
+
+// SilentRunSweep says which runs EachSilentRun looks for, and when.
+type SilentRunSweep struct {
+	Before        map[string]time.Time // by task type: when silent runs were scheduled or started at the latest
+	Rules         SilentRuns           // what to note of the sweep's rules
+	Every, AtMost time.Duration        // between two beginnings, and of one call
+}
+
 // EachSilentRun calls each with the silent runs, in the order of their numbers: those that were
 // scheduled or started before the moment given for their task type and have not ended, while
-// their tasks wait for them and their messages are neither outgoing nor in a backlog. It takes steps
-// of a walk over all runs for at most about atMost; a walk begins at most once in every.
-func (s MonitorStore) EachSilentRun(ctx context.Context, before map[string]time.Time, every, atMost time.Duration, each func([]SilentRun) error) (ended bool, err error) {
+// their tasks wait for them and their messages are neither outgoing nor in a backlog. each returns
+// how many of them it leaves to another scheduler. It takes steps of a walk over all runs for at
+// most about AtMost; a walk begins at most once in Every, and at once by other rules than the last.
+func (s MonitorStore) EachSilentRun(ctx context.Context, o SilentRunSweep, each func([]SilentRun) (left int, err error)) (ended bool, err error) {
 	var p queries.SilentRunsParams
-	for taskType, moment := range before {
+	for taskType, moment := range o.Before {
 		p.Types, p.Before = append(p.Types, taskType), append(p.Before, moment)
 	}
-	return walk[struct{}]{
-		name: lostWalk, every: every, most: runsAStep,
-		begin: func(ctx context.Context) (place int64, none struct{}, err error) {
+	last, err := s.SilentRuns(ctx)
+	if err != nil {
+		return false, err
+	}
+	if last.Rules != o.Rules.Rules {
+		o.Every = 0
+	}
+	return walk[SilentRuns]{
+		name: lostWalk, every: o.Every, most: runsAStep,
+		begin: func(ctx context.Context) (place int64, found SilentRuns, err error) {
 			last, err := resultOf[RunCounts](ctx, s.q, runWalk)
-			return last.Keep, none, err
+			return last.Keep, o.Rules, err
 		},
 		end: s.q.EndOfRuns,
-		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+		step: func(ctx context.Context, first, end int64, found *SilentRuns) error {
 			p.FirstID, p.EndID = first, end
 			silent, err := s.q.SilentRuns(ctx, p)
 			if err != nil {
 				return err
 			}
-			return each(silent)
+			left, err := each(silent)
+			found.Left += left
+			if found.Rules != o.Rules.Rules {
+				found.Rules = ""
+			}
+			return err
 		},
-	}.take(ctx, s.q, atMost)
+	}.take(ctx, s.q, o.AtMost)
+}
+
+// SilentRuns returns what the last whole sweep over silent runs found; zero if there was none.
+func (s MonitorStore) SilentRuns(ctx context.Context) (SilentRuns, error) {
+	return resultOf[SilentRuns](ctx, s.q, lostWalk)
+}
+
+// NoteSending notes that a runner sends tasks with a priority, or those without, before its first
+// one and each minute. After another scheduler has sent such tasks, SendingSince is the first call since.
+func (s MonitorStore) NoteSending(ctx context.Context, withPriority bool) error {
+	return failed(s.q.NoteSending(ctx, withPriority), "note that tasks are sent")
+}
+
+// SendingSince returns since when runners of this program send, by the database's clock.
+func (s MonitorStore) SendingSince(ctx context.Context) (Sending, error) {
+	rows, err := s.q.SendingSince(ctx)
+	since := Sending{}
+	for _, r := range rows {
+		since[r.WithPriority] = r.Since
+	}
+	return since, failed(err, "read since when tasks are sent")
 }

@@ -31,6 +31,7 @@ type Figures struct {
 	// Freshness is by visit type, of those with the policy.
 	Freshness map[string]FreshnessCounts
 	Runs      RunCounts
+	Silent    SilentRuns // zero if the last sweep is older than an hour
 }
 
 // Figures takes figures as of now.
@@ -62,7 +63,13 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 		}
 		f.Freshness = found.VisitTypes
 	}
-	f.Runs, err = resultOf[RunCounts](ctx, s.q, runWalk)
+	if f.Runs, err = resultOf[RunCounts](ctx, s.q, runWalk); err != nil {
+		return f, err
+	}
+	silent, young, err := youngResultOf[SilentRuns](ctx, s.q, lostWalk, time.Hour)
+	if young {
+		f.Silent = silent
+	}
 	return f, err
 }
 

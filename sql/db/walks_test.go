@@ -76,14 +76,14 @@ func TestSilentRunsAreSeenOnce(t *testing.T) {
 	failing := true
 	for calls, ended := 0, false; !ended; calls++ {
 		var err error
-		ended, err = store.EachSilentRun(t.Context(), before, time.Hour, time.Nanosecond, func(runs []db.SilentRun) error {
+		ended, err = store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: before, Every: time.Hour, AtMost: time.Nanosecond}, func(runs []db.SilentRun) (int, error) {
 			if failing = !failing; failing {
-				return failure
+				return 0, failure
 			}
 			for _, r := range runs {
 				seen[r.ID]++
 			}
-			return nil
+			return 0, nil
 		})
 		if err != nil && !errors.Is(err, failure) || calls > 20 {
 			t.Fatal(calls, err)

@@ -2,7 +2,7 @@
 -- type and not ended, whose tasks still wait for them. It leaves out those whose message is in a
 -- backlog or outgoing, or was sent to a lane and is not known to have started.
 -- name: SilentRuns :many
-select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority
+select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority, r.scheduled
 from task_run r
 join task t on t.id = r.task
 join (select unnest(@types::text[]) as type, unnest(@before::timestamptz[]) as before) limits on limits.type = t.type
@@ -39,3 +39,18 @@ group by home, share_group;
 -- failure.
 -- name: LoseRuns :execrows
 update task_run set status = 'lost', ended = @now::timestamptz where id = any(@ids::bigint[]);
+
+-- NoteSending notes that a runner of ours runs. After two minutes without one, if another scheduler has
+-- sent runs meanwhile, ours sends anew from now on.
+-- name: NoteSending :exec
+insert into scheduler_go.sending as s (with_priority, since, seen, last_run)
+select @with_priority::boolean, clock_timestamp(), clock_timestamp(), coalesce(max(id), 0) from task_run
+on conflict (with_priority) do update set seen = excluded.seen, last_run = excluded.last_run,
+  since = case when s.seen < excluded.seen - interval '2 minutes' and exists (
+      select from task_run r join task t on t.id = r.task
+      where r.id > s.last_run and r.scheduled > s.seen + interval '2 minutes' and (t.priority is not null) = s.with_priority)
+    then excluded.since else s.since end;
+
+-- SendingSince returns since when runners of ours send.
+-- name: SendingSince :many
+select with_priority, since from scheduler_go.sending;

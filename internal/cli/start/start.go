@@ -34,6 +34,7 @@ func NewRunner(a *command.App) *cobra.Command {
 	var types, patterns []string
 	var priority bool
 	var lost time.Duration
+	var before command.Date
 	cmd := &cobra.Command{
 		Use:   "start-runner [OPTIONS]",
 		Short: "Starts a swh-scheduler runner instance",
@@ -49,12 +50,16 @@ served.`,
 	command.Pair(flags, &priority, "with-priority", "", "without-priority",
 		"schedule the tasks that have a priority, instead of those that have none", "schedule the tasks that have no priority (default)")
 	flags.Var(command.Duration(&lost), "lost-after", "give up runs without events for `DURATION` (such as 36h), unless the configuration's lost_after sets another one; needs a period")
+	flags.Var(&before, "lost-before", "give up also runs that another scheduler sent before `DATE`; without it, only those that were sent since this program sends")
 	command.PythonName(flags, "task-type", "task_type_names")
 	command.PythonName(flags, "task-type-pattern", "task_type_patterns")
 
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		d := daemons.Runner{
 			Options: options(a, cmd), Period: period(), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
+		}
+		if cmd.Flags().Changed("lost-before") {
+			d.LostBefore = func(zone *time.Location) time.Time { return before.In(zone, time.Time{}) }
 		}
 		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown %s")
 	})

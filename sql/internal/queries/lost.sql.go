@@ -95,8 +95,55 @@ func (q *Queries) LoseWork(ctx context.Context, arg LoseWorkParams) error {
 	return err
 }
 
+const noteSending = `-- name: NoteSending :exec
+insert into scheduler_go.sending as s (with_priority, since, seen, last_run)
+select $1::boolean, clock_timestamp(), clock_timestamp(), coalesce(max(id), 0) from task_run
+on conflict (with_priority) do update set seen = excluded.seen, last_run = excluded.last_run,
+  since = case when s.seen < excluded.seen - interval '2 minutes' and exists (
+      select from task_run r join task t on t.id = r.task
+      where r.id > s.last_run and r.scheduled > s.seen + interval '2 minutes' and (t.priority is not null) = s.with_priority)
+    then excluded.since else s.since end
+`
+
+// NoteSending notes that a runner of ours runs. After two minutes without one, if another scheduler has
+// sent runs meanwhile, ours sends anew from now on.
+func (q *Queries) NoteSending(ctx context.Context, withPriority bool) error {
+	_, err := q.db.Exec(ctx, noteSending, withPriority)
+	return err
+}
+
+const sendingSince = `-- name: SendingSince :many
+select with_priority, since from scheduler_go.sending
+`
+
+type SendingSinceRow struct {
+	WithPriority bool
+	Since        time.Time
+}
+
+// SendingSince returns since when runners of ours send.
+func (q *Queries) SendingSince(ctx context.Context) ([]SendingSinceRow, error) {
+	rows, err := q.db.Query(ctx, sendingSince)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SendingSinceRow
+	for rows.Next() {
+		var i SendingSinceRow
+		if err := rows.Scan(&i.WithPriority, &i.Since); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const silentRuns = `-- name: SilentRuns :many
-select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority
+select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority, r.scheduled
 from task_run r
 join task t on t.id = r.task
 join (select unnest($1::text[]) as type, unnest($2::timestamptz[]) as before) limits on limits.type = t.type
@@ -121,6 +168,7 @@ type SilentRunsRow struct {
 	Status       model.RunStatus
 	TaskType     string
 	WithPriority bool
+	Scheduled    *time.Time
 }
 
 // SilentRuns lists the runs of some numbers, scheduled or started before the moment given for their task
@@ -145,6 +193,7 @@ func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]Silen
 			&i.Status,
 			&i.TaskType,
 			&i.WithPriority,
+			&i.Scheduled,
 		); err != nil {
 			return nil, err
 		}
