@@ -101,7 +101,7 @@ func TestConfigCheck(t *testing.T) {
 		good + "database: {replica: \"postgresql://u:s3cret@127.0.0.1:1/x\"}\n":                {"WRONG database.replica: PostgreSQL (host=127.0.0.1 port=1"},
 		good + "archive: {after: {default: 2 days}, directory: /nowhere}\n":                    {"WRONG archive.directory: stat /nowhere: no such file or directory\n"},
 		good + "dashboard: {reports: /nowhere}\n":                                              {"WRONG dashboard.reports: stat /nowhere: no such file or directory\n"},
-		"scheduler: {cls: postgresql, db: dbname=x}\ncelery: {task_broker: \"redis://h/\"}\n":  {"WRONG celery.task_broker: broker URL 1 of 1: the scheme must be amqp or amqps\n"},
+		"scheduler: {cls: postgresql, db: dbname=x}\ncelery: {task_broker: \"redis://h/\"}\n":  {"scheduler.yml:2: celery.task_broker can't be used: broker URL 1 of 1: the scheme must be amqp or amqps\n"},
 		"scheduler: {cls: remote, url: \"http://u:s3cret@127.0.0.1:1/\"}\n" + broker:           {"WRONG scheduler: the database of RPC server http://u:xxxxx@127.0.0.1:1/ is not reachable"},
 		good[:strings.Index(good, "journal:")] + "journal: {brokers: [\"127.0.0.1:1\"], group_id: g}\n": {
 			"WRONG journal: "},

@@ -49,7 +49,7 @@ func (c *Config) Broker() (celery.Broker, error) {
 	}
 	broker, err := celery.ParseBroker(string(c.Celery.TaskBroker), c.Celery.TLS, c.Celery.Connection)
 	if err != nil {
-		refused = append(refused, fmt.Errorf("celery.task_broker: %w", err))
+		refused = append(refused, c.wrong("celery.task_broker", "can't be used: "+err.Error()))
 	}
 	return broker, errors.Join(refused...)
 }
@@ -220,7 +220,15 @@ func (c *Celery) set(name, value string) {
 
 // setting makes the reader of one that ParseBroker knows by name.
 func (c *Celery) setting(name string) func(value) {
-	return func(v value) { c.set(name, v.setting()) }
+	return func(v value) {
+		text := v.setting()
+		if _, err := celery.ParseBroker("amqp://h", false, url.Values{name: {text}}); err != nil {
+			_, problem, _ := strings.Cut(err.Error(), name+" ")
+			c.refuse(v, problem)
+			return
+		}
+		c.set(name, text)
+	}
 }
 
 // readTLS reads true, or how certificates are checked, by the names of Python's library.
@@ -239,7 +247,11 @@ func (c *Celery) readTLS(v value) {
 				c.set("ssl_cert_reqs", []string{"none", "optional", "required"}[n.Int64()]) // of Python's enum
 				return
 			}
-			c.set("ssl_cert_reqs", v.setting())
+			if text := v.setting(); !slices.Contains([]string{"NONE", "OPTIONAL", "REQUIRED"}, strings.TrimPrefix(strings.ToUpper(text), "CERT_")) {
+				c.refuse(v, "must be 0, 1, 2, CERT_NONE, CERT_OPTIONAL or CERT_REQUIRED")
+			} else {
+				c.set("ssl_cert_reqs", text)
+			}
 		},
 	}, func(e entry) {
 		c.refuse(e.value, "can't be given: TLS 1.2 and 1.3 are spoken, with Go's ciphers")

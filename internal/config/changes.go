@@ -70,7 +70,8 @@ func (v version) noteValue(of value, skip func(key string) bool) {
 		if err != nil {
 			text, _ = yaml.Marshal(of.node) // a date, which has no form in JSON
 		}
-		v.values[of.key] = maphash.Bytes(hashSeed, text)
+		// Keys that can't be shown share a name.
+		v.values[of.key] = v.values[of.key]*31 + maphash.Bytes(hashSeed, text)
 		return
 	}
 	for _, p := range pairs {

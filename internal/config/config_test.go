@@ -449,6 +449,77 @@ func TestMisspeltKeys(t *testing.T) {
 	}
 }
 
+// An error says file, line and key, whatever refuses the value; what a template's variable has
+// left in the file is said to be one.
+func TestErrorsAreOfOneKind(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{"celery: {task_broker: 'amqp://h//', broker_heartbeat: soon}", "F:1:55: celery.broker_heartbeat must be a number that isn't negative"},
+		{"celery:\n  task_broker: amqp://h//\n  broker_transport_options: {connect_timeout: -1}", "F:3:47: celery.broker_transport_options.connect_timeout must be a number that isn't negative"},
+		{"celery: {task_broker: 'amqp://h//', broker_login_method: GSSAPI}", "F:1:58: celery.broker_login_method must be PLAIN or EXTERNAL"},
+		{"celery:\n  task_broker: redis://u:s3cret@h//", "F:2: celery.task_broker can't be used: broker URL 1 of 1: the scheme must be amqp or amqps"},
+		{"celery:\n  task_broker: amqp://u:s3cret@h/?heartbeat=soon", "F:2: celery.task_broker can't be used: broker URL 1 of 1: heartbeat must be a number"},
+		{"celery:\n  task_broker: amqp://swh:${RABBITMQ_PASSWORD}@h//", "F:2:16: celery.task_broker has ${RABBITMQ_PASSWORD}, which nothing has replaced by the value of that variable"},
+		{"celery: {task_broker: '${BROKER}'}", "F:1:23: celery.task_broker is ${BROKER}, which nothing has replaced"},
+		{"celery: {task_broker: 'amqp://h//', broker_heartbeat: '${BEAT}'}", "F:1:55: celery.broker_heartbeat is ${BEAT}, which nothing"},
+		{"scheduler:\n  db: host=h user=swh password=${DB_PASSWORD}", "F:2:7: scheduler.db has ${DB_PASSWORD}, which nothing has replaced"},
+		{"scheduler: {max_pool_conns: '${CONNS}'}", "F:1:29: scheduler.max_pool_conns must be a whole number of at least 1, and is ${CONNS}, which nothing has replaced"},
+		{"rpc_serve: {token: '${TOKEN}'}", "F:1:20: rpc_serve.token is ${TOKEN}, which nothing has replaced"},
+		{"journal: {brokers: ['${KAFKA}']}", "F:1:21: journal.brokers[0] is ${KAFKA}, which nothing has replaced"},
+		{"journal: {consumer_settings: {sasl.password: '${KAFKA_PASSWORD}'}}", "F:1:46: journal.consumer_settings.sasl.password is ${KAFKA_PASSWORD}, which nothing has replaced"},
+	} {
+		c, _, err := parse("F", []byte(tc.text))
+		if err == nil {
+			_, err = c.Broker()
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v, want %s", tc.text, err, tc.want)
+		}
+		for line := range strings.SplitSeq(fmt.Sprint(err), "\n") {
+			if !strings.HasPrefix(line, "F:") {
+				t.Errorf("%q: %s: no file and line", tc.text, line)
+			}
+		}
+	}
+	for _, text := range []string{ // not variables of a template
+		"rpc_serve: {token: 'a${b}c'}", "celery: {task_broker: 'amqp://u:%24%7Bx%7D@h//'}", "scheduler: {db: 'password=$x'}", "storage: {db: '${STORAGE}'}",
+	} {
+		if _, _, err := parse("F", []byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// Names that are keys are shown as what they are, unless they may hold a password; and a change
+// of one of several that are not shown is a change.
+func TestNamesOfKeys(t *testing.T) {
+	read := func(text string) *Config {
+		c, _, err := parse("F", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	a := read("hosters: {limits: {gitlab/gitlab.example: {per_minute: 1}, gitea/git.example: {per_minute: 1}}}\nscheduling_policy: {'a b': [{policy: pools}], 'c d': [{policy: pools}]}")
+	b := read("hosters: {limits: {gitlab/gitlab.example: {per_minute: 2}, gitea/git.example: {per_minute: 1}}}\nscheduling_policy: {'a b': [{policy: pools, forks: 0.5}], 'c d': [{policy: pools}]}")
+	if got, want := Changed(a, b), []string{"hosters.limits.gitlab/gitlab.example.per_minute", "scheduling_policy.(a key)"}; !slices.Equal(got, want) {
+		t.Errorf("changed: %q, want %q", got, want)
+	}
+}
+
+// A warning is new once, wherever in the file it is.
+func TestWarningsAreToldOnce(t *testing.T) {
+	var told Told
+	for _, tc := range []struct {
+		text string
+		want int
+	}{{"zzzzzzzz: 1", 1}, {"\nzzzzzzzz: 1", 0}, {"zzzzzzzz: 1\nyyyyyyyy: 1", 1}} {
+		_, warnings, err := parse("F", []byte(tc.text))
+		if fresh := told.New(warnings); err != nil || len(fresh) != tc.want {
+			t.Errorf("%q: %v new, %v, want %d", tc.text, fresh, err, tc.want)
+		}
+	}
+}
+
 // Who sends or listens needs a broker that the file names: the default of the Python scheduler
 // is the broker of whoever runs one on the same host.
 func TestNoBroker(t *testing.T) {

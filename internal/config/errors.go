@@ -2,9 +2,18 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 )
+
+// Refused returns the errors of settings that the file has, and that some daemons need and can't
+// honour.
+func (c *Config) Refused() error {
+	return errors.Join(append(slices.Clone(c.Celery.refused), c.Journal.Refused)...)
+}
 
 type Error struct {
 	File    string
@@ -33,9 +42,46 @@ func (w Warning) String() string { return (*Error)(&w).Error() }
 // Missing returns the error that a needed key is absent, at the line of its section if
 // the file has that.
 func (c *Config) Missing(key, expected string) error {
-	e := &Error{File: c.File, Key: key, Problem: "is missing: expected " + expected}
+	return c.wrong(key, "is missing: expected "+expected)
+}
+
+// Wrong returns the error that a key's value can't be used, at its line.
+func (c *Config) Wrong(key string, err error) error {
+	return c.wrong(key, "can't be used: "+err.Error())
+}
+
+// wrong returns an error of a key, at its line or that of its section.
+func (c *Config) wrong(key, problem string) error {
+	e := &Error{File: c.File, Key: key, Problem: problem}
+	if line, given := c.lines[key]; given && line == 0 {
+		e.File = "--option"
+		return e
+	}
 	for section := key; section != "" && e.Line == 0; section = section[:max(0, strings.LastIndexByte(section, '.'))] {
 		e.Line = c.lines[section]
 	}
 	return e
+}
+
+// Told remembers which warnings were logged, so that a process logs each once, wherever in the
+// file it is. The zero value has none. It is safe for concurrent use.
+type Told struct {
+	mu   sync.Mutex
+	told map[[2]string]bool
+}
+
+// New returns those of the warnings that it did not return before.
+func (t *Told) New(warnings []Warning) (fresh []Warning) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range warnings {
+		if what := [2]string{w.Key, w.Problem}; !t.told[what] {
+			if t.told == nil {
+				t.told = map[[2]string]bool{}
+			}
+			t.told[what] = true
+			fresh = append(fresh, w)
+		}
+	}
+	return fresh
 }

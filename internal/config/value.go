@@ -52,10 +52,43 @@ func (r *reader) source(n *yaml.Node) string {
 
 // fail says what was expected, and what kind the value is of unless that is a right one.
 func (v value) fail(expected string, right ...string) {
-	if is := kind(v.node); !slices.Contains(right, is) {
+	if name := unreplaced(v.node); name != "" {
+		expected += ", and is " + name + notReplaced
+	} else if is := kind(v.node); !slices.Contains(right, is) {
 		expected += ", not " + is
 	}
 	v.problem("must be " + expected)
+}
+
+const notReplaced = ", which nothing has replaced by the value of that variable"
+
+var (
+	variable  = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*\}`)
+	isAddress = regexp.MustCompile(`://|=`)
+)
+
+// unreplaced returns a variable of a template in a value, such as ${NAME}: one that is the whole
+// value, or a part of an address; or "". In an address it can be meant if it is percent-encoded.
+func unreplaced(n *yaml.Node) string {
+	if n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	name := variable.FindString(n.Value)
+	if name != n.Value && !isAddress.MatchString(n.Value) {
+		return ""
+	}
+	return name
+}
+
+// replaced reports an error if the value is, or has, a variable that nothing has replaced.
+func (v value) replaced() {
+	if name := unreplaced(v.node); name != "" {
+		problem := "has " + name + notReplaced
+		if name == v.node.Value {
+			problem = "is " + name + notReplaced
+		}
+		v.problem(problem)
+	}
 }
 
 func (v value) problem(problem string) { v.errors = append(v.errors, v.error(problem)) }
@@ -111,6 +144,15 @@ func (v value) isNull() bool { return v.node.Kind == yaml.ScalarNode && v.scalar
 // plainName matches keys that are safe to show, which a password in their place is not.
 var plainName = regexp.MustCompile(`^[A-Za-z][\w.-]{0,63}$`)
 
+// longName matches names of hosters and of queues with a prefix, but no address with a password.
+var longName = regexp.MustCompile(`^[\w.-]{1,64}([:/][\w.-]{1,64}){0,2}$`)
+
+// namesOnly reports whether the value is of a section whose keys are names and hold no secrets.
+func (v value) namesOnly() bool {
+	section, _, _ := strings.Cut(v.key, ".")
+	return slices.Contains([]string{"hosters", "shares", "lanes", "lost_after", "archive", "scheduling_policy"}, section)
+}
+
 // entries returns the entries of a mapping, in the file's order. Any other value is an
 // error of the file.
 func (v value) entries(expected string) []entry {
@@ -137,7 +179,7 @@ func (v value) entries(expected string) []entry {
 
 func (v value) path(key *yaml.Node) string {
 	name := key.Value
-	if !plainName.MatchString(name) {
+	if !plainName.MatchString(name) && !(v.namesOnly() && longName.MatchString(name)) {
 		name = "(a key)"
 	}
 	if v.key == "" {
@@ -234,6 +276,7 @@ func (v value) text() string {
 	if !ok {
 		v.fail("a text")
 	}
+	v.replaced()
 	return text
 }
 
@@ -311,6 +354,7 @@ func (v value) texts() []string {
 	if !ok {
 		v.fail("a text or a list of texts")
 	}
+	v.replaced()
 	return splitList(text)
 }
 
@@ -336,6 +380,7 @@ func (v value) address() Secret {
 func (v value) setting() string {
 	switch s := v.scalar().(type) {
 	case string:
+		v.replaced()
 		return s
 	case bool:
 		return strconv.FormatBool(s)

@@ -40,6 +40,7 @@ type Options struct {
 	// Reload reads the configuration anew. If it is nil, the daemon keeps Config.
 	Reload       func() (*config.Config, []config.Warning, error)
 	ReloadPeriod time.Duration // how often that is done; 0 is DefaultReloadPeriod
+	Told         *config.Told  // the warnings that were logged; nil: none
 
 	live     *live  // nil unless it is a daemon
 	daemon   string // its name in metrics; Command if it is ""

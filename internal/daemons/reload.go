@@ -92,6 +92,7 @@ type live struct {
 
 	last, seen reading // the last one, and the last one that was taken up or refused
 	waits      bool    // for the database, to prepare
+	refused    reading // the last one that was refused although it could be read
 
 	times  *prometheus.GaugeVec
 	behind prometheus.Gauge
@@ -203,14 +204,27 @@ func (o *Options) look(ctx context.Context, asked bool) {
 		return
 	}
 	l.waits, l.seen = false, now
-	for _, w := range now.warnings {
+	for _, w := range o.told().New(now.warnings) {
 		o.Log.Warn(w.String())
 	}
 	if now.err != nil {
+		before := l.refused
+		l.refused = now
+		if !asked && before.err != nil && before.err.Error() == now.err.Error() && now.config != nil && before.config != nil && config.SameFile(before.config, now.config) {
+			return // what refuses it may be mended without another change, as by migrate
+		}
 		o.Log.Error("the changed configuration is refused; the one before stays in force", append(file(l.config.Load()), "error", pytext.OneLine(now.err))...)
 		return
 	}
+	l.refused = reading{}
 	o.takeUp(now.config)
+}
+
+func (o *Options) told() *config.Told {
+	if o.Told == nil {
+		o.Told = new(config.Told)
+	}
+	return o.Told
 }
 
 // prepareAll prepares for a configuration, and refuses one with which the daemon would not start.

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,6 +140,40 @@ func TestChangedConfigurationIsTakenUp(t *testing.T) {
 	says(`msg="visits claimed"`)
 	if stepped := testenv.Value[bool](t, store.Pool(), "select stepped is not null from scheduler_go.freshness_control where visit_type = 'git'"); !stepped {
 		t.Errorf("a claim by freshness adjusted the threshold: %v", stepped)
+	}
+}
+
+// A changed file that is refused is looked at again, as what refuses it may be mended without
+// another change, and is logged once, as are its warnings.
+func TestRefusalIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	o := options(t, "start-listener")
+	var log testenv.Buffer
+	o.Log = slog.New(slog.NewTextHandler(io.MultiWriter(&log, t.Output()), nil))
+	path := testenv.File(t, "scheduler.yml", fmt.Sprintf("celery: {task_broker: %q, broker_transport_options: {max_retries: 1}}\n", string(o.Config.Celery.TaskBroker)))
+	var looks atomic.Int64
+	o.Reload = func() (*config.Config, []config.Warning, error) {
+		looks.Add(1)
+		return config.Load(path)
+	}
+	o.ReloadPeriod = time.Millisecond
+	var err error
+	if o.Config, _, err = config.Load(path); err != nil {
+		t.Fatal(err)
+	}
+	l := daemons.Listener{Options: o}
+	testenv.Run(t, l.Run)
+	testenv.Shows(t, "msg=started", log.String)
+	if err := os.WriteFile(path, []byte("celery: {task_broker: 'redis://h', broker_transport_options: {max_retries: 1}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Shows(t, "is refused; the one before stays in force", log.String)
+	seen := looks.Load()
+	testenv.Becomes(t, "looked again", true, func() bool { return looks.Load() > seen+20 })
+	for _, text := range []string{"is refused", "max_retries"} {
+		if n := strings.Count(log.String(), text); n != 1 {
+			t.Errorf("%q is logged %d times, want once", text, n)
+		}
 	}
 }
 

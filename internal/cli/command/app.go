@@ -41,6 +41,7 @@ type App struct {
 
 	logLines *logLines
 	sentry   *sentry.Reporter
+	told     config.Told
 }
 
 // New makes an App without a configuration. release is the program's version; "" between releases.
@@ -64,7 +65,7 @@ func (a *App) Configured(do func(cmd *cobra.Command, args []string) error) func(
 
 func (a *App) LoadConfig(cmd *cobra.Command) error {
 	c, warnings, err := a.readConfig(cmd)
-	for _, w := range warnings {
+	for _, w := range a.told.New(warnings) {
 		a.Log.Warn(w.String())
 	}
 	if err != nil {
@@ -144,7 +145,7 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 	}
 	store, err := db.Open(ctx, dsn, o)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.source("--database", a.Globals.database, "scheduler.db"), err)
+		return nil, a.wrong("--database", a.Globals.database, "scheduler.db", err)
 	}
 	return store, nil
 }
@@ -169,16 +170,17 @@ func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
 		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.Metrics.Addr),
 		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
 		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },
+		Told:      &a.told,
 		Reload:    func() (*config.Config, []config.Warning, error) { return a.readConfig(cmd) },
 	}
 }
 
-// source names the option that gave a value, or the key of the file that did.
-func (a *App) source(option, given, key string) string {
+// wrong returns the error that the value of an option, if it was given, or of a key can't be used.
+func (a *App) wrong(option, given, key string, err error) error {
 	if given != "" {
-		return option
+		return fmt.Errorf("%s: %w", option, err)
 	}
-	return a.Config.File + ": " + key
+	return a.Config.Wrong(key, err)
 }
 
 func (a *App) DSN(cmd *cobra.Command) (string, error) {
@@ -227,7 +229,7 @@ func (a *App) OpenRPC() (*rpc.Client, error) {
 	}
 	client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.source("--url", a.Globals.url, "scheduler.url"), err)
+		return nil, a.wrong("--url", a.Globals.url, "scheduler.url", err)
 	}
 	return client, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -84,7 +85,7 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 	}
 	checks := []check{
 		{"configuration", func(context.Context) (string, error) {
-			return cmp.Or(a.Config.File, "no file, only defaults and options"), nil
+			return cmp.Or(a.Config.File, "no file, only defaults and options"), a.Config.Refused()
 		}},
 		{"scheduler", func(ctx context.Context) (string, error) { return checkScheduler(ctx, a, cmd) }},
 		{"celery.task_broker", func(ctx context.Context) (string, error) { return checkBroker(ctx, a) }},
@@ -106,6 +107,9 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 	}
 	directory := func(key, path string) {
 		checks = append(checks, check{key, func(context.Context) (string, error) { return path, daemons.CheckDirectory(key, path) }})
+	}
+	if len(a.Config.LostAfter) > 0 && a.Config.Scheduler.Cls == config.Postgres {
+		checks = append(checks, check{"lost_after", func(ctx context.Context) (string, error) { return checkLostAfter(ctx, a, cmd) }})
 	}
 	if path := a.Config.Archive.Directory; path != "" && len(a.Config.Archive.After) > 0 {
 		directory("archive.directory", path)
@@ -177,6 +181,28 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 		status, err = store.Status(ctx)
 	}
 	return fmt.Sprintf("%s, schema version %d, %s", store.Name(), status.PeerVersion, model.Count(len(types), "task type", "task types")), backend.Describe(store, err)
+}
+
+// checkLostAfter tells how many silent runs are left alone, as of the last sweep for lost runs.
+func checkLostAfter(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
+	store, err := a.OpenStore(ctx, cmd)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	swept, err := store.SilentRuns(ctx)
+	if err != nil {
+		return "", backend.Describe(store, err)
+	}
+	inForce := maps.Clone(swept.After) // with what --lost-after says
+	maps.Copy(inForce, a.Config.LostAfter)
+	switch {
+	case inForce == nil || !maps.Equal(inForce, swept.After):
+		return "no start-runner has looked for lost runs with it yet; runs that were sent before this program sends here are counted then, and left alone", nil
+	case swept.Left > 0:
+		return model.Count(swept.Left, "silent run that was", "silent runs that were") + " sent before this program sent here, and left alone (start-runner --lost-before gives them up)", nil
+	}
+	return "looked for; none is left alone", nil
 }
 
 func checkBroker(ctx context.Context, a *command.App) (string, error) {
