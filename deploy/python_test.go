@@ -24,8 +24,9 @@ import msgpack
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 topic = "swh.journal.objects.origin_visit_status"
+admin = AdminClient({"bootstrap.servers": sys.argv[1]})
 try:
-    AdminClient({"bootstrap.servers": sys.argv[1]}).create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
 except Exception as e:  # it may be there
     print(e)
 visit = {"origin": "https://journal.example/", "visit": 1, "date": datetime.datetime.now(tz=datetime.timezone.utc), "type": "git", "status": "full", "snapshot": b"1" * 20, "metadata": None}

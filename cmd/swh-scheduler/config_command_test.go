@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"swh-scheduler/internal/testenv"
@@ -121,4 +122,39 @@ func TestConfigCheck(t *testing.T) {
 	if r := check("scheduler: [\n"); r.code != 1 || !strings.Contains(r.stderr, "is not YAML") {
 		t.Errorf("%+v", r)
 	}
+}
+
+// config check says how many runs lost_after leaves to another scheduler, once they are counted.
+func TestConfigCheckOfLostAfter(t *testing.T) {
+	t.Parallel()
+	text := services(t) + "lost_after: {default: 1h}\n"
+	config := configFile(t, text)
+	dsn, _, _ := strings.Cut(text[strings.Index(text, "db: \"")+5:], "\"")
+	execute(t, dsn, someTaskTypes+`;
+		insert into task (id, type, arguments, next_run, status, policy) values (1, 'bare', '{}', now(), 'next_run_scheduled', 'oneshot');
+		insert into task_run (task, backend_id, scheduled, started, status) values (1, 'x', now() - interval '1 year', now() - interval '1 year', 'started')`)
+	says := func(want string) {
+		t.Helper()
+		if r := ours(t, "-C", config, "config", "check"); r.code != 0 || !strings.Contains(r.stdout, "ok    lost_after: "+want) {
+			t.Errorf("%+v, want %s", r, want)
+		}
+	}
+	says("no start-runner has looked for lost runs with it yet")
+	if r := ours(t, "-C", config, "explain", "1"); !strings.Contains(r.stdout, "due to be given up since") || !strings.Contains(r.stdout, "has the present configuration in force") {
+		t.Errorf("%+v", r)
+	}
+	p := start(t, "-C", config, "start-runner", "--period", "1")
+	p.logs(t, "silent runs are left alone")
+	says("1 silent run that was sent before this program sent here, and left alone")
+	if r := ours(t, "-C", config, "explain", "1"); !strings.Contains(r.stdout, "sent before this program sent such tasks here") {
+		t.Errorf("%+v", r)
+	}
+	p.stop(t, syscall.SIGTERM)
+	execute(t, dsn, "update scheduler_go.keeper set began = 'epoch'") // as after a minute
+	p = start(t, "-C", config, "start-runner", "--period", "1", "--lost-before", "2 days ago")
+	p.logs(t, "runs given up")
+	testenv.Becomes(t, "what is left", true, func() bool {
+		return strings.Contains(ours(t, "-C", config, "config", "check").stdout, "lost_after: looked for; none is left alone")
+	})
+	p.stop(t, syscall.SIGTERM)
 }

@@ -108,7 +108,7 @@ func TestDaemonWaitsForItsDatabase(t *testing.T) {
 // A daemon does not wait for somebody to migrate its database.
 func TestDaemonRefusesDatabaseThatIsNotMigrated(t *testing.T) {
 	t.Parallel()
-	r := ours(t, "-d", testenv.Postgres(t), "start-listener")
+	r := ours(t, "-o", "celery.task_broker=amqp://h//", "-d", testenv.Postgres(t), "start-listener")
 	if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "swh-scheduler migrate") {
 		t.Errorf("exit code %d, want 1, and one line that says what to run:\n%s", r.code, r.stderr)
 	}

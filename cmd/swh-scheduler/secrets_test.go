@@ -109,7 +109,7 @@ celery:
   result_backend: "redis://%sredis.example/0"
   redis_password: %q
   sentry_settings_for_celery_tasks: {dsn: "https://%ssentry.example/1"}
-celry: {task_broker: "amqp://%smq.example//"}
+ours: {task_broker: "amqp://%smq.example//"}
 rabbitmq: {management_url: %q}
 rpc_serve: {token: %q, username: swh, password: %q}
 sentry_dsn: "https://%ssentry.example/1"

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -194,10 +193,12 @@ func checkLostAfter(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	if err != nil {
 		return "", backend.Describe(store, err)
 	}
-	inForce := maps.Clone(swept.After) // with what --lost-after says
-	maps.Copy(inForce, a.Config.LostAfter)
+	inForce := true // beside what --lost-after says
+	for taskType, after := range a.Config.LostAfter {
+		inForce = inForce && swept.After[taskType] == after
+	}
 	switch {
-	case inForce == nil || !maps.Equal(inForce, swept.After):
+	case !inForce:
 		return "no start-runner has looked for lost runs with it yet; runs that were sent before this program sends here are counted then, and left alone", nil
 	case swept.Left > 0:
 		return model.Count(swept.Left, "silent run that was", "silent runs that were") + " sent before this program sent here, and left alone (start-runner --lost-before gives them up)", nil
