@@ -1,7 +1,7 @@
 -- +goose Up
 -- Since when this program sends tasks here: runs that were sent before, by the Python runner, are
 -- not given up as lost unless an operator says so.
-create table scheduler_go.sending (
+create table if not exists scheduler_go.sending (
   with_priority boolean primary key,
   since         timestamptz not null,
   seen          timestamptz not null,
