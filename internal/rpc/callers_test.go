@@ -124,24 +124,24 @@ func TestCallsAreBoundedByAddress(t *testing.T) {
 	}
 }
 
-// A large body that finds no room, and doesn't come either, leaves no connection behind.
-func TestRefusedLargeBodiesAreClosed(t *testing.T) {
+// A body that is refused has a second left, as the server reads what it can of it before it answers.
+func TestRefusedLargeBodiesEnd(t *testing.T) {
 	t.Parallel()
-	const most = 1 << 20
-	url := serve(t, testenv.Database(t), func(o *Options) { o.MaxBody, o.roomWait = most, 10*time.Millisecond })
-	slow := func(size int) string {
-		return fmt.Sprintf("POST /task_type/get_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat(" ", smallBody+4096))
+	r := newRoom(1<<20, 1, time.Millisecond)
+	if err := r.reserve(t.Context(), r.bodies, 1<<20); err != nil {
+		t.Fatal(err)
 	}
-	from(t, "127.0.0.1", url, slow(most))
-	testenv.Becomes(t, "a large body beside another", "503 Service Unavailable, closed", func() string {
-		conn := from(t, "127.0.0.2", url, slow(2*smallBody))
-		status := statusOf(conn)
-		_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
-		if _, err := io.Copy(io.Discard, conn); err == nil {
-			status += ", closed"
-		}
-		return status
-	})
+	var until time.Time
+	call := &share{room: r}
+	call.await(func(at time.Time) { until = at })
+	if err := call.enlarge(t.Context(), 1<<19); err == nil || err.(*exception).status != http.StatusServiceUnavailable {
+		t.Errorf("%v, want no room", err)
+	}
+	call.arrived(false)
+	if left := time.Until(until); until.IsZero() || left > hurried {
+		t.Errorf("it may take until %s", until)
+	}
+	call.leave()
 }
 
 // A large body that comes slowly doesn't keep the room for large ones: not for long, and not by many from one address.
