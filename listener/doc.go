@@ -31,6 +31,10 @@
 // The times of runs are those at which the listener got the events, as in the
 // Python scheduler, so that a worker's wrong clock delays no task.
 //
+// A run that a person revoked, or whose worker dropped its message for good, has failed and is not
+// retried: its metadata has not_retried. Where its failure was applied before, the retry is taken
+// back, unless the task has been sent again. What expired in its queue is retried.
+//
 // # Time limits
 //
 // The prefork pool's parent process enforces a message's time limits

@@ -69,7 +69,7 @@ var ends = []struct {
 		events: "received started rejected received started succeeded", result: true,
 		want: []settle.End{{Status: model.RunUneventful}}},
 	{name: "terminated", task: "Sleep", args: forLong, hard: ample, events: "received started revoked",
-		want: []settle.End{{Status: model.RunFailed}}},
+		want: []settle.End{{Status: model.RunFailed, Final: settle.Revoked, Error: new("revoked, and its process terminated by signal 15")}}},
 
 	{name: "worker-killed", task: "Sleep", args: forLong, hard: ample, events: "received started"},
 	{name: "worker-killed-late", task: "SleepLate", args: forLong, hard: ample,

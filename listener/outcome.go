@@ -3,6 +3,7 @@ package listener
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"regexp"
 	"strings"
@@ -67,15 +68,17 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (set
 	case "task-failed":
 		line := lastLine(e, note)
 		o.End = &settle.End{Status: model.RunFailed, Error: line, TimedOut: timeLimitFailed(e, line)}
+		if exception, _ := text(e.Fields["exception"]); strings.HasPrefix(exception, rejection) {
+			o.End.Final = settle.Rejected
+		}
 	case "task-revoked":
-		// Cancelled by an operator or expired: it will not run (again).
-		o.End = &settle.End{Status: model.RunFailed}
+		o.End = revokedEnd(e)
 	case "task-rejected":
 		// One that is put back in its queue will run again.
 		if truthy(e.Fields["requeue"]) {
 			return o, ignored
 		}
-		o.End = &settle.End{Status: model.RunFailed}
+		o.End = &settle.End{Status: model.RunFailed, Final: settle.Rejected}
 	case "task-succeeded":
 		if o.Runtime = runtime(e, note); o.Runtime == nil {
 			return o, ignored
@@ -88,6 +91,27 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (set
 		o.End.EventTime = eventTime(e, heard, func(Problem, string) {})
 	}
 	return o, accepted
+}
+
+// rejection begins the exception by which a task has its worker drop the message. It puts the
+// message back in the queue by another one's second argument, and then there is no task-failed.
+const rejection = "Reject("
+
+// revokedEnd returns how a task ended that did not run, or was terminated. What a person revoked is not
+// retried; what expired in its queue is.
+func revokedEnd(e celery.Event) *settle.End {
+	end := &settle.End{Status: model.RunFailed, Final: settle.Revoked}
+	switch signal, ok := number(e.Fields["signum"]); {
+	case truthy(e.Fields["expired"]):
+		end.Final, end.Unstarted, end.Error = "", true, new("expired before a worker began it")
+	case !truthy(e.Fields["terminated"]):
+		end.Unstarted, end.Error = true, new("revoked before a worker began it")
+	case ok:
+		end.Error = new(fmt.Sprintf("revoked, and its process terminated by signal %.0f", signal))
+	default:
+		end.Error = new("revoked, and its process terminated")
+	}
+	return end
 }
 
 // endStatuses are the statuses by which a task's result can end its run. Unlike

@@ -31,6 +31,13 @@ func TestInterpret(t *testing.T) {
 	timeOut := func(message *string) settle.Outcome {
 		return settle.Outcome{End: &settle.End{Status: model.RunFailed, Error: message, TimedOut: true}}
 	}
+	final := func(why settle.Final, message string, unstarted bool) settle.Outcome {
+		o := settle.Outcome{End: &settle.End{Status: model.RunFailed, Final: why, Unstarted: unstarted}}
+		if message != "" {
+			o.End.Error = &message
+		}
+		return o
+	}
 	result := func(json string) string { return `{"type": "task-result", "uuid": "u", "result": ` + json + `}` }
 	start := func(worker *string, at float64) settle.Outcome {
 		return settle.Outcome{Start: &settle.Start{Worker: worker, EventTime: at}}
@@ -132,8 +139,12 @@ func TestInterpret(t *testing.T) {
 		{result(`{"status": "eventful", "error": "SoftTimeLimitExceeded()"}`), end("eventful"), accepted, nil},
 
 		// What the Python scheduler makes no use of.
-		{`{"type": "task-revoked", "uuid": "u", "terminated": true, "signum": "15", "expired": false}`, end("failed"), accepted, nil},
-		{`{"type": "task-rejected", "uuid": "u", "requeue": false}`, end("failed"), accepted, nil},
+		{`{"type": "task-revoked", "uuid": "u", "terminated": true, "signum": 15, "expired": false}`, final(settle.Revoked, "revoked, and its process terminated by signal 15", false), accepted, nil},
+		{`{"type": "task-revoked", "uuid": "u", "terminated": true, "signum": "15", "expired": false}`, final(settle.Revoked, "revoked, and its process terminated", false), accepted, nil},
+		{`{"type": "task-revoked", "uuid": "u", "terminated": false, "signum": null, "expired": false}`, final(settle.Revoked, "revoked before a worker began it", true), accepted, nil},
+		{`{"type": "task-revoked", "uuid": "u", "terminated": false, "signum": null, "expired": true}`, final("", "expired before a worker began it", true), accepted, nil},
+		{`{"type": "task-rejected", "uuid": "u", "requeue": false}`, final(settle.Rejected, "", false), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "Reject('not mine', False)", "traceback": "celery.exceptions.Reject: no"}`, final(settle.Rejected, "celery.exceptions.Reject: no", false), accepted, nil},
 		{`{"type": "task-rejected", "uuid": "u", "requeue": true}`, nothing, ignored, nil},
 		{`{"type": "task-succeeded", "uuid": "u", "runtime": 1.5, "result": "{}"}`, settle.Outcome{Runtime: ptr(1500 * time.Millisecond)}, accepted, nil},
 		{`{"type": "task-succeeded", "uuid": "u", "runtime": null}`, nothing, ignored, nil},

@@ -38,8 +38,18 @@ type End struct {
 	Status    model.RunStatus
 	Error     *string // of a failure; goes into the run's metadata; nil for none
 	TimedOut  bool    // a time limit ended the run; Status is failed then
+	Final     Final   // why the task is not tried again before its next regular run; Status is failed then
+	Unstarted bool    // no worker began it
 	EventTime float64 // worker's clock, seconds since 1970 UTC; 0 if unknown
 }
+
+// Final is why a failed run is not retried, in one word, for the run's metadata; "" if it is.
+type Final string
+
+const (
+	Revoked  Final = "revoked"  // by a person
+	Rejected Final = "rejected" // its worker dropped the message for good
+)
 
 // told is what a batch tells about one backend id.
 type told struct {
@@ -70,9 +80,8 @@ func gather(outcomes []Outcome) map[string]*told {
 			t.end, t.endPlace = o, i
 		case o.End != nil:
 			t.lateError = cmp.Or(t.lateError, o.End.Error)
-			if o.End.TimedOut && t.failed() {
-				first, end := *t.end, *t.end.End
-				end.TimedOut = true
+			if t.failed() {
+				first, end := *t.end, merged(*t.end.End, *o.End)
 				first.End = &end
 				t.end = &first
 			}
@@ -81,6 +90,19 @@ func gather(outcomes []Outcome) map[string]*told {
 		}
 	}
 	return byID
+}
+
+// merged adds to the end of a failed run what a later one tells of it. Workers that acknowledge late may
+// reject the message of a task that failed: then the failure decides whether it is retried.
+func merged(first, later End) End {
+	first.TimedOut = first.TimedOut || later.TimedOut
+	switch {
+	case later.Final == Revoked:
+		first.Final = Revoked
+	case first.Final == Rejected && later.Final == "" && later.Status == model.RunFailed:
+		first.Final = ""
+	}
+	return first
 }
 
 // heard lists what a batch is about, for the store to load.

@@ -20,7 +20,7 @@ func settleRuns(s *db.Settlement, byID map[string]*told, runs []db.HeardRun, req
 		starts := newStart(s, r, t)
 		switch {
 		case r.Open() && t.end != nil:
-			ending = append(ending, endingRun{r, t, starts, final[r.BackendID]})
+			ending = append(ending, endingRun{r, t, starts, final[r.BackendID] || t.end.End.Final != ""})
 		case starts:
 			begin := db.RunBegin{Run: r.ID, At: t.start.Heard, Metadata: db.RunMetadata{Starts: true, Worker: t.start.Start.Worker}}
 			if r.Open() {
@@ -30,6 +30,9 @@ func settleRuns(s *db.Settlement, byID map[string]*told, runs []db.HeardRun, req
 			}
 		}
 		lateError(s, r, t)
+		if t.end != nil && t.end.End.Final == Revoked && (r.Status == model.RunFailed || r.Status == model.RunLost) {
+			s.Revoked = append(s.Revoked, db.RunRevoked{Run: r.ID, Task: r.Task, Reason: string(Revoked)})
+		}
 		if t.runtime != nil {
 			s.Durations = append(s.Durations, db.RunDuration{Run: r.ID, Seconds: t.runtime.Seconds(), Heard: t.runtimeHeard})
 		}
@@ -62,7 +65,8 @@ func waves(ending []endingRun) [][]db.RunEnding {
 	nth := make(map[int64]int) // by task: how many of its runs are in waves
 	for _, r := range ending {
 		end := db.RunEnding{
-			Run: r.ID, Task: r.Task, At: r.told.end.Heard, Status: r.told.end.End.Status, Metadata: db.RunMetadata{Error: r.told.end.End.Error}, Final: r.final,
+			Run: r.ID, Task: r.Task, At: r.told.end.Heard, Status: r.told.end.End.Status, Final: r.final,
+			Metadata: db.RunMetadata{Error: r.told.end.End.Error, NotRetried: string(r.told.end.End.Final)},
 		}
 		if r.starts {
 			end.Metadata.Starts, end.Metadata.Worker = true, r.told.start.Start.Worker

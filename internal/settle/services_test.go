@@ -223,6 +223,115 @@ func TestTimeOutInTheLastLane(t *testing.T) {
 	}
 }
 
+// What a person revoked does not run again by itself, whether its worker tells of that before or after the
+// failure that it caused, in one batch or another, and however often.
+func TestRevokedRunsAreNotRetried(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	revoke := func(second int) settle.Outcome {
+		o := failed("", "revoked", second)
+		o.End.Final = settle.Revoked
+		return o
+	}
+	rejected := func(second int) settle.Outcome {
+		o := ended("", model.RunFailed, second)
+		o.End.Final = settle.Rejected
+		return o
+	}
+	const (
+		done    = "disabled"
+		regular = "next_run_not_scheduled, next in 5529600 s, 3 retries" // 64 days
+		retried = "next_run_not_scheduled, next in 7200 s, 2 retries"
+	)
+	for name, c := range map[string]struct {
+		batches            [][]settle.Outcome
+		oneshot, recurring string
+		metadata           map[string]any
+	}{
+		"revoked":                 {[][]settle.Outcome{{revoke(1)}}, done, regular, map[string]any{"error": "revoked", "not_retried": "revoked"}},
+		"revoked twice":           {[][]settle.Outcome{{revoke(1), revoke(1)}, {revoke(2)}}, done, regular, map[string]any{"error": "revoked", "not_retried": "revoked"}},
+		"revoked, then failed":    {[][]settle.Outcome{{revoke(1)}, {failed("", "no", 2)}}, done, regular, map[string]any{"error": "revoked", "not_retried": "revoked"}},
+		"failed and revoked":      {[][]settle.Outcome{{failed("", "no", 1), revoke(2)}}, done, regular, map[string]any{"error": "no", "not_retried": "revoked"}},
+		"failed, then revoked":    {[][]settle.Outcome{{failed("", "no", 1)}, {revoke(2)}, {revoke(2)}}, done, regular, map[string]any{"error": "no", "not_retried": "revoked"}},
+		"failed":                  {[][]settle.Outcome{{failed("", "no", 1)}}, retried, retried, map[string]any{"error": "no"}},
+		"rejected":                {[][]settle.Outcome{{rejected(1)}, {rejected(1)}}, done, regular, map[string]any{"not_retried": "rejected"}},
+		"rejected as it failed":   {[][]settle.Outcome{{rejected(1), failed("", "no", 1)}}, retried, retried, map[string]any{"error": "no"}},
+		"failed, then rejected":   {[][]settle.Outcome{{failed("", "no", 1)}, {rejected(1)}}, retried, retried, map[string]any{"error": "no"}},
+		"done, and revoked later": {[][]settle.Outcome{{ended("", "eventful", 1)}, {revoke(2)}}, "completed", "next_run_not_scheduled, next in 2764800 s, 3 retries", map[string]any{}},
+	} {
+		for policy, want := range map[string]string{"oneshot": c.oneshot, "recurring": c.recurring} {
+			id := policy + " " + name
+			task := addTask(t, store, "good", id)
+			mustExec(t, store, "update task set policy = $2::task_policy, next_run = $3 where id = $1", task, policy, at(1))
+			for _, batch := range c.batches {
+				batch = slices.Clone(batch)
+				for i := range batch {
+					batch[i].BackendID = id
+				}
+				apply(t, store, batch...)
+			}
+			got := testenv.Value[string](t, store.Pool(), `
+				select status || case status when 'next_run_not_scheduled' then format(', next in %s s, %s retries', extract(epoch from next_run - $2)::int, retries_left) else '' end
+				from task where id = $1`, task, at(1))
+			if got != want {
+				t.Errorf("%s: %s, want %s", id, got, want)
+			}
+			if diff := cmp.Diff(c.metadata, readRun(t, store, id).Metadata); diff != "" {
+				t.Errorf("%s: metadata (-want +got):\n%s", id, diff)
+			}
+		}
+	}
+}
+
+// A retry that is underway already goes on, and so does what an operator moved.
+func TestLateRevocationChangesNothingThatMovedOn(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	for name, query := range map[string]string{
+		"sent again": "with t as (update task set status = 'next_run_scheduled' where id = $1 returning id) insert into task_run (task, backend_id, scheduled) select id, id::text, now() from t",
+		"moved":      "update task set next_run = next_run + interval '1 minute' where id = $1",
+		"suspended":  "update task set status = 'disabled' where id = $1",
+	} {
+		task := addTask(t, store, "good", name)
+		apply(t, store, failed(name, "no", 1))
+		mustExec(t, store, query, task)
+		before := readTask(t, store, task)
+		o := failed(name, "revoked", 2)
+		o.End.Final = settle.Revoked
+		apply(t, store, o)
+		if got := readTask(t, store, task); got != before {
+			t.Errorf("%s: %s, was %s", name, got, before)
+		}
+	}
+}
+
+// On lanes, a revoked run is no time-out, however long it ran, and a group is not charged for what
+// no worker began.
+func TestRevokedWorkIsNoTimeOut(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	id := uuid.NewString()
+	task := addTask(t, store, "good", id)
+	mustExec(t, store, `insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs,
+			lane_set, lane, lane_name, lanes_left, retried, soft_limit, memory, lister, first, behind)
+		values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'good', 0, 'express', 1, false, 60, 1, '', true, 0)`, id)
+	apply(t, store, started(id, "w1", 1))
+	apply(t, store, settle.Outcome{BackendID: id, Heard: at(0).Add(time.Hour), End: &settle.End{Status: model.RunFailed, TimedOut: true, Final: settle.Revoked, EventTime: 3600}})
+	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.work"); n != 0 {
+		t.Errorf("%d messages left, want none", n)
+	}
+	if got := readTask(t, store, task); got != "next_run_not_scheduled, 64 days, 3 retries" {
+		t.Errorf("%s", got)
+	}
+	shared := uuid.NewString()
+	mustExec(t, store, `insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs, share_group, cost)
+		values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'a', 100)`, shared)
+	apply(t, store, settle.Outcome{BackendID: shared, Heard: at(1), End: &settle.End{Status: model.RunFailed, Final: settle.Revoked, Unstarted: true}})
+	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.work"); n != 0 {
+		t.Errorf("%d messages of groups left, want none", n)
+	}
+}
+
 // Events under another spelling of a message's id are about nobody, alone and in the batch that
 // has the right ones.
 func TestOtherSpellingsWriteNothing(t *testing.T) {

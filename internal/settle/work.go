@@ -68,10 +68,11 @@ func (s *workSettler) settle(w db.HeardWork, t *told) {
 		took = t.runtime.Seconds()
 	case w.Started != nil:
 		took = max(0, t.endTime()-*w.Started)
+	case t.end.End.Unstarted:
 	default:
 		known = false
 	}
-	if laned && t.failed() && (t.end.End.TimedOut || reaches(took, w.Lane.SoftLimit.Seconds())) {
+	if laned && t.failed() && t.end.End.Final == "" && (t.end.End.TimedOut || reaches(took, w.Lane.SoftLimit.Seconds())) {
 		s.timeOut(w, t, took, known)
 	} else {
 		s.end(w, t, took, known)

@@ -62,6 +62,7 @@ type Settlement struct {
 	LateStarts []RunBegin    // of runs that had ended
 	Ended      [][]RunEnding // open runs, in waves: at most one run of a task in each
 	Errors     []RunError    // of failed runs that have none
+	Revoked    []RunRevoked  // runs that had failed before
 	Durations  []RunDuration
 	Requeued   []RunRequeue // open runs that continue under another task id
 
@@ -99,6 +100,10 @@ type (
 		Status    model.RunStatus
 		Metadata  RunMetadata
 		Final     bool // the task isn't tried again before its next regular run
+	}
+	RunRevoked struct {
+		Run, Task int64
+		Reason    string
 	}
 	RunError struct {
 		Run   int64
@@ -153,16 +158,21 @@ type RunMetadata struct {
 	Starts bool
 	Worker *string // of the start
 	Error  *string // of the end; nil for none
+
+	NotRetried string // why the task isn't tried again before its next regular run; "" for nothing
 }
 
 // String returns the JSON object.
 func (m RunMetadata) String() string {
-	object := make(map[string]*string, 2)
+	object := make(map[string]*string, 3)
 	if m.Starts {
 		object["worker"] = m.Worker
 	}
 	if m.Error != nil {
 		object["error"] = m.Error
+	}
+	if m.NotRetried != "" {
+		object["not_retried"] = &m.NotRetried
 	}
 	text, _ := json.Marshal(object) // strings and nulls always marshal
 	return string(text)
@@ -248,6 +258,9 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 			tasks = append(tasks, r.Task)
 		}
 	}
+	for _, r := range s.Revoked {
+		tasks = append(tasks, r.Task)
+	}
 	return inOrder(ctx, slices.Concat([]step{keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []step{tx.countEnded(EndedByWorker, s.Ends)})...)
 }
 
@@ -266,7 +279,7 @@ func (tx *Tx) settleRuns(s Settlement) []step {
 		}
 		steps = append(steps, keys(final, tx.q.ForfeitRetries), arrays(wave, tx.q.EndRuns))
 	}
-	return append(steps, arrays(s.Errors, tx.q.FillErrors), arrays(s.Requeued, tx.q.MoveRuns), arrays(s.Durations, tx.q.RecordDurations))
+	return append(steps, arrays(s.Errors, tx.q.FillErrors), arrays(s.Revoked, tx.q.RevokeRetries), arrays(s.Requeued, tx.q.MoveRuns), arrays(s.Durations, tx.q.RecordDurations))
 }
 
 // settleWork writes what becomes of work, and wakes the senders of requeued work.

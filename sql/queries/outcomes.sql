@@ -80,6 +80,25 @@ set metadata = coalesce(r.metadata, '{}') || jsonb_build_object('error', o.error
 from (select unnest(@run::bigint[]) as id, unnest(@error::text[]) as error) o
 where r.id = o.id;
 
+-- RevokeRetries takes back the retry that followed a failed run, as somebody revoked the run: a
+-- one-shot task is done with, and a recurring one waits for its next regular run. It changes nothing
+-- once the task has been sent again, or moved by others.
+-- name: RevokeRetries :exec
+with revoked as (
+  update public.task_run r
+  set metadata = coalesce(r.metadata, '{}') || jsonb_build_object('not_retried', o.reason)
+  from (select unnest(@run::bigint[]) as id, unnest(@reason::text[]) as reason) o
+  where r.id = o.id and not coalesce(r.metadata ? 'not_retried', false)
+  returning r.id, r.task, r.ended)
+update public.task t
+set status = case t.policy when 'oneshot' then 'disabled' else t.status end,
+    next_run = case t.policy when 'oneshot' then t.next_run else r.ended + t.current_interval end,
+    retries_left = case t.policy when 'oneshot' then 0 else coalesce(k.num_retries, 0) end
+from revoked r, public.task_type k
+where t.id = r.task and k.type = t.type and t.status = 'next_run_not_scheduled'
+  and t.next_run = r.ended + coalesce(k.retry_delay, interval '1 hour')
+  and not exists (select from public.task_run later where later.task = t.id and later.id > r.id);
+
 -- RecordDurations writes how long runs took; a repeat changes nothing.
 -- name: RecordDurations :exec
 insert into scheduler_go.run_durations (run, type, runtime, recorded)

@@ -323,6 +323,36 @@ func (q *Queries) RejectEvents(ctx context.Context, arg RejectEventsParams) erro
 	return err
 }
 
+const revokeRetries = `-- name: RevokeRetries :exec
+with revoked as (
+  update public.task_run r
+  set metadata = coalesce(r.metadata, '{}') || jsonb_build_object('not_retried', o.reason)
+  from (select unnest($1::bigint[]) as id, unnest($2::text[]) as reason) o
+  where r.id = o.id and not coalesce(r.metadata ? 'not_retried', false)
+  returning r.id, r.task, r.ended)
+update public.task t
+set status = case t.policy when 'oneshot' then 'disabled' else t.status end,
+    next_run = case t.policy when 'oneshot' then t.next_run else r.ended + t.current_interval end,
+    retries_left = case t.policy when 'oneshot' then 0 else coalesce(k.num_retries, 0) end
+from revoked r, public.task_type k
+where t.id = r.task and k.type = t.type and t.status = 'next_run_not_scheduled'
+  and t.next_run = r.ended + coalesce(k.retry_delay, interval '1 hour')
+  and not exists (select from public.task_run later where later.task = t.id and later.id > r.id)
+`
+
+type RevokeRetriesParams struct {
+	Run    []int64
+	Reason []string
+}
+
+// RevokeRetries takes back the retry that followed a failed run, as somebody revoked the run: a
+// one-shot task is done with, and a recurring one waits for its next regular run. It changes nothing
+// once the task has been sent again, or moved by others.
+func (q *Queries) RevokeRetries(ctx context.Context, arg RevokeRetriesParams) error {
+	_, err := q.db.Exec(ctx, revokeRetries, arg.Run, arg.Reason)
+	return err
+}
+
 const startRuns = `-- name: StartRuns :exec
 update public.task_run r
 set started = o.started,
