@@ -68,7 +68,7 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (set
 	case "task-failed":
 		line := lastLine(e, note)
 		o.End = &settle.End{Status: model.RunFailed, Error: line, TimedOut: timeLimitFailed(e, line)}
-		if exception, _ := text(e.Fields["exception"]); strings.HasPrefix(exception, rejection) {
+		if exception, _ := text(e.Fields["exception"]); rejection.MatchString(exception) || line != nil && rejection.MatchString(*line) {
 			o.End.Final = settle.Rejected
 		}
 	case "task-revoked":
@@ -93,9 +93,9 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (set
 	return o, accepted
 }
 
-// rejection begins the exception by which a task has its worker drop the message. It puts the
-// message back in the queue by another one's second argument, and then there is no task-failed.
-const rejection = "Reject("
+// rejection matches the exception by which a task has its worker drop the message: its repr, or the last
+// line of its traceback. There is no task-failed of one that goes back into its queue.
+var rejection = regexp.MustCompile(`^(?:reject requeue=False|(?:\w+\.)*Reject(?:[:(]|$))`)
 
 // revokedEnd returns how a task ended that did not run, or was terminated. What a person revoked is not
 // retried; what expired in its queue is.

@@ -144,7 +144,7 @@ func TestInterpret(t *testing.T) {
 		{`{"type": "task-revoked", "uuid": "u", "terminated": false, "signum": null, "expired": false}`, final(settle.Revoked, "revoked before a worker began it", true), accepted, nil},
 		{`{"type": "task-revoked", "uuid": "u", "terminated": false, "signum": null, "expired": true}`, final("", "expired before a worker began it", true), accepted, nil},
 		{`{"type": "task-rejected", "uuid": "u", "requeue": false}`, final(settle.Rejected, "", false), accepted, nil},
-		{`{"type": "task-failed", "uuid": "u", "exception": "Reject('not mine', False)", "traceback": "celery.exceptions.Reject: no"}`, final(settle.Rejected, "celery.exceptions.Reject: no", false), accepted, nil},
+		{`{"type": "task-failed", "uuid": "u", "exception": "reject requeue=False: 'not mine'", "traceback": "celery.exceptions.Reject: no"}`, final(settle.Rejected, "celery.exceptions.Reject: no", false), accepted, nil},
 		{`{"type": "task-rejected", "uuid": "u", "requeue": true}`, nothing, ignored, nil},
 		{`{"type": "task-succeeded", "uuid": "u", "runtime": 1.5, "result": "{}"}`, settle.Outcome{Runtime: ptr(1500 * time.Millisecond)}, accepted, nil},
 		{`{"type": "task-succeeded", "uuid": "u", "runtime": null}`, nothing, ignored, nil},
