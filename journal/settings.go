@@ -150,9 +150,9 @@ var settingTable = map[string]setting{
 	"enable.ssl.certificate.verification":   field(boolean, func(c *connection) **bool { return &c.security.verify }),
 
 	"group.instance.id":                  field(verbatim, func(c *connection) *string { return &c.instanceID }),
-	"session.timeout.ms":                 field(milliseconds, func(c *connection) *time.Duration { return &c.session }),
-	"max.poll.interval.ms":               field(milliseconds, func(c *connection) *time.Duration { return &c.maxPoll }),
-	"heartbeat.interval.ms":              option(milliseconds, func(d time.Duration) kgo.Opt { return kgo.HeartbeatInterval(d) }),
+	"session.timeout.ms":                 field(someMilliseconds, func(c *connection) *time.Duration { return &c.session }),
+	"max.poll.interval.ms":               field(someMilliseconds, func(c *connection) *time.Duration { return &c.maxPoll }),
+	"heartbeat.interval.ms":              option(someMilliseconds, func(d time.Duration) kgo.Opt { return kgo.HeartbeatInterval(d) }),
 	"client.id":                          option(verbatim, kgo.ClientID),
 	"client.rack":                        option(verbatim, func(s string) kgo.Opt { return kgo.Rack(s) }),
 	"partition.assignment.strategy":      option(balancers, func(b []kgo.GroupBalancer) kgo.Opt { return kgo.Balancers(b...) }),
@@ -163,7 +163,7 @@ var settingTable = map[string]setting{
 	"max.partition.fetch.bytes":          option(size, func(n int32) kgo.Opt { return kgo.FetchMaxPartitionBytes(n) }),
 	"fetch.wait.max.ms":                  option(milliseconds, func(d time.Duration) kgo.Opt { return kgo.FetchMaxWait(d) }),
 	"receive.message.max.bytes":          option(size, kgo.BrokerMaxReadBytes),
-	"socket.connection.setup.timeout.ms": option(milliseconds, kgo.DialTimeout),
+	"socket.connection.setup.timeout.ms": option(someMilliseconds, kgo.DialTimeout),
 
 	"enable.auto.offset.store": only("true", "offsets are committed after each batch, always"),
 	"group.protocol":           {warn: "the classic group protocol is used"},
@@ -215,6 +215,16 @@ func milliseconds(s string) (time.Duration, error) {
 		return 0, errors.New("expected a number of milliseconds")
 	}
 	return time.Duration(n) * time.Millisecond, nil
+}
+
+// someMilliseconds takes no 0, as librdkafka doesn't: without time between heartbeats a client
+// would send them one after another.
+func someMilliseconds(s string) (time.Duration, error) {
+	d, err := milliseconds(s)
+	if err == nil && d == 0 {
+		err = errors.New("expected a number of milliseconds above 0")
+	}
+	return d, err
 }
 
 func size(s string) (int32, error) {
