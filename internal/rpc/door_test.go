@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -337,5 +338,37 @@ func TestDoorRole(t *testing.T) {
 			continue
 		}
 		_ = conn.Close(t.Context())
+	}
+}
+
+// The password of the door's role is asked for, and a server that runs finds a new one at once.
+func TestDoorPasswordChanges(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PostgresServer(t)
+	admin := testenv.Connect(t, dsn)
+	file := testenv.Value[string](t, admin, "select current_setting('hba_file')")
+	if err := os.WriteFile(file, []byte("host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Exec(t, admin, "select pg_reload_conf()")
+	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	server := serve(t, dsn)
+	for range 3 {
+		testenv.Exec(t, enter(t, server, ""), "select from task")
+		testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	}
+	store := openStore(t, dsn)
+	way, err := db.NewDoor(store, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := way.Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Password += "x"
+	_, err = pgconn.ConnectConfig(t.Context(), config)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != "28P01" {
+		t.Errorf("with another password: %v", err)
 	}
 }
