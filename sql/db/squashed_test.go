@@ -33,9 +33,12 @@ const workInEveryState = `
 // sinceChanged makes what migrations after the squash drop, and drops what they make but for
 // columns, whose numbers would be others afterwards.
 const sinceChanged = `
-	drop function scheduler_go.held_by, scheduler_go.began, scheduler_go.ends_known;
+	drop function scheduler_go.held_by, scheduler_go.began, scheduler_go.ends_known, scheduler_go.graph_fate, scheduler_go.reopen_graph_task,
+	  scheduler_go.take_back_graph_failures, scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz, bigint[]);
+	drop index scheduler_go.graph_changes_reopened_idx;
 	grant execute on function scheduler_go.note_candidate(), scheduler_go.rebuild_candidates(), scheduler_go.note_graph_change(),
 	  scheduler_go.note_graph_deletion(), scheduler_go.note_listing() to public;
+	drop table scheduler_go.door;
 	create function scheduler_go.check_forgotten_graph_tasks() returns bigint language sql as 'select 1::bigint';
 	create function scheduler_go.empty_graph() returns bigint language sql as 'select 1::bigint';
 	create function scheduler_go.retry_graph_tasks(bigint, bigint, bigint) returns setof bigint language sql as 'select 1::bigint';
@@ -52,11 +55,11 @@ func migratedBefore(t *testing.T, n int) string {
 	return dsn
 }
 
-// ownRows is every row of our tables, but for which migrations there are.
+// ownRows is every row of our tables, but for which migrations there are, and of tables that are new.
 func ownRows(t *testing.T, dsn string) map[string][]string {
 	t.Helper()
 	conn, rows := connect(t, dsn), map[string][]string{}
-	for _, table := range testenv.Column[string](t, conn, "select oid::regclass::text from pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind = 'r' and relname not in ('migrations', 'compatible')") {
+	for _, table := range testenv.Column[string](t, conn, "select oid::regclass::text from pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind = 'r' and relname not in ('migrations', 'compatible', 'door')") {
 		rows[table] = texts(t, conn, "select * from "+table+" r order by r::text")
 	}
 	return rows

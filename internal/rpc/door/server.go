@@ -322,7 +322,7 @@ func (s *Server) connect(parameters map[string]string) (*pgconn.HijackedConn, er
 		config := way.Copy()
 		config.RuntimeParams = maps.Clone(parameters)
 		if config.RuntimeParams["application_name"] == "" {
-			config.RuntimeParams["application_name"] = "swh-scheduler door"
+			config.RuntimeParams["application_name"] = "swh-scheduler rpc-serve"
 		}
 		conn, err := pgconn.ConnectConfig(ctx, config)
 		if wrong, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(wrong.Code, "28") && !again {
