@@ -53,7 +53,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test screenshots chaos test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test screenshots chaos model test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ chaos: ## Run the scheduler on clusters while faults fall, and check that nothin
 	@mkdir -p bin/chaos
 	@$(ALL) env CHAOS=$(CHAOS) SWH_TEST_SEED=$(SEED) SEEDS=$(SEEDS) REPORT=$(abspath $(REPORT)) \
 		go test -C test -count=1 -timeout=24h -v -run '^TestChaos$$' -artifacts -outputdir=$(CURDIR)/bin/chaos ./chaos
+
+model: ## Explore the models of the protocol further than CI does: some ten minutes, 2 GB
+	@$(ALL) env SWH_MODEL=long go test -C test -count=1 -timeout=2h -v ./model/...
 
 fuzz: ## Run each fuzz target for a while (FUZZ, FUZZTIME)
 	@$(ALL) env FUZZTIME=$(FUZZTIME) .ci/fuzz $(FUZZ)

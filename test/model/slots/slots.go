@@ -157,6 +157,7 @@ type Rules struct {
 	ForgetsHand      bool // a process reads again what it has in hand
 	ForgetsConfirmed bool // a confirmation that can't be written is forgotten
 	FreesOthers      bool // a process frees a lease of another one
+	EndsHealthy      bool // a write that is stuck ends the connection of other messages
 	Recall           bool // messages are taken back from a queue that nobody reads
 }
 

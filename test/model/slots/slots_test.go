@@ -85,6 +85,7 @@ func TestMistakes(t *testing.T) {
 		{"what is in hand when locks are lost is read again", cut, Rules{ForgetsHand: true}, carried, 12},
 		{"a confirmation that can't be written is forgotten", cut, Rules{ForgetsConfirmed: true}, carried, 15},
 		{"a lost answer frees a row that another process has leased", both, Rules{FreesOthers: true}, repeats, 17},
+		{"a write that is stuck ends the connection of other messages", two, Rules{EndsHealthy: true}, repeats, 12},
 		{"recall: messages go back as it takes too long, and RabbitMQ drops them", two, Rules{Recall: true}, lost, 13},
 	} {
 		table = append(table, check.Mistake[State]{Name: m.name, Model: Model(m.scope, m.rules), Broken: m.broken, Steps: m.steps})

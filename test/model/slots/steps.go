@@ -374,6 +374,13 @@ func (w world) carry(s State, i, c int) {
 // faults takes those that are left.
 func (w world) faults(s State) {
 	for p := range s.Processes {
+		if wrong := s; w.rules.EndsHealthy {
+			wrong.disconnect(p)
+			for i, m := range s.Messages {
+				wrong.Messages[i].Excused = m.Excused // nothing was lost
+			}
+			w.to.Fault(wrong, "%d ends a connection that works", p)
+		}
 		if s.Left.Crashes > 0 {
 			dead := s
 			dead.Left.Crashes--

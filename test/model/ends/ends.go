@@ -1,0 +1,227 @@
+// Package ends has models of what becomes of work once it was sent.
+//
+// [Model] has pieces of work in an express lane and a slow one, workers that time out, fail
+// or die, events that are lost, come late, twice, in any order, or wait unread, and the
+// maintenance that gives up what is silent. [KnownUpTo] has the moment up to which ends are
+// known, and [Shares] how a group's part comes back after its workers died.
+package ends
+
+import "swh-scheduler/test/model/check"
+
+const (
+	works = 2
+	tries = 3 // of a piece of work at most: express, slow, and a retry
+	lanes = 2
+	cost  = 3 // seconds that a piece of work is expected to take
+	took  = 1 // seconds that one takes which is done
+)
+
+// State is all that there is.
+type State struct {
+	Works   [works]Work
+	Read    [lanes]bool // whether workers read the lane's queue
+	Seen    bool        // a process has noted of late that it has the lanes
+	Watched bool        // the process that judges has run for long enough to have seen that
+	Broken  Broken
+	Left    Faults
+}
+
+// Broken says what must not happen, and did.
+type Broken struct{ UnreadGivenUp, RevokedAgain, FinalAgain, Released bool }
+
+// Work is a piece of work: a run of a task with its row of the ledger, and a visit.
+type Work struct {
+	Row     Row
+	Lane    uint8
+	Try     uint8 // its Celery id is that of this try
+	Open    bool  // the run has not ended
+	Retries uint8
+	Ends    uint8 // of the present run, that counted
+	Tries   [tries]Try
+}
+
+// Row is the state of a row of the ledger.
+type Row uint8
+
+// States of rows.
+const (
+	Backlog Row = iota
+	Sent
+	Settled // ended, and its runtime is still to be heard
+	Gone
+)
+
+// Try is a message, what a worker made of it, and what is known of that.
+type Try struct {
+	Lane     uint8
+	Copy     Copy
+	Outcome  Outcome
+	End      Event
+	Runtime  Event
+	Lost     bool // the event of its end was lost
+	Visit    Visit
+	Silent   Silence
+	TimedOut bool  // that is noted for the journal client
+	Moves    uint8 // how often its time-out sent it on
+	Charged  int8  // seconds
+}
+
+// Copy is where the message is.
+type Copy uint8
+
+// Places of messages.
+const (
+	NotSent Copy = iota
+	Queued
+	Running
+	Finished
+	Died // with its worker, which sends no event
+)
+
+// Outcome is how a try ended.
+type Outcome uint8
+
+// Outcomes of tries.
+const (
+	Unknown Outcome = iota
+	Done
+	TimedOut
+	Failed
+	Revoked // by a person
+)
+
+// Event is where an event is.
+type Event uint8
+
+// Places of events.
+const (
+	NoEvent Event = iota
+	Unread        // in the event queue
+	Taken         // delivered to a listener
+	Applied       // and written, not acknowledged
+)
+
+// Visit is what the journal client made of the failed visit that a loader recorded.
+type Visit uint8
+
+// States of failed visits.
+const (
+	NoVisit  Visit = iota
+	Recorded       // in the journal
+	Held           // kept back until it is known why the try ended
+	Counted        // as a failure
+	Dropped        // as a time-out
+)
+
+// Silence is for how long nothing was heard of a try.
+type Silence uint8
+
+// Silences.
+const (
+	Short Silence = iota
+	Long          // by the clock, since it was seen that it isn't in its queue
+	Known         // and the events until then are known
+)
+
+// Faults are those that may still happen.
+type Faults struct {
+	Deaths    uint8 // of a worker
+	Losses    uint8 // of an event
+	Crashes   uint8 // of a listener
+	Outages   uint8 // of PostgreSQL, for longer than a lane set is remembered
+	ScaleDown uint8 // of the workers of a lane
+	Failures  uint8 // of work
+	Revokes   uint8 // of work, by a person
+}
+
+// Scope says how much of each thing there is.
+type Scope struct {
+	Works, Retries int
+	Faults
+}
+
+// Rules are the right ones, but for one mistake.
+type Rules struct {
+	SilenceByClock  bool // silence counts by the clock, whatever waits unread
+	UnackedIgnored  bool // the event queue counts as empty while listeners hold events
+	CountedLate     bool // silence counts from when a message was sent, and only then its queue is counted
+	QueueIgnored    bool // what waits in its queue is given up, too
+	AckFirst        bool // events are acknowledged before they are written
+	SameID          bool // the next lane's try keeps the id
+	EndsAgain       bool // a second end of a run counts
+	RevokedRetried  bool // a revoked run is retried
+	FinalRetried    bool // a time-out in the last lane is retried
+	NotHeld         bool // failed visits of the express lane count at once
+	NoTimeoutRecord bool // the journal client isn't told of time-outs
+	CorrectsAgain   bool // a charge is corrected by each event of the runtime
+	ChargesAgain    bool // each end charges, whether the row is there or not
+	UnreadNothing   bool // a lane that nobody reads gets nothing
+	JudgesFirst     bool // lanes count as removed before a process has noted them
+	StaysSilent     bool // what is silent is not given up
+}
+
+// Model is the protocol in a scope, with rules.
+func Model(scope Scope, rules Rules) check.Model[State] {
+	initial := State{Seen: true, Watched: true, Read: [lanes]bool{true, true}, Left: scope.Faults}
+	for i := range initial.Works {
+		initial.Works[i] = Work{Row: Gone}
+		if i < scope.Works {
+			initial.Works[i] = Work{Open: true, Retries: uint8(scope.Retries)}
+		}
+	}
+	return check.Model[State]{
+		Initial: initial,
+		Next: func(s State, to *check.Steps[State]) {
+			w := world{rules: rules, to: to}
+			for i := range s.Works {
+				w.lanes(s, i)
+				w.silence(s, i)
+				for t := range s.Works[i].Tries {
+					w.workers(s, i, t)
+					w.listener(s, i, t)
+					w.journal(s, i, t)
+				}
+			}
+			w.keeper(s)
+			w.faults(s)
+		},
+		Same: canonical,
+		Always: []check.Property[State]{
+			{Name: "a run's end counts once", Holds: func(s State) bool { return s.Works[0].Ends <= 1 && s.Works[1].Ends <= 1 }},
+			{Name: "a time-out goes on once", Holds: each(func(t Try) bool { return t.Moves <= 1 })},
+			{Name: "nothing is given up that waits", Holds: func(s State) bool { return !s.Broken.UnreadGivenUp }},
+			{Name: "charges are never negative", Holds: each(func(t Try) bool { return t.Charged >= 0 })},
+			{Name: "nothing is charged twice", Holds: each(func(t Try) bool { return t.Charged <= cost })},
+			{Name: "what was revoked is not run again", Holds: func(s State) bool { return !s.Broken.RevokedAgain }},
+			{Name: "a time-out in the last lane is final", Holds: func(s State) bool { return !s.Broken.FinalAgain }},
+			{Name: "lanes in use are not emptied", Holds: func(s State) bool { return !s.Broken.Released }},
+			{Name: "a time-out is no failed visit", Holds: each(func(t Try) bool { return t.Visit != Counted || !t.goesOn() })},
+		},
+		Eventually: []check.Property[State]{{Name: "all ends, and what timed out goes on", Holds: func(s State) bool {
+			for _, w := range s.Works {
+				if w.Open || w.Row != Gone {
+					return false
+				}
+			}
+			return each(func(t Try) bool {
+				return (t.Moves == 1) == t.goesOn() && t.Visit != Recorded && t.Visit != Held
+			})(s)
+		}}},
+	}
+}
+
+// goesOn says whether a try must go on in the next lane: it timed out, and was heard of.
+func (t Try) goesOn() bool { return t.Outcome == TimedOut && t.Lane == 0 && !t.Lost }
+
+func each(holds func(Try) bool) func(State) bool {
+	return func(s State) bool {
+		for _, w := range s.Works {
+			for _, t := range w.Tries {
+				if !holds(t) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+}
