@@ -335,3 +335,18 @@ func TestQueueAndOriginOfATask(t *testing.T) {
 	}
 	s.get("/origins?url=" + url.QueryEscape(address))
 }
+
+// An action on a graph is done, and its row unlocked, before changes of other graphs are settled.
+func TestGraphActionBesideABacklog(t *testing.T) {
+	t.Parallel()
+	s := work(t, nil)
+	s.exec("insert into scheduler_go.graphs (name, submitted) values ('small', now()), ('backlog', now())",
+		"insert into task (id, type, arguments, next_run, status, policy) select id, 'load-git', '{}', scheduler_go.never(), 'next_run_not_scheduled', 'oneshot' from generate_series(1001, 41000) id",
+		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select case id when 1001 then 2 else 3 end, id, id, false, 0 from task where id > 1000",
+		"insert into scheduler_go.graph_checks (task) select id from task where id > 1001")
+	path := s.post("/graphs", url.Values{"action": {"cancel graph"}, "id": {"2"}}, 303)
+	a := s.change(path, db.ActionDone)
+	if left := s.count("scheduler_go.graph_checks"); a.Changed != 1 || left < 20_000 || s.count("task where id = 1001 and status = 'disabled'") != 1 {
+		t.Errorf("%+v, with %d checks of the others left", a, left)
+	}
+}
