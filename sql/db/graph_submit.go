@@ -337,7 +337,7 @@ func (s GraphStore) CancelGraph(ctx context.Context, graph int64, now time.Time)
 }
 
 // retryBatch is how many failed tasks one statement reopens.
-const retryBatch = 5000
+const retryBatch = 1000
 
 // RetryGraph reopens the tasks of a graph that have failed or couldn't run, and deletes deadlines of
 // theirs that have passed. It is one transaction: the drain looks at none of them before all are

@@ -139,7 +139,7 @@ func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now 
 	take := func(tasks int, onlyNote bool) error {
 		p.MaxTasks, p.OnlyNote = int64(tasks), onlyNote
 		done, err := tx.q.TakeBackGraphFailures(ctx, p)
-		round.More = round.More || done.Taken > done.PutOff
+		round.More = round.More || done.More || done.Taken > done.PutOff
 		round.Waits = round.Waits || done.PutOff > 0
 		return err
 	}

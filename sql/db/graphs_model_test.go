@@ -1,7 +1,6 @@
 package db_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -203,10 +202,7 @@ func (w *graphWorld) submit(t *rapid.T) func(context.Context) error {
 // end ends some tasks that are ready, each by a run, in batches of a few
 // listeners, one of which may be the Python scheduler's.
 func (w *graphWorld) end(t *rapid.T) []func(context.Context) error {
-	return w.endOf(t, w.those(func(m *modelTask) bool { return m.state == model.GraphReady }))
-}
-
-func (w *graphWorld) endOf(t *rapid.T, ready []int) []func(context.Context) error {
+	ready := w.those(func(m *modelTask) bool { return m.state == model.GraphReady })
 	if len(ready) == 0 {
 		return nil
 	}
@@ -266,7 +262,7 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 			return err
 		}}
 	}
-	switch rapid.SampledFrom([]string{"respawn", "respawn", "respawn, then ends", "respawn, then ends", "release", "disable", "cancel", "retry", "wait", "delete", "extend", "extend"}).Draw(t, "act") {
+	switch rapid.SampledFrom([]string{"respawn", "respawn", "release", "disable", "cancel", "retry", "wait", "delete", "extend", "extend"}).Draw(t, "act") {
 	case "respawn":
 		if m := one("respawn", func(m *modelTask) bool {
 			return !m.state.Open() && m.state != model.GraphCompleted && !w.cancelled[m.graph]
@@ -274,24 +270,6 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 			m.state = model.GraphReady
 			return exec("update task set status = 'next_run_not_scheduled', next_run = now() where id = $1", m.id)
 		}
-	case "respawn, then ends": // before the drain comes to the first
-		m := one("respawn", func(m *modelTask) bool {
-			return !m.state.Open() && m.state != model.GraphCompleted && !w.cancelled[m.graph]
-		})
-		if m == nil {
-			return nil
-		}
-		ready := w.those(func(o *modelTask) bool { return o.state == model.GraphReady })
-		m.state = model.GraphReady
-		w.settle()
-		ends := w.endOf(t, ready)
-		return []func(context.Context) error{func(ctx context.Context) error {
-			_, err := w.store.Pool().Exec(ctx, "update task set status = 'next_run_not_scheduled', next_run = now() where id = $1", m.id)
-			for _, end := range ends {
-				err = cmp.Or(err, end(ctx))
-			}
-			return err
-		}}
 	case "release":
 		if m := one("release", func(m *modelTask) bool { return m.state == model.GraphWaiting }); m != nil {
 			m.state = model.GraphReady

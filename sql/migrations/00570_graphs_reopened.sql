@@ -3,8 +3,8 @@
 -- last task, before any task of a graph is released or disabled because of others. Otherwise a task that
 -- asks for a failure would run although that failure is about to be taken back.
 alter table scheduler_go.graph_changes
-  add column reopened xid8,
-  add column locked_since timestamptz;
+  add column if not exists reopened xid8,
+  add column if not exists locked_since timestamptz;
 create index graph_changes_reopened_idx on scheduler_go.graph_changes (reopened, place) where reopened is not null;
 
 comment on column scheduler_go.graph_changes.reopened is 'Transaction in which a disabled task was opened again; nothing else is decided until its dependents are looked at. Null: the task ended';
@@ -235,8 +235,6 @@ select count(*) from taken
 $$;
 -- +goose StatementEnd
 
-drop function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz);
-
 -- One task after the other, each by small questions of an index, so that the cost
 -- is the same for all. Every statement sees what is committed by then. What could not run
 -- before its deadline stays as it is, so that it doesn't depend on the order in which tasks
@@ -407,3 +405,23 @@ $$;
 -- +goose StatementEnd
 comment on function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz, bigint[]) is
   'Looks at some waiting tasks of graphs, those of these or, if that is null, those that are noted: releases those whose dependencies have ended, disables those that can never run, has the others watch a dependency, and puts off those that others hold locked. reopened: tasks are open again whose dependents come first. The caller holds the lock of graphs';
+
+-- +goose StatementBegin
+create or replace function scheduler_go.settle_graph_tasks(max_tasks bigint, max_edges bigint, at timestamptz,
+  out looked_at bigint, out released bigint, out failed bigint, out put_off bigint)
+language plpgsql as $$
+declare
+  b record;
+begin
+  select * into b from scheduler_go.take_back_graph_failures(max_tasks, max_edges, at, interval '10 s', false);
+  if b.taken > 0 or b.more then
+    looked_at := b.taken; released := 0; failed := 0; put_off := b.put_off;
+    return;
+  end if;
+  select s.looked_at, s.released, s.failed, s.put_off into looked_at, released, failed, put_off
+  from scheduler_go.settle_graph_tasks(max_tasks, max_edges, at, null) s;
+end
+$$;
+-- +goose StatementEnd
+comment on function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz) is
+  'Takes failures back and, if there are none, settles, for programs from before this migration';

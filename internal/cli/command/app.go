@@ -158,7 +158,7 @@ func (a *App) throughServer() (dsn string, way *db.Through, err error) {
 	}
 	address, err := door.Parse(string(a.Config.Scheduler.URL))
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", a.source("--url", a.Globals.url, "scheduler.url"), err)
+		return "", nil, a.wrong("--url", a.Globals.url, "scheduler.url", err)
 	}
 	server := url.URL{Scheme: "postgresql", User: url.User("door"), Host: net.JoinHostPort(address.Host(), address.Port()), Path: "door", RawQuery: "sslmode=disable"}
 	return server.String(), &db.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
