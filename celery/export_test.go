@@ -101,5 +101,5 @@ func Headers(messages ...TaskMessage) ([]map[string]any, error) {
 
 // Figures are what the management API would have said of a queue.
 func Figures(ready, unacknowledged, prefetch int) QueueFigures {
-	return QueueFigures{answered: true, known: true, asked: time.Now(), stats: queueStats{Ready: &ready, Unacknowledged: &unacknowledged}, prefetch: prefetch}
+	return QueueFigures{answered: true, known: true, Asked: time.Now(), stats: queueStats{Ready: &ready, Unacknowledged: &unacknowledged}, prefetch: prefetch}
 }

@@ -3,9 +3,9 @@ package celery
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -46,9 +46,10 @@ func (l QueueLength) Messages() int { return l.Ready + l.Unacknowledged }
 
 // QueueFigures are what the management API says of a queue. The zero value knows nothing.
 type QueueFigures struct {
+	queue    string
 	answered bool      // the API knows the queue
 	known    bool      // and tells its counts
-	asked    time.Time // before the question
+	Asked    time.Time // before the question, by the clock of who asked
 	age      time.Duration
 	stats    queueStats
 	prefetch int // of all its consumers; -1 if it isn't known or has no bound
@@ -56,7 +57,7 @@ type QueueFigures struct {
 
 // Since returns the earliest moment that the figures may be of: they may not count what was
 // published later.
-func (f QueueFigures) Since() time.Time { return f.asked.Add(-f.age) }
+func (f QueueFigures) Since() time.Time { return f.Asked.Add(-f.age) }
 
 // Rates returns how many messages a second were published to the queue and delivered to
 // consumers, as of the last seconds. known is false if the management API doesn't tell.
@@ -64,18 +65,18 @@ func (f QueueFigures) Rates() (in, out float64, known bool) {
 	return f.stats.Stats.Published.Rate, f.stats.Stats.Delivered.Rate, f.known
 }
 
-// QueueInspector measures queues. It is safe for concurrent use; measurements
-// are made one after the other.
+// QueueInspector measures queues. It is safe for concurrent use; each question to the broker has a
+// channel of its own.
 type QueueInspector struct {
 	statsAge   time.Duration
 	management *management
 	questions  questions
 	tasks      sync.WaitGroup
 
-	busy    mutex // guards the rest
-	dialer  dialer
-	conn    *connection
-	channel *amqp.Channel
+	busy   mutex // guards the rest
+	dialer dialer
+	conn   *connection
+	idle   []*amqp.Channel // of conn
 }
 
 // NewQueueInspector makes an inspector. managementURL is the root of RabbitMQ's
@@ -95,9 +96,14 @@ func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *Queu
 }
 
 // Figures asks the management API about a queue. Without an answer the figures know
-// nothing; that is logged once.
+// nothing; that is logged once. Since is by the host's clock.
 func (q *QueueInspector) Figures(ctx context.Context, queue string) QueueFigures {
-	f := QueueFigures{asked: time.Now(), age: q.statsAge, prefetch: -1}
+	return q.figures(ctx, time.Now, queue)
+}
+
+// figures is Figures by a clock of the caller's.
+func (q *QueueInspector) figures(ctx context.Context, now func() time.Time, queue string) QueueFigures {
+	f := QueueFigures{queue: queue, Asked: now(), age: q.statsAge, prefetch: -1}
 	stats, err := q.management.queue(ctx, queue)
 	if err != nil {
 		return f
@@ -117,100 +123,123 @@ func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (
 	return q.LengthSince(ctx, queue, q.Figures(ctx, queue), recent)
 }
 
-// LengthSince measures a queue. recent is how many messages the caller knows to have been
-// confirmed on it since figures.Since.
-//
-// The broker itself counts the ready messages, now. The count of unacknowledged ones comes
-// from the figures, so it is raised to an upper bound: since then, no more messages can
-// have gone from ready to unacknowledged than were ready or came since, and are not ready
-// now; and no consumer holds more than its prefetch limit. (Only what others published and
-// consumers fetched since can escape.) If the figures know nothing, the unacknowledged
-// messages are unknown.
+// LengthSince measures a queue by figures that were asked for before; see Observation.Length. recent is how many
+// messages the caller knows to have been confirmed on it since figures.Since.
 //
 // A QueueDownError or QueueAccessError is of this queue alone.
 func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures QueueFigures, recent int) (QueueLength, error) {
-	found, now, err := q.now(ctx, queue)
-	if err != nil {
-		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, err)
-	}
-	if !found {
-		return QueueLength{}, nil
-	}
-	if figures.stats.down() {
-		return QueueLength{}, fmt.Errorf("measuring queue %q: %w", queue, &QueueDownError{queue, "its state is " + figures.stats.State})
-	}
-	length := QueueLength{Exists: true, Ready: now.Messages, Consumers: now.Consumers}
-	length.Unknown = !figures.known
-	if !figures.answered {
-		length.Unacknowledged = recent
-		return length, nil
-	}
-	past := figures.stats
-	moved := max(0, *past.Ready+recent-now.Messages)
-	length.Unacknowledged = *past.Unacknowledged + moved
-	// The limits count only if they are those of all consumers there are now.
-	if moved > 0 && len(past.Consumers) >= now.Consumers && figures.prefetch >= 0 {
-		// What was counted is counted, even if its consumer has left.
-		length.Unacknowledged = min(length.Unacknowledged, max(figures.prefetch, *past.Unacknowledged))
-	}
-	return length, nil
+	return q.observe(ctx, time.Now, queue, figures).Length(recent)
 }
 
 // now asks the broker, over a connection that is kept, for the number of ready
 // messages and of consumers.
 func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, state amqp.Queue, err error) {
-	if err := q.busy.lock(ctx); err != nil {
+	conn, channel, err := q.channel(ctx)
+	if err != nil {
 		return false, state, err
 	}
-	defer q.busy.unlock()
-	if q.conn == nil || q.conn.IsClosed() {
-		if q.conn, err = q.dialer.dial(ctx); err != nil {
-			return false, state, err
-		}
-		q.channel = nil
-	}
-	defer q.conn.killAfter(ctx)()
-	if q.channel == nil || q.channel.IsClosed() {
-		// No queue has to answer this: without an answer the connection is silent.
-		silent := time.AfterFunc(q.questions.timeout, q.conn.kill)
-		q.channel, err = q.conn.Channel()
-		silent.Stop()
-		if err != nil {
-			return false, state, err
-		}
-	}
-	channel := q.channel
 	var answer amqp.Queue
-	late := make(chan struct{})
-	err = q.questions.ask(ctx, queue, func() (err error) {
-		answer, err = channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		select {
-		case <-late:
+	var left atomic.Int32
+	leave := func() { // closes the channel if the answer has come, and nobody waits for it
+		if left.Add(1) == 2 {
 			_ = channel.Close()
-		default:
 		}
+	}
+	err = q.questions.ask(ctx, queue, func() (err error) {
+		defer leave()
+		answer, err = channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
 	switch {
 	case err == nil:
+		q.giveBack(conn, channel)
 		return true, answer, nil
 	case isMissing(err):
 		return false, state, nil // this has closed the channel
 	}
-	close(late)
-	q.channel = nil
+	q.tasks.Go(leave)
+	q.forgetIdle()
 	return false, state, err
+}
+
+// channel returns a channel for one question. A connection that does not open one in time is silent, and closed: no queue
+// has to answer for that.
+func (q *QueueInspector) channel(ctx context.Context) (*connection, *amqp.Channel, error) {
+	if err := q.busy.lock(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer q.busy.unlock()
+	if q.conn == nil || q.conn.IsClosed() {
+		var err error
+		q.idle = nil
+		if q.conn, err = q.dialer.dial(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	for n := len(q.idle) - 1; n >= 0; n-- {
+		channel := q.idle[n]
+		q.idle = q.idle[:n]
+		if !channel.IsClosed() {
+			return q.conn, channel, nil
+		}
+	}
+	conn := q.conn
+	type opened struct {
+		channel *amqp.Channel
+		err     error
+	}
+	answer := make(chan opened, 1)
+	q.tasks.Go(func() {
+		defer time.AfterFunc(q.questions.timeout, conn.kill).Stop()
+		channel, err := conn.Channel()
+		answer <- opened{channel, err}
+	})
+	select {
+	case o := <-answer:
+		return conn, o.channel, o.err
+	case <-ctx.Done():
+		q.tasks.Go(func() {
+			if o := <-answer; o.err == nil {
+				_ = o.channel.Close()
+			}
+		})
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+// giveBack keeps a channel whose question was answered for the next one.
+func (q *QueueInspector) giveBack(conn *connection, channel *amqp.Channel) {
+	_ = q.busy.lock(context.Background())
+	keep := conn == q.conn && len(q.idle) < idleChannels
+	if keep {
+		q.idle = append(q.idle, channel)
+	}
+	q.busy.unlock()
+	if !keep {
+		q.tasks.Go(func() { _ = channel.Close() })
+	}
+}
+
+// forgetIdle has the next question open a channel, which shows whether the connection answers.
+func (q *QueueInspector) forgetIdle() {
+	_ = q.busy.lock(context.Background())
+	idle := q.idle
+	q.idle = nil
+	q.busy.unlock()
+	for _, channel := range idle {
+		q.tasks.Go(func() { _ = channel.Close() })
+	}
 }
 
 // Close closes the connections.
 func (q *QueueInspector) Close() error {
 	_ = q.busy.lock(context.Background())
-	defer q.busy.unlock()
 	q.management.close()
 	if q.conn != nil {
 		q.conn.close()
 		q.conn = nil
 	}
+	q.busy.unlock()
 	q.tasks.Wait()
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// management queries RabbitMQ's management API, one request at a time.
+// management queries RabbitMQ's management API. It is safe for concurrent use.
 //
 // Once it has not answered, further requests fail at once, and it is tried in the
 // background until it answers: a port whose packets are swallowed costs one time-out.
@@ -33,17 +33,19 @@ type management struct {
 	end    context.CancelFunc
 	trying sync.WaitGroup
 
-	asking     mutex          // guards the rest
-	current    int            // of nodes: the one that answered last
-	silent     error          // why requests fail at once; nil while it answers
+	state   sync.Mutex // guards these, and the client's TLS configuration
+	current int        // of nodes: the one that answered last
+	silent  error      // why requests fail at once; nil while it answers
+
+	prefetches mutex          // guards these, also while they are asked for
 	channels   map[string]int // global prefetch limits by channel name
 	channelsAt time.Time
 }
 
 func newManagement(b Broker, root string, timeout time.Duration, s *service.Service) *management {
 	m := &management{
-		url: root, nodes: b.nodes, timeout: timeout, service: s, asking: newMutex(),
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second}},
+		url: root, nodes: b.nodes, timeout: timeout, service: s, prefetches: newMutex(),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxRequests, IdleConnTimeout: 30 * time.Second}},
 	}
 	m.closed, m.end = context.WithCancel(context.Background())
 	return m
@@ -103,10 +105,6 @@ var errNotFound = errors.New("not found")
 
 // queue returns zero counts for a queue that the API doesn't know (yet).
 func (m *management) queue(ctx context.Context, queue string) (queueStats, error) {
-	if err := m.asking.lock(ctx); err != nil {
-		return queueStats{}, err
-	}
-	defer m.asking.unlock()
 	var stats queueStats
 	err := m.get(ctx, &stats, nil, "queues", vhostInPath, queue)
 	switch {
@@ -155,10 +153,10 @@ func (m *management) prefetch(ctx context.Context, q queueStats, age time.Durati
 // globalPrefetch returns a channel's own limit, 0 if there is none or it isn't
 // known. It asks for all channels at once, as there may be hundreds.
 func (m *management) globalPrefetch(ctx context.Context, channel string, most time.Duration) int {
-	if m.asking.lock(ctx) != nil {
+	if m.prefetches.lock(ctx) != nil {
 		return 0
 	}
-	defer m.asking.unlock()
+	defer m.prefetches.unlock()
 	age := time.Since(m.channelsAt)
 	if limit, ok := m.channels[channel]; channel == "" || ok && age < most || m.channels != nil && age < time.Second {
 		return limit
@@ -186,14 +184,19 @@ var ofChannels = url.Values{"columns": {"name,global_prefetch_count"}}
 const vhostInPath = "\x00"
 
 // get asks one node after the other, the one that answered last first, within the
-// time-out. If none answers, it is tried in the background from then on. The caller
-// holds asking.
+// time-out. If none answers, it is tried in the background from then on.
 func (m *management) get(ctx context.Context, into any, query url.Values, path ...string) error {
-	if m.silent != nil {
-		return m.silent
+	m.state.Lock()
+	silent, current := m.silent, m.current
+	m.state.Unlock()
+	if silent != nil {
+		return silent
 	}
-	err := m.getAny(ctx, &m.current, into, query, path...)
-	if isSilence(err) && ctx.Err() == nil {
+	err := m.getAny(ctx, &current, into, query, path...)
+	m.state.Lock()
+	defer m.state.Unlock()
+	m.current = current
+	if isSilence(err) && ctx.Err() == nil && m.silent == nil {
 		m.silent = err
 		m.trying.Go(m.awaitAnswer)
 	}
@@ -232,18 +235,18 @@ func isSilence(err error) bool {
 // awaitAnswer asks, after growing pauses, until the API answers anything.
 func (m *management) awaitAnswer() {
 	backoff := service.Backoff{Min: time.Second}
-	_ = m.asking.lock(context.Background())
+	m.state.Lock()
 	current := m.current
-	m.asking.unlock()
+	m.state.Unlock()
 	for backoff.Wait(m.closed) == nil {
 		var vhost struct{}
 		err := m.getAny(m.closed, &current, &vhost, nil, "vhosts", vhostInPath)
 		if isSilence(err) {
 			continue
 		}
-		_ = m.asking.lock(context.Background())
+		m.state.Lock()
 		m.silent, m.current = nil, current
-		m.asking.unlock()
+		m.state.Unlock()
 		return
 	}
 }
@@ -340,6 +343,8 @@ func (m *management) base(n node) (*url.URL, error) {
 
 // trust accepts the broker's own certificates for the API, too.
 func (m *management) trust(n node, secure bool) error {
+	m.state.Lock()
+	defer m.state.Unlock()
 	transport, ok := m.client.Transport.(*http.Transport)
 	if !secure || !ok || transport.TLSClientConfig != nil {
 		return nil

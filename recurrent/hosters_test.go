@@ -317,9 +317,12 @@ func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
 // freeQueues are queues without messages.
 type freeQueues struct{}
 
-func (freeQueues) Figures(context.Context, string) (f celery.QueueFigures) { return f }
-func (freeQueues) LengthSince(context.Context, string, celery.QueueFigures, int) (l celery.QueueLength, err error) {
-	return l, nil
+func (freeQueues) Observe(_ context.Context, now func() time.Time, queues []string, _ bool) map[string]celery.Observation {
+	observed := make(map[string]celery.Observation)
+	for _, queue := range queues {
+		observed[queue] = celery.Observation{Asked: now()}
+	}
+	return observed
 }
 
 // A visit counts for the hosters of its origin that have a limit, until its end is known; work of

@@ -99,7 +99,7 @@ func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 	if err := lease(ctx, tx, b.unanswered); err != nil {
 		return err
 	}
-	return tx.Confirm(ctx, b.confirmed, b.now())
+	return tx.Confirm(ctx, b.confirmed)
 }
 
 func (b *batch) postpone(ctx context.Context, tx *db.Tx, r refusal, delay time.Duration) error {

@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
@@ -92,5 +93,113 @@ func TestDeliveriesOfWrongClocksCount(t *testing.T) {
 			}); err != nil || free != 0 {
 			t.Errorf("%s ahead: %d slots are free in a full queue, %v", ahead, free, err)
 		}
+	}
+}
+
+// staleInspector returns an inspector whose management API repeats that the queue is empty.
+func staleInspector(t *testing.T, b *bench, queue string) *celery.QueueInspector {
+	t.Helper()
+	_, managementURL := newStaleManagement(t, b.broker.ManagementURL)
+	inspector := celery.NewQueueInspector(parsed.Broker(t, b.broker.URL), managementURL, celery.InspectorOptions{Timeout: time.Minute})
+	t.Cleanup(func() { _ = inspector.Close() })
+	if _, err := inspector.Length(t.Context(), queue, 0); err != nil { // which the management API repeats
+		t.Fatal(err)
+	}
+	return inspector
+}
+
+// freeIn returns how many slots a claim finds in a queue with a limit.
+func freeIn(t *testing.T, slots *dispatch.Slots, queue string, limit int64) int {
+	t.Helper()
+	free := -1
+	if _, err := slots.Claim(t.Context(), dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, n int) (dispatch.Claimed, error) {
+		free = n
+		return dispatch.Claimed{}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return free
+}
+
+// A host whose clock is ahead, by less than keeps it from claiming, counts what was delivered while the statistics may be
+// old all the same.
+func TestClocksThatAreAheadOverlookNoDelivery(t *testing.T) {
+	t.Parallel()
+	const limit = 5
+	b := newBench(t)
+	inspector := staleInspector(t, b, "q")
+	b.enqueue(t, "q", limit)
+	d := dispatch.NewDeliverer(b.store, b.publisher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if done, err := d.Drain(t.Context()); err != nil || done.Confirmed != limit {
+		t.Fatal(done, err)
+	}
+	b.hold(t, "q", limit).take(t, limit)
+	// It is two seconds until the statistics must show that.
+	testenv.Exec(t, b.store.Pool(), "update scheduler_go.deliveries set delivered_at = clock_timestamp() - interval '10 s'")
+	host := &hostClock{ahead: 4 * time.Second}
+	slots := dispatch.NewSlots(testenv.Open(t, b.dsn, db.Options{HostTime: host.now}), inspector, func() {})
+	if free := freeIn(t, slots, "q", limit); free != 0 {
+		t.Errorf("%d slots are free in a full queue", free)
+	}
+}
+
+// A message whose end is heard before its confirmation is written still counts: its worker may acknowledge it later. It
+// does so when the confirmation is written at last, and when it never is.
+func TestEndsBeforeConfirmationsLeaveNoSlot(t *testing.T) {
+	t.Parallel()
+	const limit = 5
+	for name, kept := range map[string]bool{"plain": false, "of a group": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			testenv.Declare(t, b.channel(t), "q", nil)
+			inspector := staleInspector(t, b, "q")
+			slots := dispatch.NewSlots(b.store, inspector, func() {})
+			rows, ids := messages("q", limit)
+			for i := range rows {
+				if kept {
+					rows[i].Home, rows[i].Claimed, rows[i].Share = "q", time.Now(), db.Share{Shared: true, Group: "g", Cost: 1}
+				}
+			}
+			if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, rows) }); err != nil {
+				t.Fatal(err)
+			}
+			// Sent, but that isn't written: the process died, say.
+			var sent []celery.TaskMessage
+			for i, row := range rows {
+				sent = append(sent, celery.TaskMessage{ID: ids[i], Name: row.TaskName, Queue: "q", Args: row.Args, Kwargs: row.Kwargs})
+			}
+			if err := errors.Join(b.publisher.Publish(t.Context(), sent)...); err != nil {
+				t.Fatal(err)
+			}
+			b.hold(t, "q", limit).take(t, limit)
+			if free := freeIn(t, slots, "q", limit); free != 0 {
+				t.Errorf("%d slots are free while all messages are outgoing", free)
+			}
+			var outcomes []settle.Outcome
+			for _, id := range ids {
+				outcomes = append(outcomes, settle.Outcome{BackendID: id, Heard: time.Now(), End: &settle.End{Status: model.RunEventful}})
+			}
+			if err := (settle.Store{Store: b.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {
+				t.Fatal(err)
+			}
+			if n := b.outbox(t); n != 0 {
+				t.Fatalf("%d messages are outgoing after their ends were heard", n)
+			}
+			if free := freeIn(t, slots, "q", limit); free != 0 {
+				t.Errorf("%d slots are free while workers hold all messages", free)
+			}
+			testenv.Exec(t, b.store.Pool(), "delete from scheduler_go.deliveries")
+			var late []db.Outgoing
+			for _, row := range rows {
+				late = append(late, db.Outgoing{Work: row, Kept: kept})
+			}
+			if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.Confirm(ctx, late) }); err != nil {
+				t.Fatal(err)
+			}
+			if free := freeIn(t, slots, "q", limit); free != 0 {
+				t.Errorf("%d slots are free after a confirmation that came late", free)
+			}
+		})
 	}
 }

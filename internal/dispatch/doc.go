@@ -37,9 +37,20 @@
 //
 // # Exact slots
 //
-// Free slots of a queue are its limit, minus its outgoing messages, minus those at the
-// broker (ready and unacknowledged). Outgoing messages are counted before the broker is
-// asked, so that a message on its way between the two is counted twice, never missed;
-// claims for a queue wait for each other on an advisory lock, so several processes
-// never overfill it together.
+// Free slots of a queue are its limit, minus an upper bound of what it holds when the claim counts:
+//
+//	held ≤ ready(D) + min(prefetch, unacked(O) + max(0, ready(O) + R[O,D) − ready(D))) + R[D,S] + outgoing(S)
+//
+// O is the earliest moment of the management API's figures, D is before the broker itself is asked, and S is the claim's
+// statement on the ledger, after the queue's lock. R[x,y) are the deliveries recorded from x on and before y. All of it is
+// in the database's time: O and D are lower bounds, by what the database told before and the monotonic clock; O is also
+// earlier by the age that the figures may have. A host's clock has no part in it. Both questions come before the lock, so
+// no transaction waits for the broker. R and outgoing(S) are read in one statement.
+//
+// Every confirmation is recorded as a delivery, also of a message whose row is gone. An end that is heard while its message is
+// still outgoing is recorded as one, too: its worker may acknowledge later. A message may so count twice, and is never missed.
+// Claims for a queue wait for each other on an advisory lock, so several processes never overfill it together.
+//
+// The bound is of what we send. It doesn't cover what others publish into the queue, dead letters into it, and messages that
+// are sent twice.
 package dispatch

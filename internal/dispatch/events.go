@@ -30,16 +30,19 @@ func (m *Maintenance) lookAtEvents(ctx context.Context) (string, error) {
 	if behind := began.Sub(known); err != nil || behind > 0 && behind < reportedWithin {
 		return "", err
 	}
-	asked := time.Now()
-	figures := m.Lengths.Figures(ctx, celery.EventsQueue)
-	length, lengthErr := m.Lengths.LengthSince(ctx, celery.EventsQueue, figures, 0)
+	all, err := observe(ctx, m.Store, m.Lengths, true, celery.EventsQueue)
+	if err != nil {
+		return "", err
+	}
+	observed := all[celery.EventsQueue]
+	length, lengthErr := observed.Length(0)
 	complete := db.EventsUnknown
 	switch {
 	case lengthErr != nil:
 	case !length.Exists:
-		complete = began
+		complete = observed.Asked
 	case !length.Unknown && length.Messages() == 0:
-		complete = began.Add(figures.Since().Sub(asked))
+		complete = observed.Since()
 	}
 	if err := m.Store.RaiseEventQueue(ctx, celery.EventsQueue, complete); err != nil || lengthErr != nil {
 		return "", errors.Join(lengthErr, err)

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -66,6 +67,7 @@ func (m *staleManagement) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.proxy.ServeHTTP(answer, r)
 		m.answers[r.URL.EscapedPath()] = answer
 	}
+	maps.Copy(w.Header(), answer.Header()) // it may be compressed
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes())
 }

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"swh-scheduler/celery"
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -69,13 +68,13 @@ func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.L
 
 // claimLanes claims for a queue with lanes. It returns how many messages were claimed and
 // how many sent.
-func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, figures map[string]celery.QueueFigures, claim ClaimFunc) (claimed, sent int, err error) {
+func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, observed observations, claim ClaimFunc) (claimed, sent int, err error) {
 	l := q.Lanes
 	// Its own lock, too: the state of its groups is that of all claims for it, with lanes or not.
 	if err := tx.LockQueues(ctx, append(l.Queues(), q.Name)...); err != nil {
 		return 0, 0, err
 	}
-	states, err := s.laneStates(ctx, tx, l, figures)
+	states, err := s.laneStates(ctx, tx, l, observed)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -121,12 +120,12 @@ func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, figures map[
 // laneStates counts the messages in the lanes' queues and backlogs. The queues' locks
 // are held. A lane whose queue can't be asked counts as full: it gets nothing, and neither
 // lends nor borrows slots. If none can be asked, that is an error of theirs.
-func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, figures map[string]celery.QueueFigures) ([]lanes.State, error) {
+func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, observed observations) ([]lanes.State, error) {
 	backlogs, err := tx.Backlogs(ctx, l.Name, len(l.Lanes))
 	if err != nil {
 		return nil, err
 	}
-	counts, err := s.count(ctx, tx, figures, l.Queues()...)
+	counts, err := s.count(ctx, tx, observed, l.Queues()...)
 	if err != nil {
 		return nil, err
 	}

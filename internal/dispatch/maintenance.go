@@ -35,7 +35,7 @@ const (
 type Maintenance struct {
 	Store   *db.Store
 	Slots   *Slots
-	Lengths QueueLengths
+	Lengths Observer
 	Log     *slog.Logger
 
 	GivenUp *prometheus.CounterVec // messages given up, by queue; may be nil
@@ -124,8 +124,11 @@ func (m *Maintenance) giveUp(ctx context.Context, queue string, now, known time.
 // giveUpSome gives up a batch of a queue's work, and nothing if the queue can't be asked.
 // While it is unknown how many messages workers hold, any may be in the queue.
 func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now, known time.Time) (n int, more bool, err error) {
-	figures := map[string]celery.QueueFigures{queue: m.Lengths.Figures(ctx, queue)}
-	counts, err := countMessages(ctx, m.Store, m.Lengths, figures, queue)
+	observed, err := observe(ctx, m.Store, m.Lengths, true, queue)
+	if err != nil {
+		return 0, false, err
+	}
+	counts, err := countMessages(ctx, m.Store, observed, queue)
 	if err == nil {
 		err = counts[0].err
 	}

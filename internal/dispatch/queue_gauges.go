@@ -17,7 +17,7 @@ const lookPeriod = 30 * time.Second
 // QueueGauges show how many messages and consumers queues have now, also those for which
 // nothing is claimed.
 type QueueGauges struct {
-	Lengths QueueLengths
+	Lengths Observer
 	Log     *slog.Logger
 	// Queues lists the queues to look at. Those that don't exist are left out.
 	Queues func(ctx context.Context) ([]string, error)
@@ -55,12 +55,9 @@ func (g *QueueGauges) RunOnce(ctx context.Context) error {
 		return err
 	}
 	g.consumers.Reset() // of queues that are gone
+	observed := g.Lengths.Observe(ctx, time.Now, queues, g.Unacknowledged)
 	for _, queue := range queues {
-		var figures celery.QueueFigures
-		if g.Unacknowledged {
-			figures = g.Lengths.Figures(ctx, queue)
-		}
-		length, err := g.Lengths.LengthSince(ctx, queue, figures, 0)
+		length, err := observed[queue].Length(0)
 		switch {
 		case celery.IsOfQueue(err), err == nil && !length.Exists:
 			g.messages.DeletePartialMatch(prometheus.Labels{"queue": queue})

@@ -40,7 +40,15 @@ func (c Claimed) Count() int { return c.Written + len(c.Work) }
 // return them as Claimed.Work.
 type ClaimFunc = func(ctx context.Context, tx *db.Tx, free int) (Claimed, error)
 
-// QueueLengths counts the messages at the broker.
+// Observer observes what the broker holds, for claims. It may take seconds, so no lock is held and no transaction
+// is open.
+type Observer interface {
+	// Observe returns what the broker holds in each of some queues. now is a lower bound of the database's time;
+	// statistics says whether the unacknowledged messages are asked for, too.
+	Observe(ctx context.Context, now func() time.Time, queues []string, statistics bool) map[string]celery.Observation
+}
+
+// QueueLengths counts the messages at the broker, to show them.
 type QueueLengths interface {
 	// Figures returns what the broker's statistics say of a queue, if anything. It may
 	// take seconds, so no lock is held.
@@ -53,7 +61,7 @@ type QueueLengths interface {
 // Slots runs claims within the free slots of queues.
 type Slots struct {
 	store   *db.Store
-	lengths QueueLengths
+	broker  Observer
 	claimed func() // called after a claim with outgoing messages
 	now     func() time.Time
 	metrics slotMetrics
@@ -103,24 +111,28 @@ func (s *Slots) Register(reg prometheus.Registerer) {
 
 // NewSlots makes a Slots. claimed, usually a Deliverer's Wake, is called after each claim
 // with outgoing messages.
-func NewSlots(store *db.Store, lengths QueueLengths, claimed func()) *Slots {
-	return &Slots{store: store, lengths: lengths, claimed: claimed, now: store.Now, metrics: newSlotMetrics()}
+func NewSlots(store *db.Store, broker Observer, claimed func()) *Slots {
+	return &Slots{store: store, broker: broker, claimed: claimed, now: store.Now, metrics: newSlotMetrics()}
 }
 
-// figures asks for the statistics of the queues that a claim counts, before it takes their
-// locks.
-func (s *Slots) figures(ctx context.Context, q Queue) map[string]celery.QueueFigures {
-	var queues []string
+// observations are by queue.
+type observations = map[string]celery.Observation
+
+// observe observes the queues that a claim counts, before it takes their locks.
+func (s *Slots) observe(ctx context.Context, q Queue) (observations, error) {
+	queues := []string{q.Name}
 	if q.Lanes != nil {
 		queues = q.Lanes.Queues()
-	} else if q.limited() {
-		queues = []string{q.Name}
 	}
-	figures := make(map[string]celery.QueueFigures, len(queues))
-	for _, queue := range queues {
-		figures[queue] = s.lengths.Figures(ctx, queue)
+	return observe(ctx, s.store, s.broker, q.Lanes != nil || q.limited(), queues...)
+}
+
+// observe observes queues, with dates that are lower bounds of the database's time.
+func observe(ctx context.Context, store *db.Store, broker Observer, statistics bool, queues ...string) (observations, error) {
+	if err := store.LearnTime(ctx); err != nil {
+		return nil, err
 	}
-	return figures
+	return broker.Observe(ctx, store.LeastNow, queues, statistics), nil
 }
 
 // limited reports whether the queue has a limit.
@@ -138,14 +150,17 @@ func (q Queue) limited() bool { return q.Limit != nil && *q.Limit > 0 }
 // celery.IsOfQueue holds for the error. Lanes whose queues can't be asked get nothing; the
 // others go on.
 func (s *Slots) Claim(ctx context.Context, q Queue, claim ClaimFunc) (int, error) {
-	figures := s.figures(ctx, q)
+	observed, err := s.observe(ctx, q)
+	if err != nil {
+		return 0, err
+	}
 	began := time.Now() // the claim reads the database's clock anew
 	var claimed, sent int
-	err := s.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+	err = s.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if q.Lanes != nil {
-			claimed, sent, err = s.claimLanes(ctx, tx, q, figures, claim)
+			claimed, sent, err = s.claimLanes(ctx, tx, q, observed, claim)
 		} else {
-			claimed, err = s.claimPlain(ctx, tx, q, figures, claim)
+			claimed, err = s.claimPlain(ctx, tx, q, observed, claim)
 			sent = claimed
 		}
 		return err
@@ -160,11 +175,11 @@ func (s *Slots) Claim(ctx context.Context, q Queue, claim ClaimFunc) (int, error
 	return claimed, nil
 }
 
-func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, figures map[string]celery.QueueFigures, claim ClaimFunc) (int, error) {
+func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, observed observations, claim ClaimFunc) (int, error) {
 	if err := tx.LockQueues(ctx, q.Name); err != nil {
 		return 0, err
 	}
-	free, err := s.free(ctx, tx, q, figures)
+	free, err := s.free(ctx, tx, q, observed)
 	if err != nil {
 		return 0, fmt.Errorf("count the free slots of queue %q: %w", q.Name, err)
 	}
@@ -179,9 +194,9 @@ func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, figures map[
 }
 
 // free counts the free slots of a queue whose lock is held.
-func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, figures map[string]celery.QueueFigures) (int, error) {
+func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, observed observations) (int, error) {
 	if !q.limited() {
-		length, err := s.lengths.LengthSince(ctx, q.Name, celery.QueueFigures{}, 0)
+		length, err := observed[q.Name].Length(0)
 		s.tell(q.Name, err)
 		if err != nil {
 			return 0, err
@@ -189,7 +204,7 @@ func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, figures map[string
 		s.waiting.Store(q.Name, length.Ready > 0)
 		// Without the broker's count, outgoing messages bound it: while they can't be
 		// delivered, nothing more is claimed.
-		ledgers, err := tx.QueueLedgers(ctx, s.now(), q.Name)
+		ledgers, err := tx.QueueLedgers(ctx, db.QueueObserved{Name: q.Name, Since: s.now(), Asked: s.now()})
 		if err != nil {
 			return 0, err
 		}
@@ -198,7 +213,7 @@ func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, figures map[string
 		s.metrics.free.WithLabelValues(q.Name).Set(float64(free))
 		return free, nil
 	}
-	counts, err := s.count(ctx, tx, figures, q.Name)
+	counts, err := s.count(ctx, tx, observed, q.Name)
 	if err == nil {
 		err = counts[0].err
 	}
@@ -212,8 +227,8 @@ func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, figures map[string
 }
 
 // count counts the messages of some queues, including outgoing ones.
-func (s *Slots) count(ctx context.Context, tx *db.Tx, figures map[string]celery.QueueFigures, queues ...string) ([]messageCount, error) {
-	counts, err := countMessages(ctx, tx, s.lengths, figures, queues...)
+func (s *Slots) count(ctx context.Context, tx *db.Tx, observed observations, queues ...string) ([]messageCount, error) {
+	counts, err := countMessages(ctx, tx, observed, queues...)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +238,7 @@ func (s *Slots) count(ctx context.Context, tx *db.Tx, figures map[string]celery.
 			continue
 		}
 		s.waiting.Store(queues[i], c.Ready > 0)
-		for state, n := range map[string]int{"ready": c.Ready, "unacknowledged": c.Unacknowledged, "outbox": c.outgoing} {
+		for state, n := range map[string]int{"ready": c.Ready, "unacknowledged": c.Unacknowledged + c.since, "outbox": c.outgoing} {
 			s.metrics.messages.WithLabelValues(queues[i], state).Set(float64(n))
 		}
 		known := 1.0
@@ -267,37 +282,45 @@ func (s *Slots) tell(queue string, err error) {
 // messageCount is an upper bound of the messages of a queue, unless Unknown.
 type messageCount struct {
 	celery.QueueLength
+	since    int // delivered since the broker was asked, ready or unacknowledged
 	outgoing int
 	err      error // of this queue alone: nothing else is known
 }
 
-func (c messageCount) total() int { return c.outgoing + c.Messages() }
+func (c messageCount) total() int { return c.outgoing + c.Messages() + c.since }
 
 // ledger is what is asked of the ledger, in a transaction or not.
 type ledger interface {
-	QueueLedgers(ctx context.Context, since time.Time, names ...string) ([]db.QueueLedger, error)
+	LeastNow() time.Time
+	QueueLedgers(ctx context.Context, observed ...db.QueueObserved) ([]db.QueueLedger, error)
 	SentMessages(ctx context.Context, queue string) (int, error)
 }
 
-// countMessages counts the messages of some queues, in their order. The figures are older
-// than the caller's locks, and the ledger is read before the broker is asked: see the
-// package comment. What is unacknowledged and unknown is estimated by the ledger: what was
+// countMessages counts the messages of some queues, in their order, by observations that are older than the caller's locks:
+// see the package comment. What is unacknowledged and unknown is estimated by the ledger: what was
 // delivered of late, and what was sent and is not known to have ended.
-func countMessages(ctx context.Context, l ledger, lengths QueueLengths, figures map[string]celery.QueueFigures, queues ...string) ([]messageCount, error) {
-	since := time.Now()
-	for _, queue := range queues {
-		since = slices.MinFunc([]time.Time{since, figures[queue].Since()}, time.Time.Compare)
+func countMessages(ctx context.Context, l ledger, observed observations, queues ...string) ([]messageCount, error) {
+	asked := make([]db.QueueObserved, len(queues))
+	for i, queue := range queues {
+		o := observed[queue]
+		asked[i] = db.QueueObserved{Name: queue, Since: o.Since(), Asked: o.Asked}
+		switch now := l.LeastNow(); {
+		case o.Err != nil:
+			asked[i].Since, asked[i].Asked = now, now // none is counted
+		case now.Sub(o.Since()) > db.DeliveriesKept:
+			return nil, errors.New("the locks of the queues took so long that the figures are too old")
+		case now.Before(o.Asked):
+			return nil, errors.New("the database's clock was set back while the queues were observed")
+		}
 	}
-	if time.Since(since) > db.DeliveriesKept {
-		return nil, errors.New("the locks of the queues took so long that the figures are too old")
-	}
-	ledgers, err := l.QueueLedgers(ctx, since, queues...)
+	ledgers, err := l.QueueLedgers(ctx, asked...)
 	if err != nil {
 		return nil, err
 	}
 	counts := make([]messageCount, len(queues))
 	for i, queue := range queues {
-		length, err := lengths.LengthSince(ctx, queue, figures[queue], ledgers[i].Recent)
+		before, since := ledgers[i].Before, ledgers[i].After
+		length, err := observed[queue].Length(before)
 		switch {
 		case celery.IsOfQueue(err):
 			counts[i].err = err
@@ -310,11 +333,11 @@ func countMessages(ctx context.Context, l ledger, lengths QueueLengths, figures 
 			if err != nil {
 				return nil, err
 			}
-			if sent > ledgers[i].Recent { // else the queue may be new
-				length.Unacknowledged = max(length.Unacknowledged, sent-length.Ready)
+			if recent := before + since; sent > recent { // else the queue may be new
+				length.Unacknowledged = max(length.Unacknowledged, sent-since-length.Ready)
 			}
 		}
-		counts[i] = messageCount{QueueLength: length, outgoing: ledgers[i].Outgoing}
+		counts[i] = messageCount{QueueLength: length, since: since, outgoing: ledgers[i].Outgoing}
 	}
 	return counts, nil
 }

@@ -2,7 +2,10 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -11,46 +14,59 @@ import (
 )
 
 // ledgerOf is a ledger with these counts of a queue.
-type ledgerOf struct{ outgoing, recent, sent int }
+type ledgerOf struct{ outgoing, before, after, sent int }
 
-func (l ledgerOf) QueueLedgers(context.Context, time.Time, ...string) ([]db.QueueLedger, error) {
-	return []db.QueueLedger{{Outgoing: l.outgoing, Recent: l.recent}}, nil
+func (l ledgerOf) LeastNow() time.Time { return time.Now() }
+
+func (l ledgerOf) QueueLedgers(context.Context, ...db.QueueObserved) ([]db.QueueLedger, error) {
+	return []db.QueueLedger{{Outgoing: l.outgoing, Before: l.before, After: l.after}}, nil
 }
 
 func (l ledgerOf) SentMessages(context.Context, string) (int, error) { return l.sent, nil }
 
-// lengthOf is a broker that says this of a queue.
-type lengthOf celery.QueueLength
-
-func (lengthOf) Figures(context.Context, string) celery.QueueFigures { panic("not asked") }
-
-func (l lengthOf) LengthSince(_ context.Context, _ string, _ celery.QueueFigures, recent int) (celery.QueueLength, error) {
-	if !l.Unknown {
-		l.Unacknowledged += recent
-	}
-	return celery.QueueLength(l), nil
+// figuresOf returns figures of a management API that answers so: with 404 if ready is below 0, and without
+// counts if unacknowledged is.
+func figuresOf(t testing.TB, ready, unacknowledged int) celery.QueueFigures {
+	t.Helper()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch {
+		case ready < 0:
+			w.WriteHeader(http.StatusInternalServerError)
+		case unacknowledged < 0:
+			_, _ = fmt.Fprint(w, "{}")
+		default:
+			_, _ = fmt.Fprintf(w, `{"messages_ready": %d, "messages_unacknowledged": %d, "consumer_details": [{"ack_required": true}]}`, ready, unacknowledged)
+		}
+	}))
+	defer api.Close()
+	inspector := celery.NewQueueInspector(celery.Broker{}, api.URL, celery.InspectorOptions{Logger: slog.New(slog.DiscardHandler)})
+	defer func() { _ = inspector.Close() }()
+	return inspector.Figures(t.Context(), "q")
 }
 
 // What the broker tells of a queue counts, with what is outgoing. What workers have, if it is
 // unknown, is what was sent and has not ended, unless all of that was delivered of late: then
 // the queue may be new.
 func TestMessagesOfAQueue(t *testing.T) {
-	inspector := celery.NewQueueInspector(celery.Broker{}, "http://127.0.0.1:1", celery.InspectorOptions{Logger: slog.New(slog.DiscardHandler)})
-	figures := inspector.Figures(t.Context(), "q")
-	if err := inspector.Close(); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
 	for name, c := range map[string]struct {
-		ledger ledgerOf
-		broker lengthOf
-		want   int
+		ledger                    ledgerOf
+		pastReady, unacknowledged int // by the management API
+		ready                     int
+		want                      int
 	}{
-		"known":                         {ledgerOf{5, 3, 100}, lengthOf{Ready: 4, Unacknowledged: 2}, 5 + 4 + 2 + 3},
-		"unknown":                       {ledgerOf{5, 3, 100}, lengthOf{Ready: 4, Unknown: true}, 5 + 100},
-		"unknown, more is ready":        {ledgerOf{5, 3, 100}, lengthOf{Ready: 200, Unknown: true}, 5 + 200},
-		"unknown, all delivered lately": {ledgerOf{5, 10, 10}, lengthOf{Ready: 4, Unknown: true}, 5 + 4},
+		"known":                         {ledgerOf{5, 3, 0, 100}, 4, 2, 4, 5 + 4 + 2 + 3},
+		"known, nothing has moved":      {ledgerOf{5, 3, 0, 100}, 1, 2, 4, 5 + 4 + 2},
+		"known, delivered since":        {ledgerOf{5, 3, 7, 100}, 4, 2, 4, 5 + 4 + 2 + 3 + 7},
+		"unknown":                       {ledgerOf{5, 3, 0, 100}, 0, -1, 4, 5 + 100},
+		"unknown, more is ready":        {ledgerOf{5, 3, 0, 100}, 0, -1, 200, 5 + 200},
+		"unknown, all delivered lately": {ledgerOf{5, 10, 0, 10}, 0, -1, 10, 5 + 10},
+		"unknown, delivered since":      {ledgerOf{5, 3, 10, 100}, 0, -1, 4, 5 + 100},
+		"no answer":                     {ledgerOf{5, 3, 0, 100}, -1, 0, 4, 5 + 100},
+		"no answer, nothing sent":       {ledgerOf{5, 3, 1, 0}, -1, 0, 4, 5 + 4 + 3 + 1},
 	} {
-		counts, err := countMessages(t.Context(), c.ledger, c.broker, map[string]celery.QueueFigures{"q": figures}, "q")
+		o := celery.Observation{Figures: figuresOf(t, c.pastReady, c.unacknowledged), Asked: time.Now(), Exists: true, Ready: c.ready, Consumers: 1}
+		counts, err := countMessages(t.Context(), c.ledger, observations{"q": o}, "q")
 		if err != nil || counts[0].total() != c.want {
 			t.Errorf("%s: %+v, %v; want %d messages", name, counts, err, c.want)
 		}
@@ -58,10 +74,12 @@ func TestMessagesOfAQueue(t *testing.T) {
 }
 
 // Figures from before the deliveries that the ledger remembers are refused: what was delivered
-// since would not be counted.
+// since would not be counted. So are those from after the claim, as the database's clock was set back.
 func TestFiguresThatAreTooOld(t *testing.T) {
-	old := map[string]celery.QueueFigures{"q": {}} // of the year 1
-	if counts, err := countMessages(t.Context(), ledgerOf{}, lengthOf{}, old, "q"); err == nil {
-		t.Errorf("counted %+v", counts)
+	t.Parallel()
+	for _, asked := range []time.Time{{}, time.Now().Add(-2 * db.DeliveriesKept), time.Now().Add(time.Minute)} {
+		if counts, err := countMessages(t.Context(), ledgerOf{}, observations{"q": {Asked: asked}}, "q"); err == nil {
+			t.Errorf("asked at %s, and counted %+v", asked, counts)
+		}
 	}
 }

@@ -138,7 +138,7 @@ func TestWaitingForFiguresHoldsNoLock(t *testing.T) {
 	address := parsed.Broker(t, b.broker.URL)
 	waiting := celery.NewQueueInspector(address, silent.URL, celery.InspectorOptions{Timeout: time.Minute})
 	t.Cleanup(func() { _ = waiting.Close() })
-	claim := func(lengths dispatch.QueueLengths) (int, error) {
+	claim := func(lengths dispatch.Observer) (int, error) {
 		return dispatch.NewSlots(b.store, lengths, func() {}).Claim(t.Context(), dispatch.Queue{Name: "q", Limit: new(int64(10))},
 			func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
 				rows, _ := messages("q", min(free, 5))

@@ -89,7 +89,7 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 	if err := tx.AddWork(ctx, work); err != nil {
 		return nil, err
 	}
-	return visits, tx.Confirm(ctx, sent, now)
+	return visits, tx.Confirm(ctx, sent)
 }
 
 // GroupUse is the workers' time that a group used.

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type clock struct {
 
 	m               sync.Mutex
 	database, local time.Time // the same moment; local has a monotonic reading
+	least           time.Time // the database's time at that moment at the least
 }
 
 // set notes the database's time. By its clock, a statement came at asked and was answered at
@@ -48,7 +50,7 @@ func (c *clock) set(asked, now time.Time, took time.Duration) {
 	}
 	c.m.Lock()
 	defer c.m.Unlock()
-	c.database, c.local = host, time.Now()
+	c.database, c.local, c.least = host, time.Now(), now
 }
 
 // now returns the host's time until the database has told its own.
@@ -59,6 +61,17 @@ func (c *clock) now() time.Time {
 		return c.host()
 	}
 	return c.database.Add(time.Since(c.local))
+}
+
+// leastNow returns a lower bound of the database's time; zero until the database has told its time. Whatever the
+// host's clock says has no part in it.
+func (c *clock) leastNow() time.Time {
+	c.m.Lock()
+	defer c.m.Unlock()
+	if c.least.IsZero() {
+		return time.Time{}
+	}
+	return c.least.Add(time.Since(c.local))
 }
 
 // ahead returns how far the host's clock is ahead of the database's.
@@ -73,6 +86,27 @@ func (c *clock) check() error {
 
 // Now returns the time by the database's clock, as of the last claim or CheckVersion.
 func (s *Store) Now() time.Time { return s.clock.now() }
+
+// LeastNow returns a lower bound of the database's time: what the last claim or CheckVersion was told, and the
+// monotonic time since then. It is zero before both.
+func (s *Store) LeastNow() time.Time { return s.clock.leastNow() }
+
+// LeastNow is Store.LeastNow.
+func (tx *Tx) LeastNow() time.Time { return tx.clock.leastNow() }
+
+// LearnTime asks for the database's time, unless it is known.
+func (s *Store) LearnTime(ctx context.Context) error {
+	if !s.clock.leastNow().IsZero() {
+		return nil
+	}
+	began := time.Now()
+	var asked, now time.Time
+	if err := s.pool.QueryRow(ctx, "select statement_timestamp(), clock_timestamp()").Scan(&asked, &now); err != nil {
+		return err
+	}
+	s.clock.set(asked, now, time.Since(began))
+	return nil
+}
 
 // Now is Store.Now.
 func (tx *Tx) Now() time.Time { return tx.clock.now() }

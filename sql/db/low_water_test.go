@@ -77,7 +77,7 @@ func outgoing(t *testing.T, store *db.Store) (queues []string) {
 				return err
 			}
 		}
-		_, err := tx.QueueLedgers(ctx, time.Now(), "q")
+		_, err := tx.QueueLedgers(ctx, db.QueueObserved{Name: "q", Since: time.Now(), Asked: time.Now()})
 		return err
 	})
 	if err != nil {
@@ -198,7 +198,7 @@ func TestConfirmLooksMessagesUp(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return tx.Confirm(ctx, next, time.Now())
+		return tx.Confirm(ctx, next)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -202,9 +202,40 @@ func (s WorkStore) Settle(ctx context.Context, heard Heard, decide func([]HeardR
 				}
 			}
 			work, _ := list(rows, nil, heardWorkOf)
-			return tx.writeSettlement(ctx, decide(runs, work))
+			settlement := decide(runs, work)
+			return inOrder(ctx, tx.recordDeliveries(settlement.delivered(rows)), func(ctx context.Context) error { return tx.writeSettlement(ctx, settlement) })
 		})
 	}))
+}
+
+// delivered returns by queue how many messages that end were outgoing until now: the broker has had them, though its
+// confirmations are not written yet. Their workers may hold them still, if they acknowledge late.
+func (s Settlement) delivered(rows []queries.LockWorkRow) map[string]int32 {
+	outgoing := make(map[uuid.UUID]string)
+	for _, r := range rows {
+		if r.State == "outgoing" {
+			outgoing[r.TaskID] = r.Queue
+		}
+	}
+	if len(outgoing) == 0 {
+		return nil
+	}
+	perQueue := make(map[string]int32)
+	end := func(id uuid.UUID) {
+		if queue, ok := outgoing[id]; ok {
+			perQueue[queue]++
+		}
+	}
+	for _, id := range s.WorkGone {
+		end(id)
+	}
+	for _, w := range s.WorkSettled {
+		end(w.TaskID)
+	}
+	for _, w := range s.WorkRequeued {
+		end(w.TaskID)
+	}
+	return perQueue
 }
 
 func (tx *Tx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {

@@ -88,15 +88,27 @@ func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
 // QueueLedger is what the ledger knows of a queue.
 type QueueLedger struct {
 	Outgoing int // messages
-	Recent   int // messages confirmed by the broker since a moment
+	Before   int // messages confirmed by the broker from QueueObserved.Since on, and before QueueObserved.Asked
+	After    int // messages confirmed by the broker from QueueObserved.Asked on
 }
 
-// QueueLedgers returns what the ledger knows of some queues, in their order. since
-// must be less than DeliveriesKept ago.
-func (a WorkQueries) QueueLedgers(ctx context.Context, since time.Time, names ...string) ([]QueueLedger, error) {
-	rows, err := a.q.QueueLedgers(ctx, queries.QueueLedgersParams{Queues: names, Since: since})
+// QueueObserved says when a queue was observed, by the database's clock.
+type QueueObserved struct {
+	Name  string
+	Since time.Time // the earliest moment that the broker's statistics may be of; less than DeliveriesKept ago
+	Asked time.Time // before the broker itself was asked, and not before Since
+}
+
+// QueueLedgers returns what the ledger knows of some queues, in their order. All of it is read in one statement: a
+// message is outgoing or confirmed in it, never neither.
+func (a WorkQueries) QueueLedgers(ctx context.Context, observed ...QueueObserved) ([]QueueLedger, error) {
+	var p queries.QueueLedgersParams
+	for _, o := range observed {
+		p.Queues, p.Since, p.Asked = append(p.Queues, o.Name), append(p.Since, o.Since), append(p.Asked, o.Asked)
+	}
+	rows, err := a.q.QueueLedgers(ctx, p)
 	return list(rows, err, func(r queries.QueueLedgersRow) QueueLedger {
-		return QueueLedger{Outgoing: int(r.Outgoing), Recent: int(r.Recent)}
+		return QueueLedger{Outgoing: int(r.Outgoing), Before: int(r.Before), After: int(r.After)}
 	})
 }
 
@@ -176,8 +188,8 @@ func (tx *Tx) TakeOutgoing(ctx context.Context, queue string) ([]Work, error) {
 }
 
 // Confirm records that the broker has confirmed some messages: those that are kept
-// become sent, the others leave the ledger.
-func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing, now time.Time) error {
+// become sent, the others leave the ledger. Messages whose rows are gone count as delivered, too.
+func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing) error {
 	if len(confirmed) == 0 {
 		return nil
 	}
@@ -191,13 +203,22 @@ func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing, now time.Time) 
 			gone = append(gone, m.TaskID)
 		}
 	}
-	p := queries.RecordDeliveriesParams{DeliveredAt: now, ForgetBefore: now.Add(-DeliveriesKept)}
+	return inOrder(ctx, keys(gone, tx.q.DropWork), keys(kept, tx.q.MarkSent), tx.recordDeliveries(perQueue))
+}
+
+// recordDeliveries writes how many messages queues got.
+func (tx *Tx) recordDeliveries(perQueue map[string]int32) step {
+	p := queries.RecordDeliveriesParams{Kept: DeliveriesKept.Seconds()}
 	for queue, n := range perQueue {
 		p.Queues = append(p.Queues, queue)
 		p.Messages = append(p.Messages, n)
 	}
-	return inOrder(ctx, keys(gone, tx.q.DropWork), keys(kept, tx.q.MarkSent),
-		func(ctx context.Context) error { return tx.q.RecordDeliveries(ctx, p) })
+	return func(ctx context.Context) error {
+		if len(p.Queues) == 0 {
+			return nil
+		}
+		return tx.q.RecordDeliveries(ctx, p)
+	}
 }
 
 // Postpone delays messages that the broker refused, and records the reason. It leaves alone

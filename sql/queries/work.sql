@@ -11,13 +11,19 @@ from unnest(@queues::text[]) queue,
      (select set_config(name, case current_setting(name) when '30s' then '10s' else current_setting(name) end, true)
       from (values ('idle_in_transaction_session_timeout')) setting (name)) idle;
 
--- QueueLedgers counts the outgoing messages of each queue, and those that the broker
--- confirmed since a moment: its statistics may not show them yet.
+-- QueueLedgers counts the outgoing messages of each queue, and those that the broker confirmed: from the
+-- moment on that its statistics may be of, before the broker itself was asked, and from then on.
 -- name: QueueLedgers :many
 select q.queue::text as queue,
   (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue and w.place >= (select low from scheduler_go.low_water)) as outgoing,
-  (select coalesce(sum(d.messages), 0) from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= @since)::bigint as recent
-from (select unnest(@queues::text[]) as queue, generate_subscripts(@queues::text[], 1) as place) q
+  d.before::bigint as before, d.after::bigint as after
+from (select unnest(@queues::text[]) as queue, unnest(@since::timestamptz[]) as since, unnest(@asked::timestamptz[]) as asked,
+             generate_subscripts(@queues::text[], 1) as place) q
+cross join lateral (
+  select coalesce(sum(d.messages) filter (where d.delivered_at < q.asked), 0) as before,
+         coalesce(sum(d.messages) filter (where d.delivered_at >= q.asked), 0) as after
+  from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= q.since
+) d
 order by q.place;
 
 -- SentMessages counts the sent work of a queue.
@@ -99,14 +105,15 @@ where task_id = any(@task_ids::uuid[]) and not_before <= (@untils::timestamptz[]
   and case state when 'outgoing' then true end
 returning array_position(@task_ids::uuid[], task_id)::integer as place, not_before;
 
--- RecordDeliveries writes what one batch delivered to each queue, and deletes old rows.
+-- RecordDeliveries writes how many messages each queue got, and deletes old rows. The date is the database's,
+-- of a moment after the broker has confirmed them.
 -- name: RecordDeliveries :exec
 with forgotten as (
   delete from scheduler_go.deliveries old
-  where old.queue = any(@queues::text[]) and old.delivered_at < @forget_before
+  where old.queue = any(@queues::text[]) and old.delivered_at < statement_timestamp() - make_interval(secs => @kept::double precision)
 )
 insert into scheduler_go.deliveries (queue, delivered_at, messages)
-select unnest(@queues::text[]), @delivered_at, unnest(@messages::integer[]);
+select unnest(@queues::text[]), statement_timestamp(), unnest(@messages::integer[]);
 
 -- ForgetDeliveries deletes what was delivered before a moment, of queues in use or not.
 -- name: ForgetDeliveries :exec

@@ -486,26 +486,34 @@ func (q *Queries) PutOffMessages(ctx context.Context, backendIds []uuid.UUID) ([
 const queueLedgers = `-- name: QueueLedgers :many
 select q.queue::text as queue,
   (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue and w.place >= (select low from scheduler_go.low_water)) as outgoing,
-  (select coalesce(sum(d.messages), 0) from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= $1)::bigint as recent
-from (select unnest($2::text[]) as queue, generate_subscripts($2::text[], 1) as place) q
+  d.before::bigint as before, d.after::bigint as after
+from (select unnest($1::text[]) as queue, unnest($2::timestamptz[]) as since, unnest($3::timestamptz[]) as asked,
+             generate_subscripts($1::text[], 1) as place) q
+cross join lateral (
+  select coalesce(sum(d.messages) filter (where d.delivered_at < q.asked), 0) as before,
+         coalesce(sum(d.messages) filter (where d.delivered_at >= q.asked), 0) as after
+  from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= q.since
+) d
 order by q.place
 `
 
 type QueueLedgersParams struct {
-	Since  time.Time
 	Queues []string
+	Since  []time.Time
+	Asked  []time.Time
 }
 
 type QueueLedgersRow struct {
 	Queue    string
 	Outgoing int64
-	Recent   int64
+	Before   int64
+	After    int64
 }
 
-// QueueLedgers counts the outgoing messages of each queue, and those that the broker
-// confirmed since a moment: its statistics may not show them yet.
+// QueueLedgers counts the outgoing messages of each queue, and those that the broker confirmed: from the
+// moment on that its statistics may be of, before the broker itself was asked, and from then on.
 func (q *Queries) QueueLedgers(ctx context.Context, arg QueueLedgersParams) ([]QueueLedgersRow, error) {
-	rows, err := q.db.Query(ctx, queueLedgers, arg.Since, arg.Queues)
+	rows, err := q.db.Query(ctx, queueLedgers, arg.Queues, arg.Since, arg.Asked)
 	if err != nil {
 		return nil, err
 	}
@@ -513,7 +521,12 @@ func (q *Queries) QueueLedgers(ctx context.Context, arg QueueLedgersParams) ([]Q
 	var items []QueueLedgersRow
 	for rows.Next() {
 		var i QueueLedgersRow
-		if err := rows.Scan(&i.Queue, &i.Outgoing, &i.Recent); err != nil {
+		if err := rows.Scan(
+			&i.Queue,
+			&i.Outgoing,
+			&i.Before,
+			&i.After,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -564,27 +577,22 @@ func (q *Queries) RaiseLowWater(ctx context.Context, step int64) error {
 const recordDeliveries = `-- name: RecordDeliveries :exec
 with forgotten as (
   delete from scheduler_go.deliveries old
-  where old.queue = any($1::text[]) and old.delivered_at < $4
+  where old.queue = any($1::text[]) and old.delivered_at < statement_timestamp() - make_interval(secs => $3::double precision)
 )
 insert into scheduler_go.deliveries (queue, delivered_at, messages)
-select unnest($1::text[]), $2, unnest($3::integer[])
+select unnest($1::text[]), statement_timestamp(), unnest($2::integer[])
 `
 
 type RecordDeliveriesParams struct {
-	Queues       []string
-	DeliveredAt  time.Time
-	Messages     []int32
-	ForgetBefore time.Time
+	Queues   []string
+	Messages []int32
+	Kept     float64
 }
 
-// RecordDeliveries writes what one batch delivered to each queue, and deletes old rows.
+// RecordDeliveries writes how many messages each queue got, and deletes old rows. The date is the database's,
+// of a moment after the broker has confirmed them.
 func (q *Queries) RecordDeliveries(ctx context.Context, arg RecordDeliveriesParams) error {
-	_, err := q.db.Exec(ctx, recordDeliveries,
-		arg.Queues,
-		arg.DeliveredAt,
-		arg.Messages,
-		arg.ForgetBefore,
-	)
+	_, err := q.db.Exec(ctx, recordDeliveries, arg.Queues, arg.Messages, arg.Kept)
 	return err
 }
 
