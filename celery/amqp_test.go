@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -84,8 +85,9 @@ type injector struct {
 	conn net.Conn // to the client connected last
 
 	// flow is held to stop reading from clients, as a broker short of memory
-	// does.
-	flow sync.Mutex
+	// does; only from the first one if onlyFirst is set before it connects.
+	flow      sync.Mutex
+	onlyFirst atomic.Bool
 }
 
 // gated reads while the flow isn't stopped.
@@ -110,6 +112,7 @@ func injectInto(t testing.TB, listener net.Listener, target string) *injector {
 		tasks.Wait()
 	})
 	tasks.Go(func() {
+		flow := &x.flow
 		for {
 			client, err := listener.Accept()
 			if err != nil {
@@ -123,8 +126,12 @@ func injectInto(t testing.TB, listener net.Listener, target string) *injector {
 			x.m.Lock()
 			x.conn = client
 			x.m.Unlock()
+			gate := gated{client, flow}
+			if x.onlyFirst.Load() {
+				flow = new(sync.Mutex)
+			}
 			tasks.Go(func() {
-				_, _ = io.Copy(server, gated{client, &x.flow})
+				_, _ = io.Copy(server, gate)
 				_ = server.Close()
 			})
 			tasks.Go(func() {

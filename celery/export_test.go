@@ -36,7 +36,7 @@ func Represent(text []byte) (repr, body string, err error) {
 
 // EncodeAs gives a function that encodes messages with one encoder.
 func EncodeAs(s Sending) func(*TaskMessage) (amqp.Publishing, error) {
-	e, forms := newEncoder(16<<20), newForms(s)
+	e, forms := newEncoder(16<<20, "reply-to"), newForms(s)
 	return func(m *TaskMessage) (amqp.Publishing, error) { return e.encode(m, forms.of(m.Name)) }
 }
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/service"
@@ -126,8 +128,7 @@ type Publisher struct {
 	suspects    *sync.Map  // queues that did not answer
 	forSuspects *Publisher // with connections of its own
 
-	encodeM sync.Mutex // also keeps encoding and sending of one message together
-	encoder *encoder
+	replyTo string // of all messages
 }
 
 // NewPublisher makes a publisher. It connects when it is first used.
@@ -151,7 +152,7 @@ func newPublisher(b Broker, o PublisherOptions) *Publisher {
 		dialer:     newDialer(b, o.ConnectionOptions),
 		broker:     service.NewService(o.Logger, "the broker"),
 		forms:      newForms(o.Sending),
-		encoder:    newEncoder(o.MaxMessageSize),
+		replyTo:    uuid.NewString(),
 	}
 	p.questions = questions{timeout: cmp.Or(o.QueueTimeout, queueTimeout), tasks: &p.tasks}
 	p.ctx, p.close = context.WithCancel(context.Background())
@@ -265,7 +266,7 @@ func (p *Publisher) open(ctx context.Context) (*publishSession, error) {
 		conn.close()
 		return nil, fmt.Errorf("opening a channel on %s: %w", conn.node, err)
 	}
-	s := newPublishSession(conn, ch, p.options.MaxInFlight)
+	s := newPublishSession(conn, ch, p.options.MaxInFlight, newEncoder(p.options.MaxMessageSize, p.replyTo))
 	p.tasks.Go(func() { s.watch(p.log) })
 	return s, nil
 }
@@ -322,7 +323,7 @@ func (c *publishCall) do(ctx context.Context) {
 		return
 	}
 	defer end()
-	defer c.p.guard(caller)()
+	defer c.guard(caller)()
 	c.send(caller)
 	c.drain(caller)
 }
@@ -344,18 +345,28 @@ type publishCall struct {
 	suspect bool       // the queue didn't answer the last time
 	flying  []inFlight // in the order sent
 	settled int        // how many of flying have their result
+
+	writing atomic.Pointer[publishSession] // on which it is sending a message; nil while it isn't
 }
 
 // guard frees a call that is stuck in a socket which the broker doesn't read,
-// some time after its context has ended.
-func (p *Publisher) guard(ctx context.Context) (release func()) {
+// some time after its context has ended: it closes the connection that the call writes to, and no other. Other calls take
+// another connection as soon as the context has ended.
+func (c *publishCall) guard(ctx context.Context) (release func()) {
 	done, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() {
-		// The extra second lets the orderly way, drain, come first.
-		if service.Sleep(done, p.options.ConfirmTimeout+time.Second) == nil {
-			if s := p.current(); s != nil {
-				s.conn.kill()
-			}
+		// A write that isn't stuck is over at once. The extra second lets the orderly way, drain, come first.
+		const atOnce = 100 * time.Millisecond
+		if service.Sleep(done, atOnce) != nil {
+			return
+		}
+		stuck := c.writing.Load()
+		if stuck == nil {
+			return
+		}
+		c.p.retire(stuck)
+		if service.Sleep(done, c.p.options.ConfirmTimeout+time.Second-atOnce) == nil && c.writing.Load() == stuck {
+			stuck.conn.kill()
 		}
 	})
 	return func() {
@@ -386,7 +397,7 @@ func (c *publishCall) send(ctx context.Context) {
 				c.unsent(done, err)
 				return
 			}
-			again, err := c.sendOne(s, i)
+			again, err := c.sendOne(ctx, s, i)
 			if !again {
 				c.errs[i] = err
 				break
@@ -452,7 +463,7 @@ func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 
 // sendOne sends message i, for which the caller holds a slot. again means that
 // the session has ended, and the message was not sent.
-func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) {
+func (c *publishCall) sendOne(ctx context.Context, s *publishSession, i int) (again bool, err error) {
 	m := &c.msgs[i]
 	form := c.p.forms.of(m.Name)
 	key := m.Queue
@@ -463,15 +474,24 @@ func (c *publishCall) sendOne(s *publishSession, i int) (again bool, err error) 
 			return false, err
 		}
 	}
-	c.p.encodeM.Lock()
-	publishing, err := c.p.encoder.encode(m, form)
+	if err := s.write(ctx); err != nil {
+		s.release()
+		if errors.Is(err, amqp.ErrClosed) {
+			return true, nil
+		}
+		c.p.retire(s) // another call is stuck in it
+		return false, failure(ErrNotSent, m, err)
+	}
+	publishing, err := s.encoder.encode(m, form)
 	if err != nil {
-		c.p.encodeM.Unlock()
+		s.written()
 		s.release()
 		return false, err
 	}
+	c.writing.Store(s)
 	confirm, err := s.publish(form.Exchange, key, publishing)
-	c.p.encodeM.Unlock()
+	c.writing.Store(nil)
+	s.written()
 	switch {
 	case err == nil:
 		c.flying = append(c.flying, inFlight{i, s, confirm, returnKey{m.ID, key}})

@@ -375,6 +375,83 @@ func TestStuckBroker(t *testing.T) {
 	}
 }
 
+// A write that is stuck holds up only its own call: others go on over another connection once its context has ended,
+// and its own connection is closed in the end, not that of the others. A call behind it ends with its own context.
+func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
+	t.Parallel()
+	env, ch := withQueue(t)
+	testenv.Declare(t, ch, "other", nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := injectInto(t, listener, testenv.Host(t, env.URL))
+	x.onlyFirst.Store(true)
+	const confirmTimeout = 5 * time.Second
+	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: confirmTimeout})
+	if err := p.Connect(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := p.Session()
+	x.flow.Lock()
+	resume := sync.OnceFunc(x.flow.Unlock)
+	defer resume()
+	msgs := tasks("queue", 50)
+	for i := range msgs {
+		msgs[i].Args = []byte(`["` + strings.Repeat("x", 1<<20) + `"]`) // more than sockets buffer
+	}
+	var errs []error
+	var returned time.Time
+	began := time.Now()
+	var stuck sync.WaitGroup
+	stuck.Go(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		errs = p.Publish(ctx, msgs)
+		returned = time.Now()
+	})
+	for _, _, unanswered := p.Session(); unanswered < 2; _, _, unanswered = p.Session() { // it sends
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(500 * time.Millisecond) // so that the socket's buffers are full
+	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	at := time.Now()
+	if err := p.Publish(short, tasks("other", 1))[0]; !errors.Is(err, celery.ErrNotSent) {
+		t.Errorf("a message behind the stuck one: %v", err)
+	}
+	if took := time.Since(at); took > 3*time.Second {
+		t.Errorf("a call that may take half a second took %s", took)
+	}
+	if err := p.Publish(deadline(t), tasks("other", 1))[0]; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 3*time.Second+confirmTimeout {
+		t.Errorf("another queue's message was sent after %s", took)
+	}
+	healthy, _, _ := p.Session()
+	if healthy == first {
+		t.Error("it went over the connection that is stuck")
+	}
+	stuck.Wait()
+	if took := returned.Sub(began); took > 3*time.Second+confirmTimeout+5*time.Second {
+		t.Errorf("the stuck call took %s", took)
+	}
+	if now, _, _ := p.Session(); now != healthy {
+		t.Error("the connection of the others was closed")
+	}
+	if err := p.Publish(deadline(t), tasks("other", 1))[0]; err != nil {
+		t.Error(err)
+	}
+	if now, _, _ := p.Session(); now != healthy {
+		t.Error("the others needed a new connection")
+	}
+	resume()
+	if _, unconfirmed, unsent := check(t, msgs, errs, taskIDs(t, ch, "queue")); unconfirmed == 0 || unsent == 0 {
+		t.Errorf("%d unconfirmed, %d unsent", unconfirmed, unsent)
+	}
+}
+
 // A connection that is retired while a message goes out over it stays open for its answer, and
 // what waits to be sent after that goes over the next one.
 func TestRetiredWhilePublishing(t *testing.T) {

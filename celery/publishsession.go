@@ -32,6 +32,9 @@ type publishSession struct {
 
 	exchanges sync.Map // of routes, that are known to exist
 
+	writing mutex    // keeps encoding and sending of one message together
+	encoder *encoder // guarded by writing
+
 	m         sync.Mutex
 	returned  map[returnKey][]*ReturnedError
 	unblocked chan struct{} // closed when unblocked; nil while not blocked
@@ -40,7 +43,7 @@ type publishSession struct {
 // returnKey tells what a returned message was; returns carry no delivery tag.
 type returnKey struct{ id, routingKey string }
 
-func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int) *publishSession {
+func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int, e *encoder) *publishSession {
 	ended, end := context.WithCancel(context.Background())
 	return &publishSession{
 		conn:     conn,
@@ -48,6 +51,8 @@ func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int) *pub
 		slots:    make(chan struct{}, maxInFlight),
 		ended:    ended,
 		end:      end,
+		writing:  newMutex(),
+		encoder:  e,
 		returned: map[returnKey][]*ReturnedError{},
 		closed:   conn.NotifyClose(make(chan *amqp.Error, 1)),
 		failed:   ch.NotifyClose(make(chan *amqp.Error, 1)),
@@ -69,6 +74,27 @@ func (s *publishSession) open() bool {
 }
 
 func (s *publishSession) release() { <-s.slots }
+
+// write begins the sending of a message, for which one call at a time uses the encoder and the channel. It returns
+// amqp.ErrClosed once the session has ended, and the cause of the context's end if that came first.
+func (s *publishSession) write(ctx context.Context) error {
+	select {
+	case s.writing <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s.writing <- struct{}{}:
+		return nil
+	case <-s.ended.Done():
+		return amqp.ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// written ends what write began.
+func (s *publishSession) written() { s.writing.unlock() }
 
 // publish sends a message, unless the session has ended: amqp.ErrClosed. It counts the message
 // first and looks then, as a retired session, which has ended, is closed once nothing counts.

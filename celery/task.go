@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/internal/pytext"
@@ -68,13 +67,13 @@ type encoder struct {
 	compression string // what headers say of it
 }
 
-func newEncoder(maxSize int) *encoder {
+func newEncoder(maxSize int, replyTo string) *encoder {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
 	return &encoder{
-		replyTo: uuid.NewString(),
+		replyTo: replyTo,
 		maxSize: maxSize,
 		headers: amqp.Table{
 			"lang":                  "py",                                       // what workers tell protocol 2 by
