@@ -14,7 +14,8 @@ import (
 )
 
 // peerRights are the rights on the Python scheduler's tables and sequences that the daemons need
-// which it names, or all if it names none. What they need of our own schema is all of it.
+// which it names, or all if it names none. What they need of our own schema is all of it, but for what
+// only migrations write, and the door's password.
 var peerRights = []struct{ kind, rights, names, daemons string }{
 	{"table", "SELECT", "dbversion dbmodule task_type task task_run listers listed_origins origin_visit_stats scheduler_metrics visit_scheduler_queue_position", ""},
 	{"table", "UPDATE", "task task_run", "start-runner start-listener rpc-serve dashboard"},
@@ -37,18 +38,27 @@ type Lack struct {
 	Daemons []string // commands of the daemons that need them; none: all
 }
 
+// many reports whether the objects are many of our schema.
+func (l Lack) many() bool {
+	return len(l.Objects) > 3 && !slices.ContainsFunc(l.Objects, func(object string) bool { return !strings.HasPrefix(object, "scheduler_go.") })
+}
+
 // on names the objects, as a statement does. Of our schema it names all of the kind if there are many.
 func (l Lack) on() string {
-	ours := func(object string) bool { return strings.HasPrefix(object, "scheduler_go.") }
-	if len(l.Objects) > 3 && !slices.ContainsFunc(l.Objects, func(object string) bool { return !ours(object) }) {
+	if l.many() {
 		return "all " + l.Kind + "s in schema scheduler_go"
 	}
 	return l.Kind + " " + strings.Join(l.Objects, ", ")
 }
 
-// Grant returns the statement that gives a user, who is quoted, the rights.
+// Grant returns the statements that give a user, who is quoted, the rights. Those on all tables
+// leave out the door's password.
 func (l Lack) Grant(user string) string {
-	return fmt.Sprintf("grant %s on %s to %s", strings.ToLower(strings.Join(l.Rights, ", ")), l.on(), user)
+	statement := fmt.Sprintf("grant %s on %s to %s", strings.ToLower(strings.Join(l.Rights, ", ")), l.on(), user)
+	if l.Kind == "table" && l.many() {
+		statement += "; revoke all on table scheduler_go.door from " + user
+	}
+	return statement
 }
 
 // RightsError says which rights the user lacks. The database is reachable.
@@ -171,7 +181,8 @@ const missingRights = `
 		from pg_namespace where nspname in ('public', 'scheduler_go')
 		union all
 		select 'table', format('%I.%I', nspname, relname), p, has_table_privilege(oid, p), '', true
-		from own cross join unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p where relkind in ('r', 'p') or relkind = 'v' and p = 'SELECT'
+		from own cross join unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p
+		where relname <> 'door' and (relkind in ('r', 'p') and relname not in ('migrations', 'compatible') or relkind in ('r', 'p', 'v') and p = 'SELECT')
 		union all
 		select 'sequence', format('%I.%I', nspname, relname), p, has_sequence_privilege(oid, p), '', true
 		from own cross join unnest('{USAGE,SELECT}'::text[]) p where relkind = 'S' and relname like '%\_place\_seq'
