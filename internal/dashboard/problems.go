@@ -137,6 +137,9 @@ func (f facts) ofDatabase(all *problems) {
 	if n := f.figures.Runs.Unanswered; n > 1000 {
 		all.add(false, "RunsUnanswered", "/", "%d runs are unanswered for more than a day.", n)
 	}
+	if n := f.figures.Silent.Left; n > 0 {
+		all.add(false, "RunsLeftAlone", "/", "lost_after leaves alone %d silent runs of another scheduler.", n)
+	}
 	if n := f.figures.CandidateChanges; n > 100_000 {
 		all.add(false, "CandidatesBacklog", "/listers", "%d changes of origins are not in candidates.", n)
 	}

@@ -137,7 +137,7 @@ func TestProblems(t *testing.T) {
 	f.figures.Outgoing = append(f.figures.Outgoing, db.OutgoingQueue{Queue: "q", Oldest: now.Add(-time.Hour), Refused: 1})
 	f.figures.Ready = append(f.figures.Ready, db.ReadyTasks{Type: "t", Priority: "high", Oldest: now.Add(-time.Hour)}, db.ReadyTasks{Type: "t", Oldest: now.Add(-time.Hour)})
 	f.figures.Rejected.NewEvents, f.figures.Rejected.NewRecords, f.figures.SetAside.Tasks = 1, 1, 1
-	f.figures.Runs.Unanswered, f.figures.CandidateChanges = 1001, 100_001
+	f.figures.Runs.Unanswered, f.figures.CandidateChanges, f.figures.Silent.Left = 1001, 100_001, 1
 	f.queues = []status.Queue{
 		{Queue: "a", Ready: 1}, {Queue: "b", Lane: "s l", Backlog: 1}, {Queue: "c", Consumers: 1}, {Queue: "d", Problem: "its node is down"},
 		{Queue: "e", Unacknowledged: new(0), Consumers: 1}, {Queue: "f"},
