@@ -111,9 +111,10 @@ func TestDaemonsGoOnWithoutASilentRPCServer(t *testing.T) {
 	servers := startDoorServers(t, dsn, 2)
 	balancer := testenv.Balance(t, time.Minute, servers.addresses...)
 	start(t, "-C", remoteConfig(t, "http://"+balancer.Addr, mq, ""), "start-runner", "--period", "1").logs(t, "msg=started")
+	conn := testenv.Connect(t, dsn)
 	sent := func() int {
 		t.Helper()
-		return len(testenv.Column[string](t, testenv.Connect(t, dsn), "select backend_id from task_run r where not exists (select from scheduler_go.work w where w.state = 'outgoing' and w.task_id::text = r.backend_id)"))
+		return len(testenv.Column[string](t, conn, "select backend_id from task_run r where not exists (select from scheduler_go.work w where w.state = 'outgoing' and w.task_id::text = r.backend_id)"))
 	}
 	addReady(t, dsn, 100)
 	testenv.Becomes(t, "messages sent", 100, sent)

@@ -310,7 +310,7 @@ func TestCommandsOnThePeersDatabase(t *testing.T) {
 		{"add-forge-now", "schedule-first-visits", "-t", "git"}, {"explain", "1"}, {"config", "check"},
 		{"origin", "grab-next", "git", "1"}, {"origin", "schedule-next", "git", "1"},
 	} {
-		r := ours(t, append([]string{"-d", dsn}, args...)...)
+		r := ours(t, append([]string{"-d", dsn, "-o", "celery.task_broker=amqp://127.0.0.1:1//"}, args...)...)
 		if r.code != 1 || !strings.Contains(r.stdout+r.stderr, "swh-scheduler migrate") {
 			t.Errorf("%q: %+v", args, r)
 		}

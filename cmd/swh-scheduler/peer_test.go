@@ -26,8 +26,8 @@ type twins struct {
 func newTwins(t *testing.T) *twins {
 	t.Helper()
 	w := &twins{t: t, peer: testenv.PeerDatabase(t), ours: testenv.PeerDatabase(t), ignore: []*regexp.Regexp{now}}
-	w.peerC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.peer))
-	w.ourC = configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", w.ours))
+	const text = "scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: \"amqp://127.0.0.1:1//\"}\n"
+	w.peerC, w.ourC = configFile(t, fmt.Sprintf(text, w.peer)), configFile(t, fmt.Sprintf(text, w.ours))
 
 	w.python = testenv.StartScript(t, environment(), filepath.Join("testdata", "peer.py"))
 	return w

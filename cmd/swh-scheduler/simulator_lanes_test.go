@@ -68,7 +68,7 @@ func TestSimulatorLanesMistakes(t *testing.T) {
 		"--workers 1 --lanes " + lanes:              "Invalid value for '--workers': 1 is less than the number of lanes, 2.",
 		"--load 1 --lanes " + lanes:                 "Invalid value for '--load': 1 is not between 0 and 1.",
 		"--batch 0 --lanes " + lanes:                "Invalid value for '--batch': 0 is not 1 or more.",
-		"--between 1s --lanes " + lanes:             "Invalid value for '--between': 1s is less than a minute.",
+		"--between 1s --lanes " + lanes:             "Invalid value for '--between': 1s is not between a minute and ten years.",
 		"-t 0 --lanes " + lanes:                     "Invalid value for '--runtime' / '-t': with --lanes it must be more than 0 and at most ten years.",
 		"--runtimes /no/x --lanes " + lanes:         "Invalid value for '--runtimes': '/no/x': No such file or directory",
 		"--html /no/x --lanes " + lanes:             "Invalid value for '--html': '/no/x': no such file or directory",

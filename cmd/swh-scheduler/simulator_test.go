@@ -171,7 +171,7 @@ func TestSimulatorCompare(t *testing.T) {
 		"--changes " + page:                page,
 		"--origins 0":                      "Invalid value for '--origins': 0 is not between 1 and 10,000,000.",
 		"--days 0":                         "Invalid value for '--days': 0 is not more than 0 and at most ten years.",
-		"--runs 0 --workers 2":             "Invalid value for '--runs': 0 is not 1 or more.",
+		"--runs 0 --workers 2":             "Invalid value for '--runs': 0 is not between 1 and 1,000.",
 		"--origins 30":                     "Invalid value for '--workers': 20 are more than one for ten origins; give fewer, of 30 origins at most 3.",
 		"--hosters 1000000000000":          "Invalid value for '--hosters': 1000000000000 are more than origins, of which there are 2000.",
 		"--csv /no/x --days 1":             "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
