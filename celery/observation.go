@@ -46,8 +46,8 @@ func (o Observation) Since() time.Time {
 // The broker itself counts the ready messages. The count of unacknowledged ones comes
 // from the figures, so it is raised to an upper bound: since then, no more messages can
 // have gone from ready to unacknowledged than were ready or came since, and are not ready
-// now; and no consumer holds more than its prefetch limit. (Only what others published and
-// consumers fetched since can escape.) If the figures know nothing, the unacknowledged
+// now; and no consumer holds more than its prefetch limit. (What can escape is what others published and
+// consumers fetched since, and what a consumer holds above the lower limit of one whose place it took.) If the figures know nothing, the unacknowledged
 // messages are unknown.
 func (o Observation) Length(delivered int) (QueueLength, error) {
 	switch {

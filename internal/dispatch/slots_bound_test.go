@@ -40,6 +40,7 @@ type modelFigures struct {
 type slotModel struct {
 	*rand.Rand
 	now, least time.Time
+	prefetch   int // of all consumers, as the workers of a queue are configured alike
 	messages   []*modelMessage
 	consumers  []*modelConsumer
 	deliveries []time.Time
@@ -124,7 +125,7 @@ func (q *slotModel) step() {
 		}
 	case 7:
 		if len(q.consumers) < 3 {
-			q.consumers, what = append(q.consumers, &modelConsumer{prefetch: q.IntN(4)}), "join"
+			q.consumers, what = append(q.consumers, &modelConsumer{prefetch: q.prefetch}), "join"
 		}
 	case 8:
 		if n := len(q.consumers); n > 0 && q.IntN(2) == 0 {
@@ -236,7 +237,8 @@ func (o *boundOracle) run(ctx context.Context, q *slotModel) error {
 }
 
 func newSlotModel(r *rand.Rand) *slotModel {
-	return &slotModel{Rand: r, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), consumers: []*modelConsumer{{prefetch: r.IntN(4)}}}
+	prefetch := r.IntN(4)
+	return &slotModel{Rand: r, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), prefetch: prefetch, consumers: []*modelConsumer{{prefetch: prefetch}}}
 }
 
 // Claims never count less than a queue holds, whatever happens between the questions, the lock and the count. In the model,

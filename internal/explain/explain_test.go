@@ -61,7 +61,7 @@ func TestTask(t *testing.T) {
 		},
 		"given up, were its events not unread": {
 			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, Known: noon.Add(-90 * time.Minute)},
-			[]string{"is given up at", "events of workers are known only up to"}, nil,
+			[]string{"is due to be given up", "events of workers are known only up to"}, nil,
 		},
 		"given up, where events are known": {
 			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: 3 * time.Hour, Known: noon.Add(-time.Minute)},
