@@ -387,7 +387,7 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	}
 	x := injectInto(t, listener, testenv.Host(t, env.URL))
 	x.onlyFirst.Store(true)
-	const confirmTimeout = 5 * time.Second
+	const confirmTimeout, stuckTime = 5 * time.Second, 12 * time.Second
 	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: confirmTimeout})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
@@ -405,15 +405,17 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	began := time.Now()
 	var stuck sync.WaitGroup
 	stuck.Go(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), stuckTime)
 		defer cancel()
 		errs = p.Publish(ctx, msgs)
 		returned = time.Now()
 	})
-	for _, _, unanswered := p.Session(); unanswered < 2; _, _, unanswered = p.Session() { // it sends
-		time.Sleep(10 * time.Millisecond)
+	// It sends until the sockets' buffers are full.
+	for sent, since := 0, time.Now(); sent < 2 || time.Since(since) < time.Second; time.Sleep(10 * time.Millisecond) {
+		if _, _, unanswered := p.Session(); unanswered != sent {
+			sent, since = unanswered, time.Now()
+		}
 	}
-	time.Sleep(500 * time.Millisecond) // so that the socket's buffers are full
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	at := time.Now()
@@ -426,7 +428,7 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	if err := p.Publish(deadline(t), tasks("other", 1))[0]; err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > 3*time.Second+confirmTimeout {
+	if took := time.Since(began); took > stuckTime+confirmTimeout {
 		t.Errorf("another queue's message was sent after %s", took)
 	}
 	healthy, _, _ := p.Session()
@@ -434,7 +436,7 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 		t.Error("it went over the connection that is stuck")
 	}
 	stuck.Wait()
-	if took := returned.Sub(began); took > 3*time.Second+confirmTimeout+5*time.Second {
+	if took := returned.Sub(began); took > stuckTime+confirmTimeout+5*time.Second {
 		t.Errorf("the stuck call took %s", took)
 	}
 	if now, _, _ := p.Session(); now != healthy {
