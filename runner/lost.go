@@ -70,7 +70,7 @@ type LostRuns struct {
 	now  func() time.Time
 	lost *prometheus.CounterVec
 	size db.BatchSize
-	told string // the rules whose first sweep was logged
+	told string // the rules of which it was logged what they leave alone
 }
 
 // NewLostRuns makes a LostRuns; its counter is registered on o.Reg.
@@ -140,7 +140,7 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 		return len(lost) - len(ours), err
 	})
 	if err == nil && ended && rules.Rules != l.told {
-		l.told, err = rules.Rules, l.tell(ctx, since)
+		err = l.tell(ctx, rules.Rules, since)
 	}
 	if err = errors.Join(askErr, err); n == 0 {
 		return 0, err
@@ -149,10 +149,12 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// tell logs what the last sweep has left alone.
-func (l *LostRuns) tell(ctx context.Context, since db.Sending) error {
+// tell logs what the last sweep, by these rules, has left alone, if anything: it leaves out runs whose
+// message may be in a queue, which a later sweep may find.
+func (l *LostRuns) tell(ctx context.Context, rules string, since db.Sending) error {
 	found, err := l.Store.SilentRuns(ctx)
 	if err == nil && found.Left > 0 {
+		l.told = rules
 		l.Log.Warn("silent runs are left alone: they were sent before this program sent here, and lost_after would send their tasks again; "+
 			"see RunsLeftAlone in docs/runbooks.md", "runs", found.Left, "sending_since", since[false])
 	}
