@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -91,7 +92,7 @@ func TestBatchThatDecompressesTooFarStopsItsPartition(t *testing.T) { // not in 
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(logs.String(), want) {
 		t.Errorf("error %v, want %q, and in the log:\n%s", err, want, logs.String())
 	}
-	if got := peak(); got > 128<<20 {
+	if got := peak(); got > 128<<20 && !testenv.Race { // with it, the collector comes too late
 		t.Errorf("the heap grew by %d MiB", got>>20)
 	}
 	s.setCommitted(0, 2) // as an operator does it
@@ -100,9 +101,12 @@ func TestBatchThatDecompressesTooFarStopsItsPartition(t *testing.T) { // not in 
 	}
 }
 
-// watchHeap returns by how many bytes the heap has grown at most until now.
+// watchHeap returns by how many bytes the heap has grown at most until now, whatever the environment says of
+// the collector.
 func watchHeap(t *testing.T) (peak func() uint64) {
 	t.Helper()
+	percent := debug.SetGCPercent(20)
+	t.Cleanup(func() { debug.SetGCPercent(percent) })
 	before := heap()
 	var most atomic.Uint64
 	stop := testenv.Run(t, func(ctx context.Context) error {
