@@ -36,25 +36,15 @@ func keyOf(o model.ListedOrigin) visitKey { return visitKey{o.ListerID, o.URL} }
 
 // Pick grabs origins, and marks them as scheduled at now, until the slots or the
 // origins are used up.
-func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (Picked, error) {
+func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (picked Picked, err error) {
 	policies, err := p.weigh(ctx, tx)
 	if err != nil {
 		return Picked{}, err
 	}
-	return p.grab(ctx, tx, policies, now, slots)
-}
-
-// grabber marks origins as scheduled, and returns them.
-type grabber interface {
-	GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error)
-}
-
-// grab is Pick by these policies.
-func (p Picker) grab(ctx context.Context, from grabber, policies []model.WeightedPolicy, now time.Time, slots int) (picked Picked, err error) {
 	picked.Policies = policies
 	taken := make(map[visitKey]bool)
 	picked.Got, err = fill(slots, weights(policies), func(i, n int) (int, error) {
-		origins, err := from.GrabNextVisits(ctx, p.filter(policies[i]), now, n, false)
+		origins, err := tx.GrabNextVisits(ctx, p.filter(policies[i]), now, n, false)
 		if err != nil {
 			return 0, err
 		}

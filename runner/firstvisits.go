@@ -60,14 +60,11 @@ type FirstVisits struct {
 // NewFirstVisits makes a FirstVisits; its counters are registered on o.Reg.
 func NewFirstVisits(o FirstVisitsOptions) *FirstVisits {
 	return &FirstVisits{
-		FirstVisitsOptions: o, now: o.Store.Now, sizes: make(claimSizes), visits: newFirstVisitsCounter(o.Reg),
+		FirstVisitsOptions: o, now: o.Store.Now, sizes: make(claimSizes),
+		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_first_visits_scheduled_total", Help: "First visits claimed for scheduling, by visit type.",
+		}, []string{"visit_type"}),
 	}
-}
-
-func newFirstVisitsCounter(reg prometheus.Registerer) *prometheus.CounterVec {
-	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "swh_scheduler_first_visits_scheduled_total", Help: "First visits claimed for scheduling, by visit type.",
-	}, []string{"visit_type"})
 }
 
 // Run schedules first visits every Period until ctx ends.

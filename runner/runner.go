@@ -67,24 +67,19 @@ type Runner struct {
 
 // New makes a Runner; its counters are registered on o.Reg.
 func New(o Options) *Runner {
-	r, reg := newRunner(o, o.Store.Now), promauto.With(o.Reg)
-	r.released = reg.NewCounter(prometheus.CounterOpts{
-		Name: "swh_scheduler_runner_graph_tasks_released_total", Help: "Tasks of graphs that were released, as their dependencies have ended.",
-	})
-	r.neverRun = reg.NewCounter(prometheus.CounterOpts{
-		Name: "swh_scheduler_runner_graph_tasks_never_run_total",
-		Help: "Tasks of graphs that will not run: a dependency failed, their deadline is over, or their graph was cancelled.",
-	})
-	return r
-}
-
-// newRunner makes a Runner without graphs.
-func newRunner(o Options, now func() time.Time) *Runner {
+	reg := promauto.With(o.Reg)
 	return &Runner{
-		Options: o, now: now, sizes: make(claimSizes),
-		claimed: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
+		Options: o, now: o.Store.Now, sizes: make(claimSizes),
+		claimed: reg.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the Python scheduler's counter).",
 		}, []string{"task_type"}),
+		released: reg.NewCounter(prometheus.CounterOpts{
+			Name: "swh_scheduler_runner_graph_tasks_released_total", Help: "Tasks of graphs that were released, as their dependencies have ended.",
+		}),
+		neverRun: reg.NewCounter(prometheus.CounterOpts{
+			Name: "swh_scheduler_runner_graph_tasks_never_run_total",
+			Help: "Tasks of graphs that will not run: a dependency failed, their deadline is over, or their graph was cancelled.",
+		}),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 )
 
@@ -26,10 +27,9 @@ type Client struct {
 // NewClient makes a client of the server at address, http:// or https://, with
 // user and password in it if the server wants those. Nothing is connected yet.
 func NewClient(address string) (*Client, error) {
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		// Not the cause, which quotes the address: there may be a password in it.
-		return nil, errors.New("the address of the RPC server is not a URL such as http://scheduler.example:5008/")
+	base, err := door.ServerURL(address)
+	if err != nil {
+		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	return &Client{base: base, http: &http.Client{Transport: transport}}, nil

@@ -19,14 +19,20 @@ import (
 // An Address is the address of an RPC server's door.
 type Address struct{ server *url.URL }
 
-// Parse reads the address of an RPC server, http:// or https://, with user and password in it if
-// the server wants those. Its errors don't quote the address, which may hold a password.
+// Parse is ServerURL for the server's door.
 func Parse(address string) (Address, error) {
+	server, err := ServerURL(address)
+	return Address{server}, err
+}
+
+// ServerURL reads the address of an RPC server, http:// or https://, with user and password in it if
+// the server wants those. Its errors don't quote the address, which may hold a password.
+func ServerURL(address string) (*url.URL, error) {
 	server, err := url.Parse(address)
 	if err != nil || server.Host == "" || server.Scheme != "http" && server.Scheme != "https" {
-		return Address{}, errors.New("the address of the RPC server is not a URL such as http://scheduler.example:5008/")
+		return nil, errors.New("the address of the RPC server is not a URL such as http://scheduler.example:5008/")
 	}
-	return Address{server}, nil
+	return server, nil
 }
 
 // String names the server, without its password.
