@@ -238,8 +238,8 @@ func TestDoorEndsSilentClients(t *testing.T) {
 }
 
 // A client that doesn't read holds up the database, not the server's memory, and is let go.
+// It runs alone, as it judges what the whole process has from the system.
 func TestDoorBoundsSlowReaders(t *testing.T) {
-	t.Parallel()
 	dsn := testenv.Database(t)
 	openDoor(t, dsn)
 	server := serve(t, dsn, func(o *Options) { o.doorTimes.Write = time.Second })
