@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	ports "swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
 )
 
@@ -159,6 +160,27 @@ func (r *replacement) stop(daemons ...*process) {
 	}
 }
 
+// startReplacement prepares a database that the Python scheduler made, and a configuration whose daemons have
+// the scheduler section given, without its braces.
+func startReplacement(t *testing.T, dsn string, mq testenv.Broker, scheduler string) *replacement {
+	t.Helper()
+	// What leaves without a word is missed after the session's time.
+	section := journalSection(t, "  consumer_settings: {session.timeout.ms: 6000, heartbeat.interval.ms: 1000}\n")
+	conn := testenv.Connect(t, dsn)
+	r := &replacement{t: t, conn: conn, produce: journalTopic(t, section), config: configFile(t, fmt.Sprintf(`scheduler: {%s}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+no_origins_scheduled_backoff: 1
+scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
+`, scheduler, mq.URL, mq.ManagementURL)+section)}
+	r.exec(`insert into task_type (type, description, backend_name, default_interval, num_retries) values
+			('echo', '', 'swh.test.Echo', '1 day', 3), ('echo-too', '', 'swh.test.Echo', '1 day', 3);
+		insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.test.LoadGit', null);
+		insert into listers (id, name, instance_name, current_state, updated) values ('` + replacingLister + `', 'github', '', '{}', now())`)
+	r.startLister()
+	return r
+}
+
 // docs/replacing.md, step by step: the Python scheduler's daemons and ours in turn, and at the
 // same time where that is said to do, on a database that the Python scheduler made, with a real
 // worker and the Python scheduler's RPC client. Every task runs once, every origin is sent once,
@@ -166,21 +188,8 @@ func (r *replacement) stop(daemons ...*process) {
 func TestReplacingThePythonDaemons(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
-	// What leaves without a word is missed after the session's time.
-	section := journalSection(t, "  consumer_settings: {session.timeout.ms: 6000, heartbeat.interval.ms: 1000}\n")
-	conn := testenv.Connect(t, dsn)
-	r := &replacement{t: t, conn: conn, produce: journalTopic(t, section), config: configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
-celery: {task_broker: %q}
-rabbitmq: {management_url: %q}
-no_origins_scheduled_backoff: 1
-scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
-`, dsn, mq.URL, mq.ManagementURL)+section)}
-	r.exec(`insert into task_type (type, description, backend_name, default_interval, num_retries) values
-			('echo', '', 'swh.test.Echo', '1 day', 3), ('echo-too', '', 'swh.test.Echo', '1 day', 3);
-		insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.test.LoadGit', null);
-		insert into listers (id, name, instance_name, current_state, updated) values ('` + replacingLister + `', 'github', '', '{}', now())`)
+	r := startReplacement(t, dsn, mq, fmt.Sprintf("cls: postgresql, db: %q", dsn))
 	worker := startWorker(t, mq.URL, "worker@replacing", "swh.test.Echo,save_code_now:swh.test.Echo")
-	r.startLister()
 
 	stopPeersRunners := r.startPeersRunners()
 	stopPeersListener := startPeers(t, r.config, "start-listener")
@@ -234,32 +243,102 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	}
 	r.work("the Python scheduler's, with nothing of ours left", 30, peers)
 
-	// The Python scheduler marks origins before it sends them.
-	channel := testenv.Channel(t, mq.URL)
-	for deadline := time.Now().Add(time.Minute); ; pause(100 * time.Millisecond) {
-		queue, err := channel.QueueDeclarePassive("swh.test.LoadGit", true, false, false, false, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if queue.Messages >= r.origins {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d visits were sent for %d origins", queue.Messages, r.origins)
-		}
-	}
+	r.waitForVisits(mq)
 	// Nothing more is sent or run from here on.
 	stopPeersRunners()
 	stopPeersRecurrent()
 	stopPeersListener()
 	worker.stop()
-	r.checkTasks(worker.notes())
-	for _, queue := range []string{"swh.test.Echo", "save_code_now:swh.test.Echo"} {
-		if left := testenv.Take(t, channel, queue); len(left) > 0 {
-			t.Errorf("%d messages are left in queue %s", len(left), queue)
+	r.checkAll(mq, worker.notes())
+}
+
+// waitForVisits waits until as many visits are sent as there are origins: the Python scheduler marks origins before it
+// sends them.
+func (r *replacement) waitForVisits(mq testenv.Broker) {
+	r.t.Helper()
+	channel := testenv.Channel(r.t, mq.URL)
+	for deadline := time.Now().Add(time.Minute); ; pause(100 * time.Millisecond) {
+		queue, err := channel.QueueDeclarePassive("swh.test.LoadGit", true, false, false, false, nil)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if queue.Messages >= r.origins {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%d visits were sent for %d origins", queue.Messages, r.origins)
 		}
 	}
-	r.checkOrigins(testenv.Take(t, channel, "swh.test.LoadGit"))
+}
+
+// checkAll fails unless each task ran once, each origin was sent once, and no message is left in a queue.
+func (r *replacement) checkAll(mq testenv.Broker, notes []note) {
+	r.t.Helper()
+	r.checkTasks(notes)
+	channel := testenv.Channel(r.t, mq.URL)
+	for _, queue := range []string{"swh.test.Echo", "save_code_now:swh.test.Echo"} {
+		if left := testenv.Take(r.t, channel, queue); len(left) > 0 {
+			r.t.Errorf("%d messages are left in queue %s", len(left), queue)
+		}
+	}
+	r.checkOrigins(testenv.Take(r.t, channel, "swh.test.LoadGit"))
+}
+
+// Production's form: the RPC server alone has the database, and every daemon is on cls: remote, with one file. All
+// goes from the Python scheduler to ours, back, to ours again, and back, in the order of docs/replacing.md. The
+// daemons of the Python scheduler also run on our RPC server. Every task runs once, every origin is sent once, and
+// every visit is recorded once.
+func TestReplacingOnAnRPCServer(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
+	free, err := ports.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := fmt.Sprint(free[0])
+	url := "http://127.0.0.1:" + port + "/"
+	r := startReplacement(t, dsn, mq, fmt.Sprintf("cls: remote, url: %q", url))
+	worker := startWorker(t, mq.URL, "worker@replacing", "swh.test.Echo,save_code_now:swh.test.Echo")
+	startAll := func() (stop func()) {
+		t.Helper()
+		stops := []func(){r.startPeersRunners(), startPeers(t, r.config, "start-listener"), startPeers(t, r.config, "schedule-recurrent", "--visit-type", "git"), r.startPeersJournalClient()}
+		return func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}
+	}
+	peersServer := func() (stop func()) {
+		t.Helper()
+		_, stop = stoppablePythonServer(t, "scheduler", dsn, port)
+		return stop
+	}
+	stopServer := peersServer()
+	stopPeers := startAll()
+	r.work("the Python scheduler's alone", 30, url)
+	for _, round := range []string{"first", "second"} {
+		openDoor(t, dsn)
+		stopServer()
+		server := start(t, "-d", dsn, "rpc-serve", "--host", "127.0.0.1", "--port", port)
+		server.logs(t, "msg=listening")
+		r.work(round+": the Python daemons on our RPC server", 30, url)
+		stopPeers()
+		daemons := []*process{r.start("start-runner", "--period", "1"), r.start("start-runner", "--period", "1", "--with-priority"), r.start("start-listener"), r.start("schedule-recurrent", "--visit-type", "git"), r.start("journal-client")}
+		r.work(round+": ours alone", 30, url)
+		r.stop(daemons...)
+		if n := r.count("select count(*) from scheduler_go.work where state = 'outgoing'"); n > 0 {
+			t.Errorf("%s: %d messages are still outgoing", round, n)
+		}
+		stopPeers = startAll()
+		r.work(round+": the Python daemons on our RPC server again", 30, url)
+		r.stop(server)
+		stopServer = peersServer()
+		r.work(round+": the Python scheduler's again", 30, url)
+	}
+	r.waitForVisits(mq)
+	stopPeers()
+	worker.stop()
+	r.checkAll(mq, worker.notes())
 }
 
 // checkTasks fails unless each task has one run, and a worker noted that once.

@@ -1,5 +1,5 @@
 """A Python RPC server: the Python scheduler's scheduler on a database (server.py scheduler
-DSN), or an archive's storage in memory that knows some origins (server.py storage
+DSN [PORT]), or an archive's storage in memory that knows some origins (server.py storage
 URL...). It prints its port, and ends with its standard input."""
 
 import logging
@@ -10,11 +10,13 @@ from werkzeug.serving import make_server
 
 logging.disable(logging.CRITICAL)
 what, *arguments = sys.argv[1:]
+port = 0
 if what == "scheduler":
     from swh.scheduler import get_scheduler
     from swh.scheduler.api import server
 
     server.scheduler = get_scheduler("postgresql", db=arguments[0])
+    port = int(arguments[1]) if arguments[1:] else 0
 else:
     from swh.model.model import Origin
     from swh.storage import get_storage
@@ -22,7 +24,7 @@ else:
 
     server.storage = get_storage("memory")
     server.storage.origin_add([Origin(url=url) for url in arguments])
-http = make_server("127.0.0.1", 0, server.app, threaded=True)
+http = make_server("127.0.0.1", port, server.app, threaded=True)
 print(http.server_port, flush=True)
 threading.Thread(target=http.serve_forever, daemon=True).start()
 sys.stdin.read()
