@@ -9,16 +9,14 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
-
-	"swh-scheduler/internal/bzip2"
 )
 
-// Compressions are the content types of the ways to compress messages, by kombu's names.
+// Compressions are the content types of the ways to compress messages, by kombu's names. Kombu also has
+// bzip2, which no maintained library for Go writes.
 var Compressions = map[string]string{
 	"gzip": contentTypeZlib, "zlib": contentTypeZlib, contentTypeZlib: contentTypeZlib,
 	"zstd": contentTypeZstd, "zstandard": contentTypeZstd, contentTypeZstd: contentTypeZstd,
 	"lzma": contentTypeXZ, "xz": contentTypeXZ, contentTypeXZ: contentTypeXZ,
-	"bzip2": contentTypeBzip2, "bzip": contentTypeBzip2, contentTypeBzip2: contentTypeBzip2,
 	"brotli": contentTypeBrotli, contentTypeBrotli: contentTypeBrotli,
 }
 
@@ -26,7 +24,6 @@ const (
 	contentTypeZlib   = "application/x-gzip" // kombu's name for zlib's format
 	contentTypeZstd   = "application/zstd"
 	contentTypeXZ     = "application/x-lzma" // kombu's name for xz's format
-	contentTypeBzip2  = "application/x-bz2"
 	contentTypeBrotli = "application/x-brotli"
 )
 
@@ -47,16 +44,12 @@ var zstdEncoder = sync.OnceValues(func() (*zstd.Encoder, error) {
 // compress compresses a body for a content type of Compressions. The result is good until the
 // next call.
 func (c *compressor) compress(contentType string, body []byte) ([]byte, error) {
-	switch contentType {
-	case contentTypeZstd:
+	if contentType == contentTypeZstd {
 		e, err := zstdEncoder()
 		if err != nil {
 			return nil, err
 		}
 		c.packed = e.EncodeAll(body, c.packed[:0])
-		return c.packed, nil
-	case contentTypeBzip2:
-		c.packed = bzip2.Append(c.packed[:0], body)
 		return c.packed, nil
 	}
 	c.out.Reset()

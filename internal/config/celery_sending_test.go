@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"compress/bzip2"
 	"compress/zlib"
 	"encoding/json"
 	"errors"
@@ -60,8 +59,6 @@ func (s side) arrived(t *testing.T, queue string) arrived {
 		r, err = zlib.NewReader(packed)
 	case "application/x-lzma":
 		r, err = xz.NewReader(packed)
-	case "application/x-bz2":
-		r = bzip2.NewReader(packed)
 	case "application/x-brotli":
 		r = brotli.NewReader(packed)
 	case "application/zstd":
@@ -131,7 +128,6 @@ func TestFilesSendAsThePythonSchedulerDoes(t *testing.T) {
 		{keys: "task_serializer: msgpack", name: "swh.N.t"},
 		{keys: "task_compression: gzip", name: "swh.N.t"},
 		{keys: "task_compression: lzma", name: "swh.N.t"},
-		{keys: "task_compression: bzip2", name: "swh.N.t"},
 		{keys: "task_compression: brotli", name: "swh.N.t"},
 		{keys: "task_compression: zstd", name: "swh.N.t"},
 		{keys: "task_serializer: msgpack, task_compression: zlib, task_default_delivery_mode: transient", name: "swh.N.t"},

@@ -162,6 +162,7 @@ func TestCeleryIsHonouredOrRefused(t *testing.T) {
 		{keys: "task_serializer: pickle", refused: "celery.task_serializer must be json or msgpack"},
 		{keys: "task_serializer: yaml", refused: "celery.task_serializer must be json or msgpack"},
 		{keys: "task_compression: lz4", refused: "celery.task_compression must be application/x-brotli or"},
+		{keys: "task_compression: bzip2", refused: "celery.task_compression must be application/x-brotli or"},
 		{keys: "task_compression: zstd, task_queues: {a: null}"},
 		{keys: "task_default_delivery_mode: 3", refused: "celery.task_default_delivery_mode must be 1, 2"},
 		{keys: "task_create_missing_queue_exchange_type: topic", refused: "celery.task_create_missing_queue_exchange_type must be direct"},
