@@ -22,7 +22,7 @@ func (c *Client) countHeld(ctx context.Context) {
 		Name: "counting failed visits", Log: c.o.Log,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			most := c.heldSize.Of(maxHeld)
-			n, applied, err := countReleased(ctx, c.o.Store, c.rules(), most)
+			n, applied, err := countReleased(ctx, c.o.Store, c.o.Rules, most)
 			if err == nil {
 				c.metrics.visits(applied)
 			}

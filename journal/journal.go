@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,16 +107,10 @@ type Options struct {
 	Progress func(processed, remaining int64)
 }
 
-// Change replaces the rules, from the next batch on.
-func (c *Client) Change(r Rules) { c.changed.Store(&r) }
-
-func (c *Client) rules() Rules { return *cmp.Or(c.changed.Load(), &c.o.Rules) }
-
 // A Client is the daemon that keeps visit stats up to date.
 type Client struct {
 	o       Options
-	changed atomic.Pointer[Rules] // of Change; nil before
-	kafka   []kgo.Opt             // how to reach the brokers and to consume
+	kafka   []kgo.Opt // how to reach the brokers and to consume
 	metrics *metrics
 	decoder *decoder
 	rejects service.Seldom
@@ -393,7 +386,7 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 	var backoff service.Backoff
 	for {
 		c.pulse.Begin()
-		err := service.Within(work, applyTimeout, func(ctx context.Context) error { return b.write(ctx, c.o.Store, c.rules(), &c.size) })
+		err := service.Within(work, applyTimeout, func(ctx context.Context) error { return b.write(ctx, c.o.Store, c.o.Rules, &c.size) })
 		if err == nil {
 			return true, nil
 		}

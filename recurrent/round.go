@@ -17,7 +17,6 @@ type round struct {
 	*Scheduler
 	visitType string
 	log       *slog.Logger
-	seen      *Options     // at the last round
 	size      db.BatchSize // of claims
 	picked    Picked       // by the last claim
 
@@ -29,9 +28,6 @@ type round struct {
 
 // next does a round, or only looks for news if the last one found nothing to visit.
 func (r *round) next(ctx context.Context) (service.Result, error) {
-	if options := r.options(); options != r.seen {
-		r.seen, r.idle = options, false // what they ask for may be there
-	}
 	left := r.until.Sub(r.now())
 	resting := r.idle && left > 0
 	if resting {
@@ -47,7 +43,7 @@ func (r *round) next(ctx context.Context) (service.Result, error) {
 	began := time.Now()
 	wait, err := r.runOnce(ctx)
 	if err == nil && r.left {
-		return service.Result{Next: min(r.options().NoOriginsBackoff, max(newsPeriod, newsCost*time.Since(began)))}, nil
+		return service.Result{Next: min(r.NoOriginsBackoff, max(newsPeriod, newsCost*time.Since(began)))}, nil
 	}
 	wait = max(wait+r.splay(), time.Millisecond) // never 0, which would ask for the loop's period
 	switch {
@@ -85,7 +81,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	}
 	full, asked := false, 0
 	r.idle, r.left, r.picked = false, false, Picked{}
-	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.options().Lanes)
+	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
 	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
 		if full = tooFull(free, queue.Limit); full {
 			return dispatch.Claimed{}, nil
@@ -103,7 +99,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	case err != nil:
 		return 0, err
 	case full:
-		return r.options().QueueFullBackoff, nil
+		return r.QueueFullBackoff, nil
 	case n == 0 && r.left:
 		r.log.Debug("the hosters of all origins to visit take no more")
 		return 0, nil
@@ -112,7 +108,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	case n == 0:
 		r.log.Debug("no origins to visit")
 		r.idle = true
-		return r.options().NoOriginsBackoff, nil
+		return r.NoOriginsBackoff, nil
 	}
 	r.log.Info("visits claimed", "queue", queue.Name, "visits", n)
 	r.samples.add(ctx, r.picked.Visits)
@@ -131,7 +127,7 @@ func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, queue d
 	picker := r.picker()
 	var picked Picked
 	var err error
-	if shares, ok := r.options().Shares[tt.Type]; ok && shares.By.OfVisits() {
+	if shares, ok := r.Shares[tt.Type]; ok && shares.By.OfVisits() {
 		picked, err = picker.PickShared(ctx, tx, dispatch.SharedQueue{Name: tt.BackendName, Shares: shares}, now, free)
 	} else {
 		picked, err = picker.Pick(ctx, tx, now, free)

@@ -28,44 +28,33 @@ func TestRunWaitsForTheFirstLoader(t *testing.T) {
 		Policies:         map[string][]model.WeightedPolicy{"default": evenly},
 		NoOriginsBackoff: noOriginsBackoff, QueueFullBackoff: queueFullBackoff,
 	})
-	s.splay = func() time.Duration { return 0 }
+	s.splay, s.typesPeriod = func() time.Duration { return 0 }, 10*time.Millisecond
 	stop := testenv.Run(t, s.Run)
 	w.exec(t, "update task_type set type = 'load-git'")
-	s.Change(s.Options) // looks at once
 	w.awaitScheduled(t, 5)
 	stop()
 }
 
 // Visit types come and go with their task types, and a daemon that has none left is ready.
-// Policies and waits that change are taken up at once, also by a visit type that rests.
-func TestVisitTypesAndPoliciesChange(t *testing.T) {
+func TestVisitTypesComeAndGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.list(t, "plain", 5, false)
 	w.list(t, "hg", 5, true)
 	w.exec(t, "update listed_origins set visit_type = 'hg' where url like 'https://hg/%'")
-	o := Options{
+	s := New(Options{
 		Store: w.store, Slots: w.slots, Log: logger(t), Reg: prometheus.NewRegistry(),
-		Policies: map[string][]model.WeightedPolicy{
-			"default": weighted(map[model.VisitPolicy]float64{model.NeverVisitedOldestUpdateFirst: 1}), // plain ones have no update
-		},
+		Policies:         map[string][]model.WeightedPolicy{"default": evenly},
 		NoOriginsBackoff: time.Hour, QueueFullBackoff: time.Hour,
-	}
-	s := New(o)
-	s.splay = func() time.Duration { return 0 }
+	})
+	s.splay, s.typesPeriod = func() time.Duration { return 0 }, 10*time.Millisecond
 	health := service.NewHealth()
 	stop := testenv.Run(t, func(ctx context.Context) error { return s.Run(service.WithHealth(ctx, health)) })
 	w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-hg', '', 'swh.test.hg', 100)")
-	s.Change(o) // looks at once
 	w.awaitScheduled(t, 5)
 	if got := w.scheduled(t); !slices.Contains(got, "https://hg/1") {
 		t.Errorf("scheduled: %q", got)
 	}
-	o.Policies = map[string][]model.WeightedPolicy{"default": evenly}
-	s.Change(o)
-	w.awaitScheduled(t, 10)
 	w.exec(t, "delete from task_type")
-	s.Change(o)
 	// Left are the loops that keep candidates, follow samples, and look for visit types.
 	testenv.Becomes(t, "loops without task types, and what they wait for", "3 []", func() string {
 		return fmt.Sprint(testutil.CollectAndCount(health.Collector("test"), "swh_scheduler_overdue_seconds"), health.Waits())

@@ -1,11 +1,9 @@
 package recurrent
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,10 +62,11 @@ type Options struct {
 // Scheduler runs one loop a visit type, and a keeper of candidates beside them.
 type Scheduler struct {
 	Options
-	newest  atomic.Pointer[Options] // of Change; nil before
-	changed chan struct{}
-	now     func() time.Time
-	splay   func() time.Duration
+	now   func() time.Time
+	splay func() time.Duration
+
+	typesPeriod time.Duration // how often the task types are read
+
 	visits  *prometheus.CounterVec
 	samples *samples
 }
@@ -82,23 +81,10 @@ func New(o Options) *Scheduler {
 // newScheduler makes a Scheduler without samples.
 func newScheduler(o Options, now func() time.Time) *Scheduler {
 	return &Scheduler{
-		Options: o, changed: make(chan struct{}, 1), now: now, splay: func() time.Duration { return rand.N(splayMax) },
+		Options: o, now: now, splay: func() time.Duration { return rand.N(splayMax) }, typesPeriod: visitTypesPeriod,
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type, policy and, where that divides them, originals or forks.",
 		}, []string{"visit_type", "policy", "origins"}),
-	}
-}
-
-// options returns those whose policies, shares, lanes and waits count now.
-func (s *Scheduler) options() *Options { return cmp.Or(s.newest.Load(), &s.Options) }
-
-// Change replaces the policies, shares, lanes and waits by those of o. Each visit type has a
-// round with them at once, or when the one that it is in has ended.
-func (s *Scheduler) Change(o Options) {
-	s.newest.Store(&o)
-	select {
-	case s.changed <- struct{}{}:
-	default:
 	}
 }
 
@@ -118,17 +104,16 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 // policiesOf returns the policies of a visit type: its own, or the default ones.
 func (s *Scheduler) policiesOf(visitType string) []model.WeightedPolicy {
-	return model.PoliciesOf(s.options().Policies, visitType)
+	return model.PoliciesOf(s.Policies, visitType)
 }
 
-// loop makes the loop of one visit type. A round follows at once when it is woken.
-func (s *Scheduler) loop(visitType string, wake <-chan struct{}) *service.Loop {
+// loop makes the loop of one visit type.
+func (s *Scheduler) loop(visitType string) *service.Loop {
 	r := &round{Scheduler: s, visitType: visitType, log: s.Log.With("visit_type", visitType)}
 	return &service.Loop{
 		Name: "claiming visits", Log: r.log,
 		RunOnce: r.next,
 		Period:  splayMax, // only spreads the first rounds
 		Jitter:  true,
-		Wake:    wake,
 	}
 }

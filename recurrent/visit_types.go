@@ -17,31 +17,22 @@ const visitTypesPeriod = 10 * time.Second
 // visitTypes runs a loop for each visit type that there is.
 type visitTypes struct {
 	*Scheduler
-	start   func(visitType string) running
-	running map[string]running
-	known   []string // as they were logged
-	told    bool     // that there is none
-	seen    *Options // at the last look
+	start   func(visitType string) (stop context.CancelFunc)
+	running map[string]context.CancelFunc // what stops the loops, by visit type
+	known   []string                      // as they were logged
+	told    bool                          // that there is none
 }
 
-// running is the loop of a visit type.
-type running struct {
-	stop context.CancelFunc
-	wake chan struct{}
-}
-
-// followVisitTypes starts loops in the group, and wakes all when the options have changed,
-// until ctx ends.
+// followVisitTypes starts loops in the group, and stops them, until ctx ends.
 func (s *Scheduler) followVisitTypes(ctx context.Context, loops *errgroup.Group) error {
-	v := visitTypes{Scheduler: s, running: make(map[string]running), start: func(visitType string) running {
+	v := visitTypes{Scheduler: s, running: make(map[string]context.CancelFunc), start: func(visitType string) context.CancelFunc {
 		ctx, stop := context.WithCancel(ctx)
-		wake := make(chan struct{}, 1)
-		loops.Go(func() error { return s.loop(visitType, wake).Run(ctx) })
-		return running{stop, wake}
+		loops.Go(func() error { return s.loop(visitType).Run(ctx) })
+		return stop
 	}}
 	return (&service.Loop{
 		Name: "looking for visit types", Log: s.Log,
-		RunOnce: v.look, Period: visitTypesPeriod, Wake: s.changed,
+		RunOnce: v.look, Period: s.typesPeriod,
 	}).Run(ctx)
 }
 
@@ -58,19 +49,10 @@ func (v *visitTypes) look(ctx context.Context) (service.Result, error) {
 		v.told = true
 		v.Log.Warn("there is no task type load-*, so there is nothing to visit; waiting for one")
 	}
-	for visitType, loop := range v.running {
+	for visitType, stop := range v.running {
 		if !slices.Contains(wanted, visitType) {
-			loop.stop()
+			stop()
 			delete(v.running, visitType)
-		}
-	}
-	if options := v.options(); options != v.seen {
-		v.seen = options
-		for _, loop := range v.running {
-			select {
-			case loop.wake <- struct{}{}:
-			default:
-			}
 		}
 	}
 	for _, visitType := range wanted {

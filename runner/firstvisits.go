@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,10 +50,9 @@ type FirstVisitsOptions struct {
 // when all of its enabled origins have been scheduled since the listing ended.
 type FirstVisits struct {
 	FirstVisitsOptions
-	changed atomic.Pointer[FirstVisitsOptions] // of Change, until the next pass
-	now     func() time.Time
-	visits  *prometheus.CounterVec
-	sizes   claimSizes
+	now    func() time.Time
+	visits *prometheus.CounterVec
+	sizes  claimSizes
 }
 
 // NewFirstVisits makes a FirstVisits; its counters are registered on o.Reg.
@@ -81,18 +79,12 @@ func (f *FirstVisits) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// Change replaces the shares and lanes by those of o, from the next pass on.
-func (f *FirstVisits) Change(o FirstVisitsOptions) { f.changed.Store(&o) }
-
 // firstQueue is a queue of first visits.
 type firstQueue struct{ prefix, visitType string }
 
 // RunOnce makes one pass over the listers with first visits to schedule. It returns the
 // number of claimed visits, and the errors of all listers and queues.
 func (f *FirstVisits) RunOnce(ctx context.Context) (int, error) {
-	if o := f.changed.Swap(nil); o != nil {
-		f.Shares, f.Lanes = o.Shares, o.Lanes
-	}
 	listers, err := f.Store.ListersWithFirstVisits(ctx)
 	if err != nil {
 		return 0, err

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,7 +57,6 @@ type Options struct {
 // Runner claims ready tasks.
 type Runner struct {
 	Options
-	changed            atomic.Pointer[Options] // of Change, until the next pass
 	now                func() time.Time
 	claimed            *prometheus.CounterVec
 	released, neverRun prometheus.Counter
@@ -82,9 +80,6 @@ func New(o Options) *Runner {
 		}),
 	}
 }
-
-// Change replaces the shares and lanes by those of o, from the next pass on.
-func (r *Runner) Change(o Options) { r.changed.Store(&o) }
 
 // Run claims what is ready every Period, and when it is woken, until ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
@@ -145,9 +140,6 @@ func (r *Runner) tooManyOutgoing(ctx context.Context) (bool, error) {
 // RunOnce makes one pass over the task types that have something ready. It returns the
 // number of claimed tasks, and the errors of all types.
 func (r *Runner) RunOnce(ctx context.Context) (int, error) {
-	if o := r.changed.Swap(nil); o != nil {
-		r.Shares, r.Lanes = o.Shares, o.Lanes
-	}
 	jobs, err := r.readyJobs(ctx)
 	if err != nil {
 		return 0, err

@@ -65,7 +65,7 @@ func differences(dir string) map[string]difference {
 		"a task or origin that can't be written as JSON, or that PostgreSQL refuses": {test: "runner.TestOddTasksStopNoClaim"},
 		"slots that a policy cannot fill":                                            {test: "recurrent.TestSlotsThatThePeerLeavesEmpty"},
 		"a visit type with nothing to visit":                                         {test: "recurrent.TestNewsEndARest"},
-		"visit types":                                                                {test: "recurrent.TestVisitTypesAndPoliciesChange"},
+		"visit types":                                                                {test: "recurrent.TestVisitTypesComeAndGo"},
 		"`tablesample`":                                                              {test: "sql/db.TestGrabOfASample"},
 		"first visits: a lister is done":                                             {test: "runner.TestFirstVisitsDifferFromThePeers"},
 		"first visits of a lister without an instance name":                          {test: "runner.TestFirstVisitsDifferFromThePeers"},
@@ -98,7 +98,6 @@ func differences(dir string) map[string]difference {
 		"no `celery.task_broker`":          {test: "internal/config.TestNoBroker"},
 		"a mistake in the file":            {test: "internal/config.TestAllErrorsAtOnce"},
 		"cooldowns in `scheduling_policy`": {test: "internal/config.TestLoad"},
-		"a changed file":                   {test: "internal/daemons.TestChangedConfigurationIsTakenUp"},
 	}
 }
 

@@ -21,9 +21,6 @@ import (
 // itself.
 const byDoor = "door"
 
-// ownFile in its environment has a daemon read the file that the test names, whatever the road.
-const ownFile = "SWH_TEST_OWN_FILE=yes"
-
 // road returns the road of this run.
 func road(t testing.TB) string {
 	switch road := os.Getenv("SWH_TEST_ROAD"); road {

@@ -72,8 +72,7 @@ type Config struct {
 	Metrics            Metrics       `yaml:"metrics,omitempty"`
 	Sentry             Sentry        `yaml:"sentry,omitempty"`
 
-	lines   map[string]int // of the keys that the file has
-	version version
+	lines map[string]int // of the keys that the file has
 }
 
 const (
@@ -182,7 +181,6 @@ func Default() *Config {
 		VisitRules:                model.DefaultVisitRules,
 		PriorityAgeing:            time.Hour,
 		lines:                     map[string]int{},
-		version:                   version{values: map[string]uint64{}},
 	}
 }
 
@@ -198,14 +196,13 @@ func (c *Config) Beside(path string) string {
 // UseDatabase replaces all addresses of the database.
 func (c *Config) UseDatabase(dsn string) {
 	c.Scheduler.Cls, c.Scheduler.DB, c.Database = Postgres, Secret(dsn), Database{}
-	c.version.forget("scheduler", "database")
 }
 
 func (c *Config) UseURL(url string) { c.Scheduler.Cls, c.Scheduler.URL = Remote, Secret(url) }
 
 func (c Config) String() string {
 	type plain Config // without this method
-	c.lines, c.version = nil, version{}
+	c.lines = nil
 	return fmt.Sprintf("%+v", plain(c))
 }
 

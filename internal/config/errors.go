@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // Refused returns the errors of settings that the file has, and that some daemons need and can't
@@ -61,27 +60,4 @@ func (c *Config) wrong(key, problem string) error {
 		e.Line = c.lines[section]
 	}
 	return e
-}
-
-// Told remembers which warnings were logged, so that a process logs each once, wherever in the
-// file it is. The zero value has none. It is safe for concurrent use.
-type Told struct {
-	mu   sync.Mutex
-	told map[[2]string]bool
-}
-
-// New returns those of the warnings that it did not return before.
-func (t *Told) New(warnings []Warning) (fresh []Warning) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, w := range warnings {
-		if what := [2]string{w.Key, w.Problem}; !t.told[what] {
-			if t.told == nil {
-				t.told = map[[2]string]bool{}
-			}
-			t.told[what] = true
-			fresh = append(fresh, w)
-		}
-	}
-	return fresh
 }

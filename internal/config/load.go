@@ -26,10 +26,10 @@ const maxFileSize = 1 << 20
 // sets options, each KEY=VALUE (see setOption), in what it has read. It returns all errors,
 // each an *Error, joined.
 func Load(path string, options ...string) (*Config, []Warning, error) {
-	text, file, modified := []byte("{}"), "", time.Time{}
+	text, file := []byte("{}"), ""
 	if path != "" {
 		var err error
-		if text, file, modified, err = readFile(path); err != nil {
+		if text, file, err = readFile(path); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -37,18 +37,17 @@ func Load(path string, options ...string) (*Config, []Warning, error) {
 	if err != nil {
 		return nil, warnings, err
 	}
-	c.version.modified = modified
 	if id := os.Getenv("KAFKA_GROUP_INSTANCE_ID"); id != "" {
 		c.Journal.ConsumerSettings["group.instance.id"] = id
 	}
 	return c, warnings, nil
 }
 
-func readFile(path string) (text []byte, file string, modified time.Time, err error) {
+func readFile(path string) (text []byte, file string, err error) {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return nil, "", modified, fmt.Errorf("%s: %w", path, err)
+			return nil, "", fmt.Errorf("%s: %w", path, err)
 		}
 		path = filepath.Join(home, rest)
 	}
@@ -70,11 +69,11 @@ func readFile(path string) (text []byte, file string, modified time.Time, err er
 			problem = "cannot be read: " + cause(err)
 		}
 		if problem != "" {
-			return nil, "", modified, &Error{File: file, Problem: problem, Unread: true}
+			return nil, "", &Error{File: file, Problem: problem, Unread: true}
 		}
-		return text, file, info.ModTime(), nil
+		return text, file, nil
 	}
-	return nil, "", modified, &Error{File: path, Problem: "does not exist", Unread: true}
+	return nil, "", &Error{File: path, Problem: "does not exist", Unread: true}
 }
 
 // cause returns the text of err without the path.
@@ -100,12 +99,10 @@ func parse(file string, text []byte, options ...string) (*Config, []Warning, err
 	c := Default()
 	c.File = file
 	r := &reader{file: file, lines: c.lines}
-	fields, all := c.sections(), value{reader: r, node: root}
-	all.section(fields, othersKeys("top"))
+	value{reader: r, node: root}.section(c.sections(), othersKeys("top"))
 	if len(r.errors) > 0 {
 		return nil, r.warnings, errors.Join(r.errors...)
 	}
-	c.version.note(all, keysOf(fields))
 	return c, r.warnings, nil
 }
 

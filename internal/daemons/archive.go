@@ -91,9 +91,8 @@ func (o *Options) archive(store *db.Store) keep.Job {
 	archived := promauto.With(o.Metrics).NewCounterVec(prometheus.CounterOpts{
 		Name: "swh_scheduler_runner_archived_total", Help: "Tasks that had ended, and runs of them, deleted by age, by task type and kind (task, run).",
 	}, []string{"task_type", "kind"})
-	configured := func() bool { return len(o.configuration().Archive.After) > 0 }
-	return keep.Job{Name: "archive", Period: time.Minute, Configured: configured, Do: func(ctx context.Context) (string, error) {
-		what, err := ArchiveOptions(ctx, store, o.configuration().Archive)
+	return keep.Job{Name: "archive", Period: time.Minute, Unconfigured: len(o.Config.Archive.After) == 0, Do: func(ctx context.Context) (string, error) {
+		what, err := ArchiveOptions(ctx, store, o.Config.Archive)
 		if err != nil {
 			return "", err
 		}

@@ -31,18 +31,12 @@ type Options struct {
 	Version     string
 	MetricsAddr string // address of metrics and probes; "" for none
 
-	Config    *config.Config // as of the start
+	Config    *config.Config
 	Log       *slog.Logger
 	Level     *slog.LevelVar // of Log
 	Metrics   *prometheus.Registry
 	OpenStore func(ctx context.Context) (*db.Store, error)
 
-	// Reload reads the configuration anew. If it is nil, the daemon keeps Config.
-	Reload       func() (*config.Config, []config.Warning, error)
-	ReloadPeriod time.Duration // how often that is done; 0 is DefaultReloadPeriod
-	Told         *config.Told  // the warnings that were logged; nil: none
-
-	live     *live  // nil unless it is a daemon
 	daemon   string // its name in metrics; Command if it is ""
 	health   *service.Health
 	workers  func() map[string]db.Worker // that it hears; nil if it hears none
@@ -75,7 +69,6 @@ func (o *Options) work(ctx context.Context, store *db.Store, build func(ctx cont
 		return err
 	}
 	defer stopCounters()
-	defer o.follow()()
 	o.health = service.NewHealth()
 	ctx = service.WithHealth(ctx, o.health)
 	stop, err := o.startReporting(ctx, store)
@@ -108,8 +101,8 @@ func (o *Options) work(ctx context.Context, store *db.Store, build func(ctx cont
 		}
 		return err
 	}
-	o.Log.Info("started", "command", o.Command, "version", o.Version)
-	if err := (service.Group{Log: o.Log}).Run(ctx, append(components, o.reloading())...); err != nil {
+	o.Log.Info("started", "command", o.Command, "version", o.Version, "configuration", o.Config.File)
+	if err := (service.Group{Log: o.Log}).Run(ctx, components...); err != nil {
 		return err
 	}
 	o.Log.Info("stopped", "command", o.Command)

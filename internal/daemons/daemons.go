@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
@@ -82,21 +81,15 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		o := r.options(r.Config)
-		o.Store, o.Slots = store, d.slots
-		s := recurrent.New(o)
-		r.onChange(func(c *config.Config) { s.Change(r.options(c)) })
+		c := r.Config
+		s := recurrent.New(recurrent.Options{
+			Store: store, Slots: d.slots, Log: r.Log, Reg: r.Metrics,
+			VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy, Shares: c.Shares, Lanes: c.Lanes,
+			NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
+		})
 		dividing, err := r.dividing(ctx, store, d, true)
 		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, dividing, r.sending(store, d, freshness)), err
 	})
-}
-
-// options returns the scheduler's options without a database, by a configuration.
-func (r *Recurrent) options(c *config.Config) recurrent.Options {
-	return recurrent.Options{
-		Log: r.Log, Reg: r.Metrics, VisitTypes: r.VisitTypes, Policies: c.SchedulingPolicy, Shares: c.Shares, Lanes: c.Lanes,
-		NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
-	}
 }
 
 // Journal records the outcomes of visits from a Kafka journal.
@@ -124,7 +117,6 @@ func (j *Journal) components(store journal.Store) ([]service.Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.onChange(func(c *config.Config) { client.Change(rules(c)) })
 	return []service.Component{{Name: "journal client", Run: func(ctx context.Context) error { return j.Read(ctx, client) }}}, nil
 }
 
@@ -136,12 +128,8 @@ func (o *Options) JournalOptions(store journal.Store) journal.Options {
 		Prefix: c.Prefix, Privileged: c.Privileged, CreateTopics: c.CreateTopics, BatchSize: c.BatchSize,
 		AutoOffsetReset: journal.Reset(c.AutoOffsetReset), OnEOF: journal.EOF(c.OnEOF),
 		StopAfterObjects: int64(c.StopAfterObjects), ConsumerSettings: c.ConsumerSettings,
-		Rules: rules(o.Config), Log: o.Log, Registry: o.Metrics,
+		Rules: journal.Rules{Visits: &o.Config.VisitRules, FailuresKeepDate: o.Config.FailuresKeepDate}, Log: o.Log, Registry: o.Metrics,
 	}
-}
-
-func rules(c *config.Config) journal.Rules {
-	return journal.Rules{Visits: &c.VisitRules, FailuresKeepDate: c.FailuresKeepDate}
 }
 
 // NewJournalClient makes a client and logs its warnings. It returns an error for settings of the
@@ -183,7 +171,7 @@ func (r *RPC) Run(ctx context.Context) error {
 		}
 		closeSite := func() error { return nil }
 		if r.NewSite != nil {
-			if o.Site, closeSite, err = r.NewSite(ctx, store, r.configuration, r.Metrics); err != nil {
+			if o.Site, closeSite, err = r.NewSite(ctx, store, r.Metrics); err != nil {
 				return nil, err
 			}
 		}

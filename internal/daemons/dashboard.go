@@ -12,15 +12,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
 
-// NewSite makes a site that shows a database, by the configuration in force. end closes what it
+// NewSite makes a site that shows a database. end closes what it
 // has opened; the site must not be used after that.
-type NewSite func(ctx context.Context, store *db.Store, configuration func() *config.Config, metrics prometheus.Registerer) (site rpc.Site, end func() error, err error)
+type NewSite func(ctx context.Context, store *db.Store, metrics prometheus.Registerer) (site rpc.Site, end func() error, err error)
 
 // Dashboard serves a site, and nothing else. It does no maintenance.
 type Dashboard struct {
@@ -35,7 +34,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		return err
 	}
 	return d.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
-		site, end, err := d.NewSite(ctx, store, d.configuration, d.Metrics)
+		site, end, err := d.NewSite(ctx, store, d.Metrics)
 		if err != nil {
 			return nil, err
 		}

@@ -113,10 +113,9 @@ const countTime = 5 * time.Second
 // the counts are old. It has a keeper of its own, as a large lister takes minutes.
 func (o *Options) updateMetrics(store *db.Store) keep.Job {
 	var failed []uuid.UUID // tried again when all others are counted
-	configured := func() bool { return o.configuration().UpdateMetricsAfter > 0 }
-	return keep.Job{Name: "origin metrics", Period: time.Minute, Timeout: updateMetricsTimeout, Configured: configured, Do: func(ctx context.Context) (string, error) {
+	return keep.Job{Name: "origin metrics", Period: time.Minute, Timeout: updateMetricsTimeout, Unconfigured: o.Config.UpdateMetricsAfter <= 0, Do: func(ctx context.Context) (string, error) {
 		for n := 0; ; n++ {
-			lister, err := store.UpdateStaleMetrics(ctx, o.configuration().UpdateMetricsAfter, failed)
+			lister, err := store.UpdateStaleMetrics(ctx, o.Config.UpdateMetricsAfter, failed)
 			switch {
 			case err != nil && lister != uuid.Nil:
 				failed = append(failed, lister)
@@ -197,7 +196,7 @@ func setAside(store *db.Store, log *slog.Logger) keep.Job {
 func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []service.Component {
 	m := dispatch.Maintenance{
 		Store: store, Slots: d.slots, Lengths: d.inspector, Log: o.Log, GivenUp: dispatch.NewGivenUp(o.Metrics),
-		LaneSets:  func() []string { return slices.Collect(maps.Keys(o.configuration().Lanes)) },
+		LaneSets:  func() []string { return slices.Collect(maps.Keys(o.Config.Lanes)) },
 		LostAfter: o.Config.Hosters.LostAfter,
 		Home: func(ctx context.Context, laneSet string) (dispatch.Queue, error) {
 			types, err := store.TaskTypes(ctx)
@@ -209,7 +208,7 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...keep.Job) []
 		},
 	}
 	gauges := dispatch.QueueGauges{Lengths: d.inspector, Log: o.Log, Queues: func(ctx context.Context) ([]string, error) {
-		queues, err := KnownQueues(ctx, store, o.configuration())
+		queues, err := KnownQueues(ctx, store, o.Config)
 		names := make([]string, len(queues))
 		for i, q := range queues {
 			names[i] = q.Name

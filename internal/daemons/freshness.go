@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/keep"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -13,26 +12,26 @@ import (
 // freshness checks that the database is ready for the configured policies, sets the visit types
 // with the policy freshness, and returns the job that maintains the figures that policy picks by.
 func (o *Options) freshness(ctx context.Context, store *db.Store) (keep.Job, error) {
-	configure := func(ctx context.Context, c *config.Config) error {
+	policies := o.Config.SchedulingPolicy
+	configure := func(ctx context.Context) error {
 		var types []model.TaskType
 		var err error
-		if model.HasFreshness(c.SchedulingPolicy) {
+		if model.HasFreshness(policies) {
 			types, err = store.TaskTypes(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		return store.ConfigureFreshness(ctx, longestWaits(c.SchedulingPolicy, types))
+		return store.ConfigureFreshness(ctx, longestWaits(policies, types))
 	}
-	err := o.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
-		if err := store.CheckPolicies(ctx, c.SchedulingPolicy); err != nil {
+	err := o.patiently(ctx, store, func(ctx context.Context) error {
+		if err := store.CheckPolicies(ctx, policies); err != nil {
 			return err
 		}
-		return configure(ctx, c)
+		return configure(ctx)
 	})
-	configured := func() bool { return model.HasFreshness(o.configuration().SchedulingPolicy) }
-	return keep.Job{Name: "freshness", Period: time.Minute, Configured: configured, Do: func(ctx context.Context) (string, error) {
-		if err := configure(ctx, o.configuration()); err != nil { // task types may be new
+	return keep.Job{Name: "freshness", Period: time.Minute, Unconfigured: !model.HasFreshness(policies), Do: func(ctx context.Context) (string, error) {
+		if err := configure(ctx); err != nil { // task types may be new
 			return "", err
 		}
 		return "", store.KeepFreshness(ctx, store.Now(), freshnessTime)

@@ -125,8 +125,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		return r.Run(ctx)
 	})
 	start(func(o daemons.Options) error {
-		d := daemons.Dashboard{Options: o, Address: "127.0.0.1:0", NewSite: func(_ context.Context, store *db.Store, _ func() *config.Config, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
-			site, err := dashboard.New(dashboard.Options{Reads: store, Acts: store, Config: config.Default, Log: o.Log, Metrics: metrics})
+		d := daemons.Dashboard{Options: o, Address: "127.0.0.1:0", NewSite: func(_ context.Context, store *db.Store, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
+			site, err := dashboard.New(dashboard.Options{Reads: store, Acts: store, Config: config.Default(), Log: o.Log, Metrics: metrics})
 			return site, func() error { return nil }, err
 		}}
 		return d.Run(ctx)

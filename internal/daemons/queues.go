@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
@@ -27,14 +26,15 @@ func (o *Options) dividing(ctx context.Context, store *db.Store, d *dispatcher, 
 		return nil, err
 	}
 	hosting, err := o.hosting(ctx, store)
-	return append(hosting, sharing, laning), err
+	return slices.Concat(hosting, []service.Component{sharing}, laning), err
 }
 
 // sharing checks that the database is ready for the configured shares, warns of unknown
 // names, and returns the component that measures shares: the tasks that wait and, if the process
 // sends them, the visits.
 func (o *Options) sharing(ctx context.Context, store *db.Store, visits bool) (service.Component, error) {
-	err := o.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
+	c := o.Config
+	err := o.patiently(ctx, store, func(ctx context.Context) error {
 		if len(c.Shares) == 0 {
 			return nil
 		}
@@ -43,12 +43,11 @@ func (o *Options) sharing(ctx context.Context, store *db.Store, visits bool) (se
 		}
 		return o.warnOfShares(ctx, store, c.Shares)
 	})
+	policies := c.SchedulingPolicy
+	if !visits {
+		policies = nil
+	}
 	gauges := dispatch.NewShareGauges(store, func(ctx context.Context) ([]dispatch.SharedQueue, error) {
-		c := o.configuration()
-		policies := c.SchedulingPolicy
-		if !visits {
-			policies = nil
-		}
 		return sharedQueues(ctx, store, c.Shares, policies)
 	}, o.Log, o.Metrics)
 	return service.Component{Name: "gauges of shares", Run: gauges.Run}, err
@@ -154,48 +153,34 @@ func (o *Options) warnOfName(problem, name string, known []string) {
 	log.Warn(problem)
 }
 
-// laning warns of lanes of unknown task types and returns the component that sends to
-// lanes, which begins when there are some.
-func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) (service.Component, error) {
-	laned := make(chan struct{})
-	begin := sync.OnceFunc(func() { close(laned) })
-	err := o.prepare(ctx, store, func(ctx context.Context, c *config.Config) error {
-		if len(c.Lanes) == 0 {
-			return nil
-		}
+// laning warns of lanes of unknown task types and returns the component that sends to lanes; none without
+// lanes.
+func (o *Options) laning(ctx context.Context, store *db.Store, d *dispatcher) ([]service.Component, error) {
+	lanes := o.Config.Lanes
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	err := o.patiently(ctx, store, func(ctx context.Context) error {
 		types, err := store.TaskTypes(ctx)
 		if err != nil {
 			return err
 		}
 		names := typeNames(types)
-		for _, laneSet := range slices.Sorted(maps.Keys(c.Lanes)) {
+		for _, laneSet := range slices.Sorted(maps.Keys(lanes)) {
 			if tt, _, ok := model.TypeOf(laneSet, types); !ok {
 				o.warnOfName("lanes are configured for a task type that is not there", laneSet, names)
-			} else if r := c.Celery.Sending.Route(tt.BackendName); r != nil && r.Exchange != "" {
+			} else if r := o.Config.Celery.Sending.Route(tt.BackendName); r != nil && r.Exchange != "" {
 				return fmt.Errorf("the lanes of %s can't work, as celery.task_routes sends its messages to the exchange %q: remove one of both", laneSet, r.Exchange)
 			}
 		}
 		// Before work may come into their backlogs.
-		if err := store.SeeLaneSets(ctx, slices.Collect(maps.Keys(c.Lanes)), store.Now()); err != nil {
-			return err
-		}
-		begin()
-		return nil
+		return store.SeeLaneSets(ctx, slices.Collect(maps.Keys(lanes)), store.Now())
 	})
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
 		Store: store, Slots: d.slots, Log: o.Log, Reg: o.Metrics, Listen: store.Listener(db.LaneChannel),
-		Queues: func(ctx context.Context) ([]dispatch.Queue, error) {
-			return LanedQueues(ctx, store, o.configuration().Lanes)
-		},
+		Queues: func(ctx context.Context) ([]dispatch.Queue, error) { return LanedQueues(ctx, store, lanes) },
 	})
-	return service.Component{Name: "lanes", Run: func(ctx context.Context) error {
-		select {
-		case <-laned:
-			return pump.Run(ctx)
-		case <-ctx.Done():
-			return nil
-		}
-	}}, err
+	return []service.Component{{Name: "lanes", Run: pump.Run}}, err
 }
 
 // LanedQueues returns the queues with lanes, in the order of their lane sets' names.

@@ -8,7 +8,6 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/keep"
-	"swh-scheduler/internal/service"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -49,7 +48,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		if err != nil {
 			return sender{}, err
 		}
-		also := []service.Component{laning}
+		also := laning
 		if r.WithPriority {
 			jobs[0].Name += " with priority"
 			o.Listen = store.Listener(db.GraphChannel, db.PriorityChannel)
@@ -65,7 +64,6 @@ func (r *Runner) Run(ctx context.Context) error {
 			also, jobs = append(also, sharing), append(jobs, lost, r.archive(store))
 		}
 		n := runner.New(o)
-		r.onChange(func(c *config.Config) { n.Change(runner.Options{Shares: c.Shares, Lanes: c.Lanes}) })
 		once := func(ctx context.Context) (int, error) {
 			mend := keep.Keeper{Store: store, Jobs: []keep.Job{mendGraphs(store)}}
 			if err := mend.RunOnce(ctx); err != nil {
@@ -93,7 +91,6 @@ func (v *FirstVisits) Run(ctx context.Context) error {
 		f := runner.NewFirstVisits(runner.FirstVisitsOptions{
 			Store: store, Slots: d.slots, Log: v.Log, Reg: v.Metrics, Period: v.Period, Shares: v.Config.Shares, Lanes: v.Config.Lanes,
 		})
-		v.onChange(func(c *config.Config) { f.Change(runner.FirstVisitsOptions{Shares: c.Shares, Lanes: c.Lanes}) })
 		return sender{name: "runner of first visits", run: f.Run, once: f.RunOnce, also: dividing}, nil
 	})
 }
@@ -111,12 +108,9 @@ func (r *Runner) lostRuns(ctx context.Context, store *db.Store, d *dispatcher) (
 			return keep.Job{}, err
 		}
 	}
-	l := runner.NewLostRuns(o)
-	job := l.Job()
-	job.Configured = func() bool {
-		l.After = lostAfter(r.configuration(), r.LostAfter) // before each run of the job
-		return len(l.After) > 0
-	}
+	o.After = lostAfter(r.Config, r.LostAfter)
+	job := runner.NewLostRuns(o).Job()
+	job.Unconfigured = len(o.After) == 0
 	return job, nil
 }
 

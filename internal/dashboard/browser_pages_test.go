@@ -62,7 +62,7 @@ func site(t *testing.T, statements ...string) string {
 func siteWith(t *testing.T, store *db.Store, broker status.QueueSource, c *config.Config) string {
 	t.Helper()
 	d, err := dashboard.New(dashboard.Options{
-		Reads: store, Acts: store, Config: func() *config.Config { return c }, Broker: broker, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Reads: store, Acts: store, Config: c, Broker: broker, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Access: dashboard.Access{Credentials: []rpc.Credentials{{Username: "ann", Password: "s3cret"}}},
 		Revoke: func(context.Context, []string, bool) error { return nil },
 	})

@@ -24,10 +24,9 @@ var files embed.FS
 
 // Options make a Dashboard.
 type Options struct {
-	Reads *db.Store // for pages; it may be a replica
-	Acts  *db.Store // for actions
-	// Config returns the configuration in force.
-	Config func() *config.Config
+	Reads  *db.Store // for pages; it may be a replica
+	Acts   *db.Store // for actions
+	Config *config.Config
 	Broker status.QueueSource // nil: queues can't be asked
 	// Revoke tells workers to drop messages with these Celery ids; with terminate, also to kill the processes
 	// that run them. nil: no broker is configured.

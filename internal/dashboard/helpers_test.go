@@ -34,7 +34,7 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	s := &site{t: t, dsn: testenv.Database(t), config: config.Default()}
 	s.store = testenv.Open(t, s.dsn, db.Options{Command: "dashboard"})
 	o := Options{
-		Reads: s.store, Acts: s.store, Config: func() *config.Config { return s.config }, Version: "test",
+		Reads: s.store, Acts: s.store, Config: s.config, Version: "test",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if change != nil {

@@ -46,15 +46,15 @@ func (d *Dashboard) readQueues(ctx context.Context) ([]status.Queue, error) {
 	if d.Broker == nil {
 		return nil, errNoBroker
 	}
-	known, err := daemons.KnownQueues(ctx, d.Reads, d.Config())
+	known, err := daemons.KnownQueues(ctx, d.Reads, d.Config)
 	if err != nil {
 		return nil, err
 	}
-	return status.Queues(ctx, d.Reads, d.Broker, known, d.Config().Shares)
+	return status.Queues(ctx, d.Reads, d.Broker, known, d.Config.Shares)
 }
 
 func (d *Dashboard) readGroups(ctx context.Context) (all []status.Group, err error) {
-	c := d.Config()
+	c := d.Config
 	for _, name := range slices.Sorted(maps.Keys(c.Shares)) {
 		rows, err := status.Groups(ctx, d.Reads, c, name, groupWaiting)
 		if errors.Is(err, model.ErrUnknownTaskType) {
@@ -69,7 +69,7 @@ func (d *Dashboard) readGroups(ctx context.Context) (all []status.Group, err err
 }
 
 func (d *Dashboard) readLanes(ctx context.Context) (all []status.Lane, err error) {
-	queues, err := daemons.LanedQueues(ctx, d.Reads, d.Config().Lanes)
+	queues, err := daemons.LanedQueues(ctx, d.Reads, d.Config.Lanes)
 	for _, q := range queues {
 		rows, err := status.Lanes(ctx, d.Reads, d.Broker, q.Lanes, d.Reads.Now())
 		if err != nil {
@@ -81,7 +81,7 @@ func (d *Dashboard) readLanes(ctx context.Context) (all []status.Lane, err error
 }
 
 func (d *Dashboard) readHosters(ctx context.Context) ([]status.Hoster, error) {
-	if hosters := d.Config().Hosters; hosters.Any() {
+	if hosters := d.Config.Hosters; hosters.Any() {
 		return status.Hosters(ctx, d.Reads, hosters, d.Reads.Now())
 	}
 	return nil, nil

@@ -43,7 +43,7 @@ type facts struct {
 // notHere are the alerts that only Prometheus can evaluate: they compare with hours ago, or are
 // about something that isn't in the database.
 var notHere = []string{
-	"ConfigBehind", "PoolUsedUp", "ListenerStands", "EventsLag", "JournalLag", "FiguresOld", "VisitsFallBehind", "PoolGrows", "RPCErrors", "LoginsRefused",
+	"PoolUsedUp", "ListenerStands", "EventsLag", "JournalLag", "FiguresOld", "VisitsFallBehind", "PoolGrows", "RPCErrors", "LoginsRefused",
 }
 
 // maxProblems is how many problems are shown.

@@ -49,7 +49,7 @@ func reportsOf(_ context.Context, r *Request) (any, error) {
 
 // reportsIn returns the directory of reports; "" if there is none.
 func (d *Dashboard) reportsIn() string {
-	c := d.Config()
+	c := d.Config
 	if c.Dashboard.Reports == "" {
 		return ""
 	}

@@ -119,7 +119,7 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue, a
 func (r *Request) due(ctx context.Context, visitType string) (due, known bool, next time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
-	for _, p := range model.ExpandPolicies(model.PoliciesOf(r.Config().SchedulingPolicy, visitType)) {
+	for _, p := range model.ExpandPolicies(model.PoliciesOf(r.Config.SchedulingPolicy, visitType)) {
 		p.Filter.VisitType, p.Filter.TableSample = visitType, 0
 		err := r.Reads.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 			due, known, err = tx.AnyVisit(ctx, p.Filter, r.Now)

@@ -218,7 +218,7 @@ func task(ctx context.Context, r *Request) (any, error) {
 		if d.Queue = tt.Queue(); d.Task.Priority != "" {
 			d.Queue, lanes = model.PriorityLanes(tt.BackendName), model.PriorityLanes(lanes)
 		}
-		if d.Laned = len(r.Config().Lanes[lanes]) > 0; d.Laned {
+		if d.Laned = len(r.Config.Lanes[lanes]) > 0; d.Laned {
 			d.Queue = ""
 		}
 	case !errors.Is(err, model.ErrUnknownTaskType):
@@ -272,7 +272,7 @@ func timedRuns(runs []db.FoundRun, now time.Time) (timed []runData, labels []lab
 
 func (r *Request) gatherer() *explain.Gatherer {
 	return &explain.Gatherer{
-		Store: r.Reads, Config: r.Config(), Log: r.Log, Now: r.Now, Zone: time.UTC,
+		Store: r.Reads, Config: r.Config, Log: r.Log, Now: r.Now, Zone: time.UTC,
 		Broker: r.Broker, NoBroker: errors.New("the configuration names no broker"), Deepest: explainDeepest,
 	}
 }

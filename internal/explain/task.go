@@ -210,7 +210,7 @@ func (t Task) isOverdue(e *Explanation, status model.RunStatus, due time.Time) {
 	case !t.Known.IsZero() && t.Known.Before(due):
 		e.because("But events of workers are known only up to %s: nothing is given up for what came later.", e.at(t.Known))
 	case inForce != t.LostAfter:
-		e.because("But the last sweep for lost runs had not this lost_after: no start-runner (without --with-priority) has the present configuration in force; its log says whether it refuses the file, and a restart takes it up.")
+		e.because("But the last sweep for lost runs had not this lost_after: no start-runner (without --with-priority) runs with the present configuration: restart it.")
 	case t.Queue.Err != nil:
 		e.because("But while its queue can't be asked, none of its runs is given up.")
 	case status == model.RunScheduled && t.Queue.Ready+t.Queue.Working > 0:

@@ -29,9 +29,8 @@ type Job struct {
 	Name    string // of its row; the same in all processes
 	Period  time.Duration
 	Timeout time.Duration // 0: DefaultTimeout
-	// Configured, if not nil, reports whether this process has the job now; if not, it
-	// leaves it to the others.
-	Configured func() bool
+	// Unconfigured leaves the job to other processes.
+	Unconfigured bool
 	// Do does the job. It returns what it did, in a few words, or "".
 	Do func(ctx context.Context) (string, error)
 }
@@ -64,7 +63,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 func (k *Keeper) RunOnce(ctx context.Context) error {
 	periods := make(map[string]time.Duration, len(k.Jobs))
 	for _, job := range k.Jobs {
-		if job.Configured == nil || job.Configured() {
+		if !job.Unconfigured {
 			periods[job.Name] = job.Period
 		}
 	}

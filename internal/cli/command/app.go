@@ -41,7 +41,6 @@ type App struct {
 
 	logLines *logLines
 	sentry   *sentry.Reporter
-	told     config.Told
 }
 
 // New makes an App without a configuration. release is the program's version; "" between releases.
@@ -65,7 +64,7 @@ func (a *App) Configured(do func(cmd *cobra.Command, args []string) error) func(
 
 func (a *App) LoadConfig(cmd *cobra.Command) error {
 	c, warnings, err := a.readConfig(cmd)
-	for _, w := range a.told.New(warnings) {
+	for _, w := range warnings {
 		a.Log.Warn(w.String())
 	}
 	if err != nil {
@@ -170,8 +169,6 @@ func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
 		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.Metrics.Addr),
 		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
 		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },
-		Told:      &a.told,
-		Reload:    func() (*config.Config, []config.Warning, error) { return a.readConfig(cmd) },
 	}
 }
 

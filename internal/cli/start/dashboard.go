@@ -12,7 +12,6 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/cli/command"
-	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/rpc"
@@ -46,7 +45,7 @@ dashboard.in_rpc_serve.`,
 // newSite makes a dashboard below a path. If calls have credentials, reading it takes these or
 // the dashboard's own; with either, one may change things.
 func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credentials) daemons.NewSite {
-	return func(ctx context.Context, store *db.Store, configuration func() *config.Config, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
+	return func(ctx context.Context, store *db.Store, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
 		reads, err := a.OpenPages(ctx, cmd, dashboard.Timeout)
 		if err != nil {
 			return nil, nil, err
@@ -55,7 +54,7 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 		machine, _ := os.Hostname() // "" if it is not known
 		own := rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
 		o := dashboard.Options{
-			Reads: reads, Acts: store, Config: configuration, Log: a.Log, Metrics: metrics, Version: a.Version, Base: base,
+			Reads: reads, Acts: store, Config: a.Config, Log: a.Log, Metrics: metrics, Version: a.Version, Base: base,
 			Access: dashboard.Access{Hosts: append([]string{cmd.Flag("host").Value.String(), machine}, c.Hosts...), RequireLogin: c.RequireLogin || calls.Wanted(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
 		}
 		closeBroker := func() error { return nil }
