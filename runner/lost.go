@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
@@ -84,8 +84,8 @@ func NewLostRuns(o LostOptions) *LostRuns {
 }
 
 // Job returns the sweep as a maintenance job.
-func (l *LostRuns) Job() keep.Job {
-	return keep.Job{Name: "lost runs", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+func (l *LostRuns) Job() maintenance.Job {
+	return maintenance.Job{Name: "lost runs", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
 		n, err := l.RunOnce(ctx)
 		if n == 0 {
 			return "", err

@@ -8,6 +8,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/rpc/door"
@@ -77,8 +78,9 @@ func (r *Recurrent) Run(ctx context.Context) error {
 			return nil, err
 		}
 		d := r.newDispatcher(store, broker)
-		freshness, err := r.freshness(ctx, store)
-		if err != nil {
+		policies := r.Config.SchedulingPolicy
+		configure := func(ctx context.Context) error { return maintenance.ConfigureFreshness(ctx, store, policies) }
+		if err := r.patiently(ctx, store, configure); err != nil {
 			return nil, err
 		}
 		c := r.Config
@@ -88,7 +90,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 			NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
 		})
 		dividing, err := r.dividing(ctx, store, d, true)
-		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, dividing, r.sending(store, d, freshness)), err
+		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, dividing, r.sending(store, d, maintenance.Freshness(store, policies))), err
 	})
 }
 

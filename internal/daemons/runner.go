@@ -7,7 +7,7 @@ import (
 
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
-	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 )
@@ -43,7 +43,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		if err := r.patiently(ctx, store, note); err != nil { // before anything is sent
 			return sender{}, err
 		}
-		jobs := []keep.Job{{Name: "note of sending", Period: 30 * time.Second, Do: func(ctx context.Context) (string, error) { return "", note(ctx) }}}
+		jobs := []maintenance.Job{{Name: "note of sending", Period: 30 * time.Second, Do: func(ctx context.Context) (string, error) { return "", note(ctx) }}}
 		laning, err := r.laning(ctx, store, d)
 		if err != nil {
 			return sender{}, err
@@ -61,11 +61,11 @@ func (r *Runner) Run(ctx context.Context) error {
 			if err != nil {
 				return sender{}, err
 			}
-			also, jobs = append(also, sharing), append(jobs, lost, r.archive(store))
+			also, jobs = append(also, sharing), append(jobs, lost, maintenance.Archive(store, r.Config.Archive, r.Log, r.Metrics))
 		}
 		n := runner.New(o)
 		once := func(ctx context.Context) (int, error) {
-			mend := keep.Keeper{Store: store, Jobs: []keep.Job{mendGraphs(store)}}
+			mend := maintenance.Keeper{Store: store, Jobs: []maintenance.Job{maintenance.Graphs(store)}}
 			if err := mend.RunOnce(ctx); err != nil {
 				r.Log.Warn("waiting tasks of graphs were not checked", "error", err)
 			}
@@ -96,7 +96,7 @@ func (v *FirstVisits) Run(ctx context.Context) error {
 }
 
 // lostRuns returns the job that gives up lost runs.
-func (r *Runner) lostRuns(ctx context.Context, store *db.Store, d *dispatcher) (keep.Job, error) {
+func (r *Runner) lostRuns(ctx context.Context, store *db.Store, d *dispatcher) (maintenance.Job, error) {
 	o := runner.LostOptions{Store: store, Lengths: d.inspector, Log: r.Log, Reg: r.Metrics}
 	if r.LostBefore != nil {
 		err := r.patiently(ctx, store, func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func (r *Runner) lostRuns(ctx context.Context, store *db.Store, d *dispatcher) (
 			return err
 		})
 		if err != nil {
-			return keep.Job{}, err
+			return maintenance.Job{}, err
 		}
 	}
 	o.After = lostAfter(r.Config, r.LostAfter)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/backend"
-	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
@@ -20,7 +20,7 @@ type sender struct {
 	run  func(ctx context.Context) error
 	once func(ctx context.Context) (claimed int, err error)
 	also []service.Component // of the daemon
-	jobs []keep.Job          // of its keeper
+	jobs []maintenance.Job   // of its keeper
 }
 
 // send runs the sender that build makes beside the deliverer: as a daemon, or once if

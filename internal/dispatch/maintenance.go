@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/keep"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
@@ -57,11 +57,11 @@ func NewGivenUp(reg prometheus.Registerer) *prometheus.CounterVec {
 }
 
 // Jobs returns the jobs for a Keeper.
-func (m *Maintenance) Jobs() []keep.Job {
-	job := func(name string, do func(ctx context.Context, now time.Time) (string, error)) keep.Job {
-		return keep.Job{Name: name, Period: maintenancePeriod, Do: func(ctx context.Context) (string, error) { return do(ctx, m.Store.Now()) }}
+func (m *Maintenance) Jobs() []maintenance.Job {
+	job := func(name string, do func(ctx context.Context, now time.Time) (string, error)) maintenance.Job {
+		return maintenance.Job{Name: name, Period: maintenancePeriod, Do: func(ctx context.Context) (string, error) { return do(ctx, m.Store.Now()) }}
 	}
-	return []keep.Job{
+	return []maintenance.Job{
 		{Name: "events", Period: eventsPeriod, Do: m.lookAtEvents}, // before what judges by them
 		job("unheard work", m.GiveUp), job("removed lanes", m.Release),
 		{Name: "low water", Period: lowWaterPeriod, Do: func(ctx context.Context) (string, error) { return "", m.Store.RaiseLowWater(ctx) }},

@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
-	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
@@ -105,7 +105,7 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}
 	directory := func(key, path string) {
-		checks = append(checks, check{key, func(context.Context) (string, error) { return path, daemons.CheckDirectory(key, path) }})
+		checks = append(checks, check{key, func(context.Context) (string, error) { return path, maintenance.CheckDirectory(key, path) }})
 	}
 	if len(a.Config.LostAfter) > 0 && a.Config.Scheduler.Cls == config.Postgres {
 		checks = append(checks, check{"lost_after", func(ctx context.Context) (string, error) { return checkLostAfter(ctx, a, cmd) }})

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/internal/cli/command"
-	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 )
@@ -36,7 +36,7 @@ go together, and a task stays on which an open one depends.`,
 		if err := store.CheckVersion(ctx); err != nil {
 			return err
 		}
-		o, err := daemons.ArchiveOptions(ctx, store, a.Config.Archive)
+		o, err := maintenance.ArchiveOptions(ctx, store, a.Config.Archive)
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,11 @@
-package daemons
+package maintenance
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"swh-scheduler/internal/config"
-	"swh-scheduler/internal/keep"
 	"swh-scheduler/sql/db"
 )
 
@@ -86,13 +86,13 @@ func appendLines(path string, lines []string) (err error) {
 // archiveTime is how long a run of the job works on tasks, and on graphs.
 const archiveTime = 10 * time.Second
 
-// archive returns the job that archives tasks.
-func (o *Options) archive(store *db.Store) keep.Job {
-	archived := promauto.With(o.Metrics).NewCounterVec(prometheus.CounterOpts{
+// Archive returns the job that archives tasks.
+func Archive(store *db.Store, c config.Archive, log *slog.Logger, reg prometheus.Registerer) Job {
+	archived := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "swh_scheduler_runner_archived_total", Help: "Tasks that had ended, and runs of them, deleted by age, by task type and kind (task, run).",
 	}, []string{"task_type", "kind"})
-	return keep.Job{Name: "archive", Period: time.Minute, Unconfigured: len(o.Config.Archive.After) == 0, Do: func(ctx context.Context) (string, error) {
-		what, err := ArchiveOptions(ctx, store, o.Config.Archive)
+	return Job{Name: "archive", Period: time.Minute, Unconfigured: len(c.After) == 0, Do: func(ctx context.Context) (string, error) {
+		what, err := ArchiveOptions(ctx, store, c)
 		if err != nil {
 			return "", err
 		}
@@ -107,7 +107,7 @@ func (o *Options) archive(store *db.Store) keep.Job {
 		if sum.Tasks == 0 {
 			return "", err
 		}
-		o.Log.Info("archived tasks that had ended", "tasks", sum.Tasks, "runs", sum.Runs)
+		log.Info("archived tasks that had ended", "tasks", sum.Tasks, "runs", sum.Runs)
 		return sum.String(), err
 	}}
 }
