@@ -26,9 +26,10 @@ var limits = map[string]int{expressQueue: expressSlots, slowQueue: slowSlots, ar
 
 // queue is what is known about a queue.
 type queue struct {
-	Ready     int // ready messages at the last look
-	Peak      int // the greatest length seen, unacknowledged messages included
-	Published int // published messages, by the last figures of the management API
+	Ready     int       // ready messages at the last look
+	Peak      int       // the greatest length seen, unacknowledged messages included
+	Published int       // published messages, by the last figures of the management API
+	Grew      time.Time // when these figures were last higher than before
 }
 
 // watcher watches queues by asking RabbitMQ, independently of our code, which it is there to check.
@@ -97,6 +98,9 @@ func (w *watcher) readFigures(ctx context.Context) error {
 	err = json.NewDecoder(response.Body).Decode(&figures)
 	for _, f := range figures {
 		q := w.queues[f.Name]
+		if f.Counts.Publish > q.Published {
+			q.Grew = time.Now()
+		}
 		q.Peak, q.Published = max(q.Peak, f.Messages), max(q.Published, f.Counts.Publish)
 		w.queues[f.Name] = q
 	}

@@ -41,6 +41,9 @@ func (s *story) faults() (faults []fault) {
 // connections is a fault after which messages may be delivered twice (see evidence.repeats).
 const connections = "connections to RabbitMQ"
 
+// quietTime is how long no visit has timed out when connections are cut: see story.celeryFailed.
+const quietTime = 5 * time.Second
+
 // timeFor reports whether a fault may happen now: save code now has been served, the last fault was at least a
 // second ago, and if connections are to be cut, the visits are over that must not be disturbed by that (see
 // world.addRepository).
@@ -49,8 +52,11 @@ func (s *story) timeFor(f fault) bool {
 	if !s.saved() || len(fell) > 0 && time.Since(fell[len(fell)-1].At) < time.Second {
 		return false
 	}
-	return f.Name != connections ||
-		s.visited(broken) && (s.visited(slow) || s.evidence.Queues[slowQueue].Published >= len(s.world.of(slow)))
+	if f.Name != connections {
+		return true
+	}
+	timedOut := s.evidence.Queues[slowQueue]
+	return s.visited(broken) && (s.visited(slow) || timedOut.Published >= len(s.world.of(slow))) && time.Since(timedOut.Grew) > quietTime
 }
 
 func (s *story) fall(f fault) {

@@ -61,6 +61,7 @@ type story struct {
 	parts    *archive.Parts
 	watcher  *watcher
 	children map[string]*testenv.Child // by name
+	restarts int                       // of workers, by celeryFailed
 	db       *pgxpool.Pool             // of the scheduler
 	archive  *pgx.Conn                 // of the storage
 
@@ -355,6 +356,22 @@ func (s *story) newerThanVisits(now time.Time) bool {
 	return true
 }
 
+// celeryFailed starts a worker again that ended by a fault of Celery's, as a supervisor does, and reports
+// whether it did. Celery 5.7 ends when it reconnects to the broker while a process of its pool has just been killed, as at
+// a hard time limit.
+func (s *story) celeryFailed(worker *testenv.Child) bool {
+	if !strings.Contains(worker.Tail(60), "Unrecoverable error: ValueError('file descriptor is None')") || s.restarts == mostRestarts {
+		return false
+	}
+	s.restarts++
+	worker.Restart()
+	s.show.note("%s: Celery ended it when it connected again, and it is started again", worker.Name)
+	return true
+}
+
+// mostRestarts is how often workers that Celery ends are started again.
+const mostRestarts = 3
+
 // watch watches the job and does the steps that are due, until everything is done or nothing moves.
 func (s *story) watch() {
 	var still standstill
@@ -377,6 +394,9 @@ func (s *story) watch() {
 		}
 		for name, child := range s.children {
 			if ended, how := child.Ended(); ended {
+				if s.celeryFailed(child) {
+					continue
+				}
 				s.Fatalf("%s ended: %v; its log, %s.log, ends:\n%s", name, how, filepath.Join(s.dir, name), child.Tail(15))
 			}
 		}
