@@ -83,6 +83,16 @@ type UnansweredError struct {
 	result   error // once answered
 }
 
+// NewUnansweredError returns an UnansweredError, and the function that gives it its answer: to be called once, with
+// what Publish would have returned.
+func NewUnansweredError(err error) (e *UnansweredError, answer func(result error)) {
+	e = &UnansweredError{err: err, answered: make(chan struct{})}
+	return e, func(result error) {
+		e.result = result
+		close(e.answered)
+	}
+}
+
 func (e *UnansweredError) Error() string { return e.err.Error() }
 func (e *UnansweredError) Unwrap() error { return e.err }
 
@@ -547,7 +557,7 @@ func (c *publishCall) drain(ctx context.Context) {
 	}
 	for _, f := range c.flying[c.settled:] {
 		m := &c.msgs[f.index]
-		e := &UnansweredError{err: failure(ErrUnconfirmed, m, context.Cause(ctx)), answered: make(chan struct{})}
+		e, answer := NewUnansweredError(failure(ErrUnconfirmed, m, context.Cause(ctx)))
 		c.errs[f.index] = e
 		// Others may have its slot, and go on over another connection: a queue that
 		// doesn't answer must not hold up the rest.
@@ -557,11 +567,12 @@ func (c *publishCall) drain(ctx context.Context) {
 		c.p.retire(f.session)
 		c.p.tasks.Go(func() {
 			<-f.confirm.Done()
-			if e.result = f.result(m); e.result == nil {
+			result := f.result(m)
+			if result == nil {
 				c.p.suspects.Delete(m.Queue)
 			}
 			f.session.late.add(m.Queue, -1)
-			close(e.answered)
+			answer(result)
 		})
 	}
 }

@@ -62,6 +62,18 @@ func (s *Steps[S]) take(next S, fault bool, name string, who []int) {
 	s.name(next, fmt.Sprintf(name, numbers...))
 }
 
+// Step is a step from a state.
+type Step[S comparable] struct {
+	Name string
+	Next S
+}
+
+// From returns the steps that are possible in a state.
+func (m Model[S]) From(s S) (steps []Step[S]) {
+	m.Next(s, &Steps[S]{name: func(next S, name string) { steps = append(steps, Step[S]{name, next}) }})
+	return steps
+}
+
 // Result is what an exploration found.
 type Result struct {
 	States, Steps int
