@@ -21,7 +21,7 @@ import (
 
 const queue = "q"
 
-// statsAge is how old the broker's statistics may be. Moments O are that much before the question.
+// statsAge is how old the broker's statistics may be: moments O are that much before the question.
 const statsAge = 12 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -31,28 +31,29 @@ type figures struct{ ready, unacked, consumers int }
 
 // statistics plays the management API.
 type statistics struct {
+	age       time.Duration // how old they may be
 	says      atomic.Pointer[figures]
 	inspector *celery.QueueInspector
 }
 
-func newStatistics(t *testing.T) *statistics {
-	s := &statistics{}
+func newStatistics(t *testing.T, age time.Duration) *statistics {
+	s := &statistics{age: age}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		f := s.says.Load()
 		consumers := slices.Repeat([]string{`{"ack_required": true, "prefetch_count": 1}`}, f.consumers)
 		_, _ = fmt.Fprintf(w, `{"messages_ready": %d, "messages_unacknowledged": %d, "consumer_details": [%s]}`, f.ready, f.unacked, strings.Join(consumers, ", "))
 	}))
 	t.Cleanup(api.Close)
-	s.inspector = celery.NewQueueInspector(celery.Broker{}, api.URL, celery.InspectorOptions{Logger: quiet, StatsAge: statsAge})
+	s.inspector = celery.NewQueueInspector(celery.Broker{}, api.URL, celery.InspectorOptions{Logger: quiet, StatsAge: age})
 	t.Cleanup(func() { _ = s.inspector.Close() })
 	return s
 }
 
-// ask returns figures whose moment O is since.
-func (s *statistics) ask(ctx context.Context, f figures, since time.Time) celery.QueueFigures {
+// ask returns figures that were asked for at a moment.
+func (s *statistics) ask(ctx context.Context, f figures, asked time.Time) celery.QueueFigures {
 	s.says.Store(&f)
 	answer := s.inspector.Figures(ctx, queue)
-	answer.Asked = since.Add(statsAge)
+	answer.Asked = asked
 	return answer
 }
 
@@ -301,7 +302,7 @@ func (o observer) Observe(ctx context.Context, now func() time.Time, _ []string,
 	if step, ok = next(); !ok {
 		return lost
 	}
-	observed := celery.Observation{Figures: o.stats.ask(ctx, step.figures, c.o), Exists: true}
+	observed := celery.Observation{Figures: o.stats.ask(ctx, step.figures, c.o.Add(statsAge)), Exists: true}
 	done()
 	if step, ok = next(); !ok {
 		return lost

@@ -56,7 +56,7 @@ func newSlotsBench(t *testing.T) *slotsBench {
 	dsn := testenv.Database(t)
 	store := testenv.Open(t, dsn)
 	b := &slotsBench{admin: store.Pool(), heard: settle.Store{Store: store}}
-	stats := newStatistics(t)
+	stats := newStatistics(t, statsAge)
 	for n := range b.procs {
 		b.procs[n] = newProcess(t, n, dsn, b.admin, stats)
 	}
@@ -73,6 +73,7 @@ type slotsWorld struct {
 	state  slots.State
 	ids    []uuid.UUID
 	trace  []string
+	taken  int // steps of the model
 }
 
 // action is what may happen next.
@@ -84,7 +85,7 @@ type action struct {
 
 func (w *slotsWorld) fail(format string, args ...any) {
 	w.t.Helper()
-	w.t.Fatalf("%s\nafter %d steps:\n  %s", fmt.Sprintf(format, args...), len(w.trace), strings.Join(w.trace, "\n  "))
+	w.t.Fatalf("%s\nafter %d steps:\n  %s", fmt.Sprintf(format, args...), w.taken, strings.Join(w.trace, "\n  "))
 }
 
 // can reports whether the model has a step now.
@@ -109,6 +110,7 @@ func (w *slotsWorld) take(s check.Step[slots.State]) {
 	w.state = s.Next
 	w.trace = append(w.trace, s.Name)
 	w.steps++
+	w.taken++
 	for _, p := range w.model.Always {
 		if !p.Holds(w.state) {
 			w.fail("broken: %s", p.Name)
@@ -616,7 +618,7 @@ func (b *slotsBench) sequence(t *rapid.T) {
 		}
 		w.do(actions[n*2654435761>>8%uint32(len(actions))]) // any, and the same each time
 	}
-	b.longest = max(b.longest, len(w.trace))
+	b.longest = max(b.longest, w.taken)
 }
 
 func (w *slotsWorld) ended() bool {

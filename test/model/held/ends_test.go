@@ -1,0 +1,394 @@
+package held
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+	"swh-scheduler/test/model/check"
+	"swh-scheduler/test/model/ends"
+)
+
+const (
+	laneSet = "load-git"
+	cost    = 3 // seconds, as in the model: expected, and the limits of both lanes
+	took    = 1
+)
+
+var lanes = [2]model.Lane{
+	{Name: "express", Queue: "express", SoftTimeLimit: cost * time.Second, TimeLimit: 2 * cost * time.Second},
+	{Name: "slow", Queue: "slow", SoftTimeLimit: cost * time.Second, TimeLimit: 2 * cost * time.Second},
+}
+
+// confirming is a broker that takes all.
+type confirming struct{}
+
+func (confirming) DeclareQueue(context.Context, string) error { return nil }
+func (confirming) Publish(_ context.Context, m []celery.TaskMessage) []error {
+	return make([]error, len(m))
+}
+
+// endsBench has what sequences share.
+type endsBench struct {
+	store     *db.Store
+	heard     settle.Store
+	deliverer *dispatch.Deliverer
+
+	longest, steps int
+}
+
+func newEndsBench(t *testing.T) *endsBench {
+	store := testenv.Open(t, testenv.Database(t))
+	testenv.Exec(t, store.Pool(), `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor, num_retries, retry_delay)
+		values ('load-git', '', 'swh.test', '64 days', '1 hour', '64 days', 2, 3, '2 hours')`)
+	return &endsBench{store: store, heard: settle.Store{Store: store}, deliverer: dispatch.NewDeliverer(store, confirming{}, quiet, nil)}
+}
+
+// endsWorld is a sequence: the model's state beside the database.
+type endsWorld struct {
+	*endsBench
+	t       *rapid.T
+	model   check.Model[ends.State]
+	state   ends.State
+	works   int
+	retries int
+	tasks   []int64
+	ids     [][]uuid.UUID       // of the tries of each work
+	ended   []map[int]time.Time // when tries ended, by the worker's clock
+	clock   time.Time           // the worker's
+	now     time.Time           // of the process that has lanes
+	trace   []string
+	taken   int // steps of the model
+}
+
+func (w *endsWorld) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("%s\nafter %d steps:\n  %s", fmt.Sprintf(format, args...), w.taken, strings.Join(w.trace, "\n  "))
+}
+
+func (w *endsWorld) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.fail("%v", err)
+	}
+}
+
+func (w *endsWorld) take(s check.Step[ends.State]) {
+	w.state = s.Next
+	w.trace = append(w.trace, s.Name)
+	w.steps++
+	w.taken++
+	for _, p := range w.model.Always {
+		if !p.Holds(w.state) {
+			w.fail("broken: %s", p.Name)
+		}
+	}
+}
+
+func url(work int) string { return fmt.Sprint("https://example.org/", work) }
+
+// add has the runner schedule a run: its message waits in the backlog of a lane.
+func (w *endsWorld) add(work, lane int) {
+	id := uuid.New()
+	w.ids[work] = append(w.ids[work], id)
+	testenv.Exec(w.t, w.store.Pool(), `with sent as (update task set status = 'next_run_scheduled' where id = $1)
+		insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, w.tasks[work], id.String())
+	message := db.Work{
+		TaskID: id, Queue: queue, Home: queue, TaskName: "swh.test", Args: json.RawMessage("[]"), Kwargs: json.RawMessage(fmt.Sprintf(`{"n": %d}`, work)), Claimed: time.Now(),
+		Share: db.Share{Shared: true, Group: fmt.Sprint("g", work), Cost: cost},
+		Lane:  db.WorkLane{Set: laneSet, Number: lane, Backlog: true, VisitType: "git", URL: url(work)},
+	}
+	w.must(w.store.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, []db.Work{message}) }))
+}
+
+// do takes a step in the model and in the database.
+func (w *endsWorld) do(s check.Step[ends.State]) {
+	before := w.state
+	var i, t, lane int
+	is := func(format string, into ...any) bool {
+		n, err := fmt.Sscanf(s.Name, format, into...)
+		return err == nil && n == len(into) && s.Name == fmt.Sprintf(format, values(into)...)
+	}
+	ctx := context.Background()
+	switch {
+	case is("%d is sent to lane %d", &i, &lane):
+		s = w.send(lane)
+	case is("the end of try %d of %d is applied", &t, &i):
+		w.must(w.heard.ApplyOutcomes(ctx, []settle.Outcome{w.end(i, t)}))
+	case is("the runtime of try %d of %d is applied", &t, &i):
+		w.must(w.heard.ApplyOutcomes(ctx, []settle.Outcome{{BackendID: w.ids[i][t].String(), Heard: time.Now(), Runtime: new(took * time.Second)}}))
+	case is("the failed visit of try %d of %d is held", &t, &i), is("the failed visit of try %d of %d is known to be a time-out", &t, &i), is("the failed visit of try %d of %d counts", &t, &i):
+		w.visit(i, t, s.Next.Works[i].Tries[t].Visit)
+	case is("the message of %d is given up", &i):
+		w.age("since", i)
+		if given, _, err := w.store.GiveUpWork(ctx, db.Unheard{Queue: lanes[before.Works[i].Lane].Queue, Waiting: 100, Now: time.Now(), LostBefore: time.Now().Add(-time.Hour)}); err != nil || given[laneSet] != 1 {
+			w.fail("given up: %v, %v", given, err)
+		}
+	case is("the runtime of %d is waited for no more", &i):
+		w.age("settled", i)
+		w.must(w.store.ForgetSettled(ctx, time.Now().Add(-time.Hour)))
+	case is("the run of %d is lost", &i):
+		run := testenv.Row[struct {
+			ID     int64
+			Status model.RunStatus
+		}](w.t, w.store.Pool(), "select id, status from task_run where task = $1 order by id desc limit 1", w.tasks[i])
+		if n, err := w.store.LoseRuns(ctx, []db.SilentRun{{ID: run.ID, Status: run.Status}}, time.Now()); err != nil || n != 1 {
+			w.fail("%d runs are lost, %v", n, err)
+		}
+	case s.Name == "PostgreSQL is away for more than five minutes":
+		w.now = w.now.Add(10 * time.Minute)
+		w.noneRemoved()
+	case s.Name == "a process notes that it has the lanes":
+		w.must(w.store.SeeLaneSets(ctx, []string{laneSet}, w.now))
+	case s.Name == "five minutes without a gap":
+		for range 5 {
+			w.now = w.now.Add(time.Minute)
+			w.must(w.store.SeeLaneSets(ctx, []string{laneSet}, w.now))
+			w.noneRemoved()
+		}
+	}
+	w.take(s)
+	for i := range w.works {
+		was, now := before.Works[i], w.state.Works[i]
+		for t, try := range now.Tries {
+			if try.Copy == ends.Finished && was.Tries[t].Copy != ends.Finished {
+				w.clock = w.clock.Add(10 * time.Millisecond)
+				w.ended[i][t] = w.clock
+			}
+		}
+		switch {
+		case now.Retries < was.Retries:
+			w.taskIs(i, "next_run_not_scheduled")
+			w.add(i, 1)
+		case now.Try > was.Try: // its time-out sent it on, under a new id
+			w.ids[i] = append(w.ids[i], testenv.Value[uuid.UUID](w.t, w.store.Pool(), "select task_id from scheduler_go.work where state <> 'settled' and kwargs ->> 'n' = $1", fmt.Sprint(i)))
+		case was.Open && !now.Open && now.Tries[now.Try].Outcome == ends.Done && !strings.HasSuffix(s.Name, "is lost"):
+			w.taskIs(i, "completed")
+		case was.Open && !now.Open:
+			w.taskIs(i, "disabled")
+		}
+	}
+}
+
+// values returns what pointers to numbers point to.
+func values(pointers []any) (all []any) {
+	for _, p := range pointers {
+		all = append(all, *p.(*int))
+	}
+	return all
+}
+
+func (w *endsWorld) taskIs(work int, status string) {
+	if got := testenv.Value[string](w.t, w.store.Pool(), "select status::text from task where id = $1", w.tasks[work]); got != status {
+		w.fail("the task of %d is %s, want %s", work, got, status)
+	}
+}
+
+// age makes a message old in one respect.
+func (w *endsWorld) age(column string, work int) {
+	testenv.Exec(w.t, w.store.Pool(), "update scheduler_go.work set "+column+" = now() - interval '1 day' where kwargs ->> 'n' = $1 and task_id = $2",
+		fmt.Sprint(work), w.ids[work][len(w.ids[work])-1])
+}
+
+func (w *endsWorld) noneRemoved() {
+	if sets, err := w.store.RemovedLaneSets(context.Background(), w.now); err != nil || len(sets) > 0 {
+		w.fail("removed: %v, %v", sets, err)
+	}
+}
+
+// send sends the first of a lane's backlog. It returns the model's step for that.
+func (w *endsWorld) send(lane int) check.Step[ends.State] {
+	w.must(w.store.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.LockQueues(ctx, queue); err != nil {
+			return err
+		}
+		return tx.SendBacklog(ctx, laneSet, lane, lane, 1, lanes[lane], 1-lane, time.Now())
+	}))
+	sent := testenv.Column[int](w.t, w.store.Pool(), "select (kwargs ->> 'n')::int from scheduler_go.work where state = 'outgoing'")
+	if len(sent) != 1 {
+		w.fail("%v are outgoing, want one", sent)
+	}
+	_, err := w.deliverer.Drain(context.Background())
+	w.must(err)
+	name := fmt.Sprintf("%d is sent to lane %d", sent[0], lane)
+	for _, s := range w.model.From(w.state) {
+		if s.Name == name {
+			return s
+		}
+	}
+	w.fail("the program does what the model doesn't: %s", name)
+	panic(nil)
+}
+
+// end is the event of the end of a try.
+func (w *endsWorld) end(work, try int) settle.Outcome {
+	end := settle.End{Status: model.RunFailed, Error: new("it failed"), EventTime: model.UnixSeconds(w.ended[work][try].Add(time.Millisecond))}
+	switch w.state.Works[work].Tries[try].Outcome {
+	case ends.Done:
+		end.Status, end.Error = model.RunEventful, nil
+	case ends.TimedOut:
+		end.TimedOut = true
+	case ends.Revoked:
+		end.Final = settle.Revoked
+	}
+	return settle.Outcome{BackendID: w.ids[work][try].String(), Heard: time.Now(), End: &end}
+}
+
+// visit does what the journal client does with a failed visit: with one that it reads, by what the store knows of the
+// origin, and with one that it kept back.
+func (w *endsWorld) visit(work, try int, want ends.Visit) {
+	ctx := context.Background()
+	key := model.OriginKey{URL: url(work), VisitType: "git"}
+	date := w.ended[work][try]
+	if w.state.Works[work].Tries[try].Visit == ends.Held {
+		w.must(w.store.UpdateVisitStats(ctx, []model.OriginKey{key}, func(db.KnownVisits) db.VisitChanges {
+			return db.VisitChanges{Counted: []db.HeldVisit{{OriginKey: key, Date: date}}}
+		}))
+		return
+	}
+	became := ends.Counted
+	w.must(w.store.UpdateVisitStats(ctx, []model.OriginKey{key}, func(known db.KnownVisits) (c db.VisitChanges) {
+		const skew = time.Minute
+		if o, ok := known.TimedOut[key]; ok && !date.Before(o.Claimed.Add(-skew)) && !date.After(o.TimedOut) {
+			became = ends.Dropped
+			return c
+		}
+		for _, l := range known.Laned[key] {
+			if !date.Before(l.Since.Add(-skew)) {
+				became = ends.Held
+				c.Held = []db.HeldVisit{{OriginKey: key, TaskID: l.TaskID, Date: date}}
+			}
+		}
+		return c
+	}))
+	if became != want {
+		w.fail("the failed visit of try %d of %d is %d, want %d", try, work, became, want)
+	}
+}
+
+// compare fails unless the database holds what the model says.
+func (w *endsWorld) compare() {
+	pool := w.store.Pool()
+	type row struct {
+		Work  int
+		ID    uuid.UUID
+		State string
+		Lane  *int16
+	}
+	rows := testenv.Rows[row](w.t, pool, "select (kwargs ->> 'n')::int, task_id, state::text, lane from scheduler_go.work")
+	type run struct {
+		Work, Open, Ended int
+		ID                string
+	}
+	runs := testenv.Rows[run](w.t, pool, `select t.n::int, (count(*) filter (where r.status in ('scheduled', 'started')))::int, (count(*) filter (where r.status not in ('scheduled', 'started')))::int,
+		coalesce(max(r.backend_id) filter (where r.status in ('scheduled', 'started')), '')
+		from task_run r join unnest($1::bigint[]) with ordinality t (id, n) on t.id = r.task group by t.n order by t.n`, w.tasks)
+	charged := testenv.Column[float64](w.t, pool, `select coalesce((select sum(seconds) from scheduler_go.share_charges c where c.share_group = 'g' || n), 0)
+		from generate_series(0, $1::int - 1) n order by n`, w.works)
+	held := testenv.Column[string](w.t, pool, "select url from scheduler_go.held_visits order by url")
+	released, err := w.store.ReleasedVisits(context.Background(), 100)
+	w.must(err)
+	var wantHeld, wantReleased []string
+	for i := range w.works {
+		m := w.state.Works[i]
+		var want, got []string
+		switch m.Row {
+		case ends.Backlog:
+			want = []string{fmt.Sprint("backlog in lane ", m.Lane)}
+		case ends.Sent:
+			want = []string{fmt.Sprint("sent in lane ", m.Lane)}
+		case ends.Settled:
+			want = []string{fmt.Sprint("settled in lane ", m.Lane)}
+		}
+		for _, r := range rows {
+			// What failed is settled for a while, too: its runtime might be told.
+			if r.Work == i && (r.State != "settled" || m.Row == ends.Settled && r.ID == w.ids[i][m.Try]) {
+				got = append(got, fmt.Sprint(r.State, " in lane ", *r.Lane))
+			}
+		}
+		if !slices.Equal(got, want) {
+			w.fail("messages of %d: %v, want %v\n%+v", i, got, want, m)
+		}
+		r, open := runs[i], 0
+		if m.Open {
+			open = 1
+		}
+		if r.Open != open || m.Open && r.ID != w.ids[i][m.Try].String() || r.Ended != w.retries-int(m.Retries)+1-open {
+			w.fail("runs of %d: %+v\n%+v", i, r, m)
+		}
+		total := 0
+		for t, try := range m.Tries {
+			total += int(try.Charged)
+			if try.Visit == ends.Held {
+				wantHeld = append(wantHeld, url(i))
+				if m.Row != ends.Sent || int(m.Try) != t {
+					wantReleased = append(wantReleased, url(i))
+				}
+			}
+		}
+		if charged[i] != float64(total) {
+			w.fail("%d was charged %v s, want %d\n%+v", i, charged[i], total, m)
+		}
+	}
+	var gotReleased []string
+	for _, v := range released {
+		gotReleased = append(gotReleased, v.URL)
+	}
+	slices.Sort(gotReleased)
+	if !slices.Equal(held, wantHeld) || !slices.Equal(gotReleased, wantReleased) {
+		w.fail("held: %v, want %v; of which count: %v, want %v", held, wantHeld, gotReleased, wantReleased)
+	}
+}
+
+func (b *endsBench) sequence(t *rapid.T) {
+	defer testenv.Exec(t, b.store.Pool(), `delete from scheduler_go.work; delete from task_run; delete from task; delete from scheduler_go.share_charges;
+		delete from scheduler_go.held_visits; delete from scheduler_go.lane_timeouts; delete from scheduler_go.lane_history; delete from scheduler_go.configured_lanes`)
+	upTo := func(n int, what string) uint8 { return uint8(rapid.IntRange(0, n).Draw(t, what)) }
+	scope := ends.Scope{
+		Works: rapid.IntRange(1, 2).Draw(t, "works"), Retries: rapid.IntRange(0, 1).Draw(t, "retries"),
+		Faults: ends.Faults{
+			Deaths: upTo(2, "deaths"), Losses: upTo(2, "losses"), Crashes: upTo(3, "listeners' deaths"), Outages: upTo(1, "outages"),
+			ScaleDown: upTo(1, "scale-downs"), Failures: upTo(2, "failures"), Revokes: upTo(1, "revokes"),
+		},
+	}
+	w := &endsWorld{endsBench: b, t: t, model: ends.Model(scope, ends.Rules{}), works: scope.Works, retries: scope.Retries, clock: time.Now(), now: time.Now()}
+	w.state = w.model.Initial
+	w.must(b.store.SeeLaneSets(context.Background(), []string{laneSet}, w.now))
+	for i := range scope.Works {
+		w.tasks = append(w.tasks, testenv.Value[int64](t, b.store.Pool(), `insert into task (type, arguments, next_run, current_interval, status, policy, retries_left)
+			values ('load-git', '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 'oneshot', $1) returning id`, scope.Retries))
+		w.ids, w.ended = append(w.ids, nil), append(w.ended, make(map[int]time.Time))
+		w.add(i, 0)
+	}
+	for _, choice := range rapid.SliceOfN(rapid.IntRange(0, 1<<20), 0, 120).Draw(t, "choices") {
+		steps := w.model.From(w.state)
+		if len(steps) == 0 {
+			break
+		}
+		w.do(steps[choice%len(steps)])
+		w.compare()
+	}
+	b.longest = max(b.longest, w.taken)
+}
+
+// Ends of work, in any order and twice, time-outs, further tries, what is given up, held visits and charges on PostgreSQL
+// are what the model of ends says, step by step.
+func TestEnds(t *testing.T) {
+	b := newEndsBench(t)
+	began, sequences := time.Now(), 0
+	checks(t, 100, 20000, func(t *rapid.T) { sequences++; b.sequence(t) })
+	t.Logf("%d sequences, %d steps of the model, the longest %d, %s", sequences, b.steps, b.longest, time.Since(began).Round(time.Second))
+}
