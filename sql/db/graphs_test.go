@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,6 +85,34 @@ const (
 	byFailed   = model.GraphByDependency
 	ownFailure = model.GraphFailed
 )
+
+// A retry of a graph gives each task the retries that it was submitted with: by default its type's.
+func TestRetryGivesRetriesBack(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	mustExec(t, store, "update task_type set num_retries = 2")
+	own, none, types := on(), on(), on()
+	own.Retries, none.Retries = new(int64(5)), new(int64(0))
+	g := submitGraph(t, store, own, none, types)
+	left := func() []int64 {
+		return testenv.Column[int64](t, store.Pool(), "select retries_left from task where id = any($1) order by id", g.Tasks)
+	}
+	want := []int64{5, 0, 2}
+	if got := left(); !slices.Equal(got, want) {
+		t.Fatalf("submitted: %v, want %v", got, want)
+	}
+	if err := store.CancelGraph(t.Context(), g.ID, at(0)); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, store)
+	mustExec(t, store, "update task set retries_left = 0") // as after failures
+	if _, err := store.RetryGraph(t.Context(), g.ID, at(0)); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(); !slices.Equal(got, want) {
+		t.Errorf("retried: %v, want %v", got, want)
+	}
+}
 
 // Two transactions that end the last two dependencies do not see each other.
 // Whichever is watched, however their commits and the drain come about, the

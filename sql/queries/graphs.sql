@@ -110,13 +110,13 @@ from (select unnest(@id::bigint[]) as id, unnest(@type::text[]) as type, unnest(
              unnest(@waits::boolean[]) as waits, unnest(@retries::bigint[]) as retries, unnest(@priority::text[]) as priority) n
 join task_type tt on tt.type = n.type;
 
--- RecordGraphTasks adds tasks to a graph. A watch of 0 and a deadline in the year 1 are none.
+-- RecordGraphTasks adds tasks to a graph. A watch of 0, a deadline in the year 1 and retries of -1 are none.
 -- name: RecordGraphTasks :exec
-insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch)
-select n.id, @graph::bigint, n.name, n.any_result, n.dependencies, nullif(n.deadline, '0001-01-01 00:00:00+00'), nullif(n.watch, 0)
+insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch, retries)
+select n.id, @graph::bigint, n.name, n.any_result, n.dependencies, nullif(n.deadline, '0001-01-01 00:00:00+00'), nullif(n.watch, 0), nullif(n.retries, -1)
 from (select unnest(@id::bigint[]) as id, unnest(@name::text[]) as name, unnest(@any_result::boolean[]) as any_result,
              unnest(@dependencies::integer[]) as dependencies, unnest(@deadline::timestamptz[]) as deadline,
-             unnest(@watch::bigint[]) as watch) n;
+             unnest(@watch::bigint[]) as watch, unnest(@retries::bigint[]) as retries) n;
 
 -- RecordGraphEdges writes which task waits for which. An empty condition is none.
 -- name: RecordGraphEdges :exec

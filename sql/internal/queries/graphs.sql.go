@@ -847,11 +847,11 @@ func (q *Queries) RecordGraphEdges(ctx context.Context, arg RecordGraphEdgesPara
 }
 
 const recordGraphTasks = `-- name: RecordGraphTasks :exec
-insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch)
-select n.id, $1::bigint, n.name, n.any_result, n.dependencies, nullif(n.deadline, '0001-01-01 00:00:00+00'), nullif(n.watch, 0)
+insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch, retries)
+select n.id, $1::bigint, n.name, n.any_result, n.dependencies, nullif(n.deadline, '0001-01-01 00:00:00+00'), nullif(n.watch, 0), nullif(n.retries, -1)
 from (select unnest($2::bigint[]) as id, unnest($3::text[]) as name, unnest($4::boolean[]) as any_result,
              unnest($5::integer[]) as dependencies, unnest($6::timestamptz[]) as deadline,
-             unnest($7::bigint[]) as watch) n
+             unnest($7::bigint[]) as watch, unnest($8::bigint[]) as retries) n
 `
 
 type RecordGraphTasksParams struct {
@@ -862,9 +862,10 @@ type RecordGraphTasksParams struct {
 	Dependencies []int32
 	Deadline     []time.Time
 	Watch        []int64
+	Retries      []int64
 }
 
-// RecordGraphTasks adds tasks to a graph. A watch of 0 and a deadline in the year 1 are none.
+// RecordGraphTasks adds tasks to a graph. A watch of 0, a deadline in the year 1 and retries of -1 are none.
 func (q *Queries) RecordGraphTasks(ctx context.Context, arg RecordGraphTasksParams) error {
 	_, err := q.db.Exec(ctx, recordGraphTasks,
 		arg.Graph,
@@ -874,6 +875,7 @@ func (q *Queries) RecordGraphTasks(ctx context.Context, arg RecordGraphTasksPara
 		arg.Dependencies,
 		arg.Deadline,
 		arg.Watch,
+		arg.Retries,
 	)
 	return err
 }
