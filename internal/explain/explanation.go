@@ -9,6 +9,7 @@ package explain
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -34,10 +35,15 @@ func (e *Explanation) because(format string, args ...any) {
 
 func (e *Explanation) at(t time.Time) string {
 	text := pytext.Datetime(t.In(e.zone).Truncate(time.Second))
-	if d := t.Sub(e.now); d > 0 {
-		return fmt.Sprintf("%s (in %s)", text, Roughly(d))
+	d := t.Sub(e.now)
+	apart := Roughly(d.Abs())
+	if d == math.MaxInt64 || d == math.MinInt64 { // Sub's for what is further apart
+		apart = fmt.Sprintf("%d days", max(t.Unix()-e.now.Unix(), e.now.Unix()-t.Unix())/(24*60*60))
 	}
-	return fmt.Sprintf("%s (%s ago)", text, Roughly(e.now.Sub(t)))
+	if d > 0 {
+		return fmt.Sprintf("%s (in %s)", text, apart)
+	}
+	return fmt.Sprintf("%s (%s ago)", text, apart)
 }
 
 // Roughly formats a duration in its largest units.

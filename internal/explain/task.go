@@ -1,8 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -123,7 +125,11 @@ func (t Task) describeLastRun(e *Explanation) {
 		text += ": " + problem
 	}
 	e.because("%s.", strings.TrimRight(text, "."))
-	if (r.Status == model.RunFailed || r.Status == model.RunLost) && t.Task.Status == model.TaskDisabled && t.Task.RetriesLeft <= 0 {
+	switch {
+	case r.Status != model.RunFailed && r.Status != model.RunLost:
+	case metadataText(r, "not_retried") != "":
+		e.because("It was %s, so it isn't retried.", metadataText(r, "not_retried"))
+	case t.Task.Status == model.TaskDisabled && t.Task.RetriesLeft <= 0:
 		e.because("It had no retries left, so that failure disabled it.")
 	}
 }
@@ -229,14 +235,43 @@ func (t Task) isToRunLater(e *Explanation) {
 		return
 	}
 	t.describeLastRun(e)
-	switch r.Status {
-	case model.RunFailed, model.RunLost:
-		e.because("It is tried again after a delay; %s left.", model.Count(max(0, t.Task.RetriesLeft), "more retry is", "more retries are"))
-	case model.RunEventful, model.RunUneventful:
-		if t.Task.CurrentInterval != nil {
-			e.because("Its interval is %s.", Roughly(*t.Task.CurrentInterval))
+	failed, regular := r.Status == model.RunFailed || r.Status == model.RunLost, false
+	if failed && metadataText(r, "not_retried") == "" {
+		var retried bool
+		switch retried, regular = t.follows(r); {
+		case retried:
+			e.because("It is tried again after a delay; %s left.", model.Count(max(0, t.Task.RetriesLeft), "more retry is", "more retries are"))
+		case regular:
+			e.because("It had no retries left, so it waits for its next regular run.")
+		default:
+			e.because("That date was moved since that run ended.")
 		}
 	}
+	done := r.Status == model.RunEventful || r.Status == model.RunUneventful || metadataText(r, "not_retried") != ""
+	if (done || regular) && t.Task.CurrentInterval != nil {
+		e.because("Its interval is %s.", Roughly(*t.Task.CurrentInterval))
+	}
+}
+
+// retryDelay is the Python scheduler's, for task types without one.
+const retryDelay = time.Hour
+
+// follows tells whether the next run is a retry of a failed run, or the next regular one. PostgreSQL adds days of
+// 23 or 25 hours where clocks change.
+func (t Task) follows(r *model.TaskRun) (retried, regular bool) {
+	if r.Ended == nil {
+		return false, false
+	}
+	const clockChange = time.Hour + time.Minute
+	off := func(delay *time.Duration) time.Duration {
+		if delay == nil {
+			return math.MaxInt64
+		}
+		return t.Task.NextRun.Sub(r.Ended.Add(*delay)).Abs()
+	}
+	ofRetry, ofRegular := off(cmp.Or(t.Type.RetryDelay, new(retryDelay))), off(t.Task.CurrentInterval)
+	retried = ofRetry <= min(ofRegular, clockChange)
+	return retried, !retried && ofRegular <= clockChange
 }
 
 func (t Task) isReady(e *Explanation) {
