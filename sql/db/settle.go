@@ -302,13 +302,26 @@ func (tx *Tx) settleRuns(s Settlement) []step {
 	// from where the one before left it, and the order within a statement is
 	// PostgreSQL's choice.
 	for _, wave := range s.Ended {
-		var final []int64
+		var final, ignored, disabled []int64
 		for _, r := range wave {
 			if r.Final {
 				final = append(final, r.Task)
 			}
+			if r.Metadata.NotRetried != "" {
+				ignored = append(ignored, r.Task)
+			}
 		}
-		steps = append(steps, keys(final, tx.q.ForfeitRetries), arrays(wave, tx.q.EndRuns))
+		// The Python scheduler ignores events of revocations and rejections, so that a disabled task stays
+		// disabled. Its trigger on ends enables a recurring one.
+		steps = append(steps,
+			keys(final, tx.q.ForfeitRetries),
+			keys(ignored, func(ctx context.Context, tasks []int64) (err error) {
+				disabled, err = tx.q.DisabledTasks(ctx, tasks)
+				return err
+			}),
+			arrays(wave, tx.q.EndRuns),
+			func(ctx context.Context) error { return keys(disabled, tx.q.DisableTasks)(ctx) },
+		)
 	}
 	return append(steps, arrays(s.Errors, tx.q.FillErrors), arrays(s.Revoked, tx.q.RevokeRetries), arrays(s.Requeued, tx.q.MoveRuns), arrays(s.Durations, tx.q.RecordDurations))
 }

@@ -72,6 +72,14 @@ from (select unnest(@run::bigint[]) as id,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
+-- DisabledTasks returns those of some tasks that are disabled. They are locked.
+-- name: DisabledTasks :many
+select id from public.task where id = any(@tasks::bigint[]) and status = 'disabled';
+
+-- DisableTasks disables tasks again that the trigger enabled as one of their runs ended.
+-- name: DisableTasks :exec
+update public.task set status = 'disabled' where id = any(@tasks::bigint[]) and status <> 'disabled';
+
 -- FillErrors gives failed runs that have no error text the one of a report that
 -- came after the first: Celery announces some failures twice, once without it.
 -- name: FillErrors :exec

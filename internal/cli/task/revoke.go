@@ -22,8 +22,8 @@ func newTaskRevoke(a *command.App) *cobra.Command {
 		Short: "Stop tasks that were sent",
 		Long: `Stop tasks that were sent, given by their ids (see task list): have workers drop their
 messages if they receive them from now on, or have received and not started them. A
-restarted worker no longer does. The run then counts as failed, and the task is tried
-again as its type says, unless --disable is given.
+restarted worker no longer does. The run then counts as failed, and isn't retried: a
+recurring task waits for its next regular run, unless --disable is given.
 
 ` + command.AboutTerminate,
 		Example: `  swh-scheduler task revoke 12
@@ -32,7 +32,7 @@ again as its type says, unless --disable is given.
 	}
 	workers.Flags(cmd.Flags())
 	revoke.Flags(cmd.Flags())
-	cmd.Flags().BoolVar(&disable, "disable", false, "disable the tasks first, so that they are not sent again")
+	cmd.Flags().BoolVar(&disable, "disable", false, "disable the tasks first, so that recurring ones are not sent again")
 	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
 		ids, err := numbers(args)
 		if err != nil {

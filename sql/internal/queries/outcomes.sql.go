@@ -12,6 +12,41 @@ import (
 	"swh-scheduler/internal/model"
 )
 
+const disableTasks = `-- name: DisableTasks :exec
+update public.task set status = 'disabled' where id = any($1::bigint[]) and status <> 'disabled'
+`
+
+// DisableTasks disables tasks again that the trigger enabled as one of their runs ended.
+func (q *Queries) DisableTasks(ctx context.Context, tasks []int64) error {
+	_, err := q.db.Exec(ctx, disableTasks, tasks)
+	return err
+}
+
+const disabledTasks = `-- name: DisabledTasks :many
+select id from public.task where id = any($1::bigint[]) and status = 'disabled'
+`
+
+// DisabledTasks returns those of some tasks that are disabled. They are locked.
+func (q *Queries) DisabledTasks(ctx context.Context, tasks []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, disabledTasks, tasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endRuns = `-- name: EndRuns :exec
 update public.task_run r
 set started = coalesce(nullif(o.started, '0001-01-01Z'), r.started),
