@@ -196,6 +196,8 @@ func (d *containers) startRabbitMQ(ctx context.Context) (url, managementURL stri
 	url, managementURL = rabbitMQURLs(port)
 	return url, managementURL, d.start(ctx, rabbitMQImage, []int{port, port + managementOffset},
 		[]string{
+			"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=" + erlangOnLoopback,
+			"ERL_EPMD_ADDRESS=127.0.0.1",
 			fmt.Sprintf("RABBITMQ_NODENAME=swh%d@localhost", port),
 			fmt.Sprintf("RABBITMQ_DIST_PORT=%d", inner[0]),
 			fmt.Sprintf("ERL_EPMD_PORT=%d", inner[1]),

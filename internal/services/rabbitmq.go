@@ -60,6 +60,10 @@ type RabbitMQNode struct {
 	environ []string
 }
 
+// erlangOnLoopback has Erlang's nodes listen for each other on loopback only: whoever reaches such a port and knows the
+// cookie may run anything.
+const erlangOnLoopback = "-kernel inet_dist_use_interface {127,0,0,1}"
+
 // newNode writes the settings of a node.
 func (r *rabbitMQNodes) newNode() (*RabbitMQNode, error) {
 	amqpPorts, err := FreePorts(1, managementOffset)
@@ -101,6 +105,8 @@ func (r *rabbitMQNodes) newNode() (*RabbitMQNode, error) {
 		"RABBITMQ_LOGS=-",
 		"RABBITMQ_NODENAME="+n.erlangName(),
 		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", ports[0]),
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+erlangOnLoopback,
+		"RABBITMQ_CTL_ERL_ARGS="+erlangOnLoopback,
 	)
 	return n, nil
 }
