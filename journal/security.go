@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -8,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -32,18 +32,16 @@ type securitySettings struct {
 }
 
 func (s securitySettings) options() (opts []kgo.Opt, warnings []string, err error) {
-	protocol := strings.ToLower(s.protocol)
-	if !slices.Contains([]string{"", "plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}, protocol) {
-		return nil, nil, errors.New(`consumer setting "security.protocol": expected plaintext, ssl, sasl_plaintext or sasl_ssl`)
-	}
-	if strings.HasSuffix(protocol, "ssl") {
+	if strings.HasSuffix(s.protocol, "ssl") {
 		config, err := s.tls()
 		if err != nil {
 			return nil, nil, err
 		}
 		opts = append(opts, kgo.DialTLSConfig(config))
+	} else if (securitySettings{mechanism: s.mechanism, username: s.username, password: s.password, protocol: s.protocol}) != s {
+		warnings = append(warnings, `the consumer settings "ssl.…" have no effect: "security.protocol" is neither ssl nor sasl_ssl`)
 	}
-	if strings.HasPrefix(protocol, "sasl") {
+	if strings.HasPrefix(s.protocol, "sasl") {
 		mechanism, err := s.sasl()
 		if err != nil {
 			return nil, nil, err
@@ -66,12 +64,15 @@ func (s securitySettings) sasl() (sasl.Mechanism, error) {
 	case "SCRAM-SHA-512":
 		mechanism = scramAuth.AsSha512Mechanism()
 	case "":
-		return nil, errors.New(`consumer setting "sasl.mechanism" is missing: its default, GSSAPI, is not supported; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512`)
+		return nil, wrong("sasl.mechanism", "it is missing, and its default, GSSAPI, is not supported; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
 	default:
-		return nil, errors.New(`consumer setting "sasl.mechanism" cannot be honoured: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512`)
+		return nil, wrong("sasl.mechanism", "it cannot be honoured: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
 	}
-	if s.username == "" || s.password == "" {
-		return nil, errors.New(`consumer settings "sasl.username" and "sasl.password" are both needed`)
+	switch {
+	case s.username == "":
+		return nil, wrong("sasl.username", "it is missing; with SASL, sasl.username and sasl.password are both needed")
+	case s.password == "":
+		return nil, wrong("sasl.password", "it is missing; with SASL, sasl.username and sasl.password are both needed")
 	}
 	return mechanism, nil
 }
@@ -89,14 +90,10 @@ func (s securitySettings) tls() (*tls.Config, error) {
 		config.InsecureSkipVerify = true // asked for by name
 		return config, nil
 	}
-	switch s.identification {
-	case "", "https":
-	case "none":
+	if s.identification == "none" {
 		// The chain is still checked, only the name in the certificate is not.
 		config.InsecureSkipVerify = true
 		config.VerifyConnection = verifyChain(config.RootCAs)
-	default:
-		return nil, errors.New(`consumer setting "ssl.endpoint.identification.algorithm": expected https or none`)
 	}
 	return config, nil
 }
@@ -112,31 +109,94 @@ func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
 	}
 }
 
-// roots returns the authorities to trust; nil means those of the system.
+// roots returns the authorities to trust, those of both settings; nil means those of the system.
 func (s securitySettings) roots() (*x509.CertPool, error) {
-	name, certificates := "ssl.ca.pem", []byte(s.caPEM)
-	if s.caPEM == "" {
-		if s.caLocation == "" || s.caLocation == "probe" {
-			return nil, nil
-		}
-		name = "ssl.ca.location"
-		files := []string{s.caLocation}
-		if info, err := os.Stat(s.caLocation); err == nil && info.IsDir() {
-			files, _ = filepath.Glob(filepath.Join(s.caLocation, "*"))
-		}
-		for _, file := range files {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				return nil, fmt.Errorf("consumer setting %q: %w", name, err)
-			}
-			certificates = append(append(certificates, b...), '\n')
-		}
+	if s.caLocation == "probe" {
+		s.caLocation = ""
+	}
+	if s.caLocation == "" && s.caPEM == "" {
+		return nil, nil
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(certificates) {
-		return nil, fmt.Errorf("consumer setting %q: no PEM certificate there", name)
+	if s.caPEM != "" {
+		if err := addAuthorities(pool, []byte(s.caPEM)); err != nil {
+			return nil, wrong("ssl.ca.pem", "%s", err)
+		}
+	}
+	if s.caLocation == "" {
+		return pool, nil
+	}
+	if info, err := os.Stat(s.caLocation); err == nil && info.IsDir() {
+		return pool, addDirectory(pool, s.caLocation)
+	}
+	text, err := readFile("ssl.ca.location", s.caLocation)
+	if err != nil {
+		return nil, err
+	}
+	if err := addAuthorities(pool, text); err != nil {
+		return nil, wrong("ssl.ca.location", "%s", err)
 	}
 	return pool, nil
+}
+
+// addAuthorities adds all certificates of a PEM text. A certificate that can't be read is an error, as in librdkafka.
+func addAuthorities(pool *x509.CertPool, text []byte) error {
+	const begin = "-----BEGIN CERTIFICATE-----"
+	found := 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return fmt.Errorf("certificate number %d there can't be read", found+1)
+		}
+		pool.AddCert(certificate)
+		found++
+	}
+	switch begun := bytes.Count(text, []byte(begin)); {
+	case found == 0 && begun == 0:
+		return errors.New("no PEM certificate there")
+	case found < begun:
+		return fmt.Errorf("of %d PEM certificates there, %d can be read", begun, found)
+	}
+	return nil
+}
+
+// addDirectory adds the certificates of the files of a directory. There may be other files.
+func addDirectory(pool *x509.CertPool, directory string) error {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return wrong("ssl.ca.location", "%s", err)
+	}
+	found := false
+	for _, entry := range entries {
+		path := filepath.Join(directory, entry.Name())
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // also links that lead nowhere
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return wrong("ssl.ca.location", "%s", err)
+		}
+		found = pool.AppendCertsFromPEM(text) || found
+	}
+	if !found {
+		return wrong("ssl.ca.location", "no PEM certificate in that directory")
+	}
+	return nil
+}
+
+// readFile reads the file of a setting. A key or certificate that is given in place of its file's name is not shown.
+func readFile(setting, name string) ([]byte, error) {
+	if strings.Contains(name, "-----BEGIN") || strings.ContainsAny(name, "\n\x00") {
+		return nil, wrong(setting, "it must be the name of a file; for a text, use %s", strings.Replace(setting, ".location", ".pem", 1))
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, wrong(setting, "%s", err)
+	}
+	return text, nil
 }
 
 // certificates returns the client's own, if it has any.
@@ -152,15 +212,17 @@ func (s securitySettings) certificates() ([]tls.Certificate, error) {
 	switch {
 	case cert == nil && key == nil:
 		return nil, nil
-	case cert == nil || key == nil:
-		return nil, errors.New(`consumer settings "ssl.certificate.location" and "ssl.key.location" are needed together`)
+	case cert == nil:
+		return nil, wrong("ssl.key.location", "it is given without ssl.certificate.location; both are needed")
+	case key == nil:
+		return nil, wrong("ssl.certificate.location", "it is given without ssl.key.location; both are needed, and may be the same file")
 	}
 	if key, err = decryptKey(key, s.keyPassword); err != nil {
 		return nil, err
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf(`consumer settings "ssl.certificate.location" and "ssl.key.location": %w`, err)
+		return nil, wrong("ssl.certificate.location", "it and ssl.key.location don't go together: %s", err)
 	}
 	return []tls.Certificate{pair}, nil
 }
@@ -172,33 +234,31 @@ func inlineOrFile(name, inline, file string) ([]byte, error) {
 	case file == "":
 		return nil, nil
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("consumer setting %q: %w", name, err)
-	}
-	return b, nil
+	return readFile(name, file)
 }
 
 // decryptKey decrypts a private key in encrypted PKCS #8, as OpenSSL writes them,
-// and returns others as they are.
-func decryptKey(key []byte, password string) ([]byte, error) {
-	block, _ := pem.Decode(key)
-	if block == nil {
-		return key, nil
+// and returns others as they are. Certificates may come before it.
+func decryptKey(text []byte, password string) ([]byte, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if _, old := block.Headers["DEK-Info"]; old {
+			return nil, wrong("ssl.key.location", `this old way to encrypt a key is not supported; convert it with "openssl pkcs8 -topk8"`)
+		}
+		if block.Type != "ENCRYPTED PRIVATE KEY" {
+			continue
+		}
+		if password == "" {
+			return nil, wrong("ssl.key.password", "it is missing, and the key is encrypted")
+		}
+		private, err := pkcs8.ParsePKCS8PrivateKey(block.Bytes, []byte(password))
+		if err != nil {
+			return nil, wrong("ssl.key.password", "it does not open the key")
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			return nil, wrong("ssl.key.location", "%s", err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 	}
-	if _, old := block.Headers["DEK-Info"]; old {
-		return nil, errors.New(`consumer setting "ssl.key.location": this old way to encrypt a key is not supported; convert it with "openssl pkcs8 -topk8"`)
-	}
-	if block.Type != "ENCRYPTED PRIVATE KEY" {
-		return key, nil
-	}
-	private, err := pkcs8.ParsePKCS8PrivateKey(block.Bytes, []byte(password))
-	if err != nil {
-		return nil, errors.New(`consumer setting "ssl.key.password" does not open the key`)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, fmt.Errorf(`consumer setting "ssl.key.location": %w`, err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+	return text, nil
 }

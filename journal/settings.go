@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,9 @@ type connection struct {
 	instanceID string
 	session    time.Duration // 0: not set
 	maxPoll    time.Duration // 0: not set
+	heartbeat  time.Duration // 0: not set
+	maxFetch   int32         // bytes; 0: not set
+	maxReceive int32         // bytes; 0: not set
 
 	security securitySettings
 }
@@ -40,7 +44,36 @@ const (
 	// staticSession is the Python scheduler's default for a static member: long enough to be
 	// restarted in, before the group shares out its partitions.
 	staticSession = 10 * time.Minute
+
+	defaultMaxReceive = 100_000_000
 )
+
+// A SettingError says why a consumer setting can't be used. It holds no value, which may be a password.
+type SettingError struct {
+	Setting string // librdkafka's name
+	Problem string
+}
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("consumer setting %q: %s", e.Setting, e.Problem)
+}
+
+func wrong(setting, format string, args ...any) error {
+	return &SettingError{setting, fmt.Sprintf(format, args...)}
+}
+
+// CheckSettings returns why consumer settings can't be used, as New does; an error is a *SettingError or one
+// of the Kafka library's.
+func CheckSettings(settings map[string]string) error {
+	opts, _, err := translate(settings)
+	if err == nil {
+		err = kgo.ValidateOpts(append(opts, kgo.ConsumerGroup("group"), kgo.ConsumeTopics("topic"))...)
+	}
+	return err
+}
+
+// otherNames are the second names of settings.
+var otherNames = map[string]string{"sasl.mechanisms": "sasl.mechanism", "max.partition.fetch.bytes": "fetch.message.max.bytes"}
 
 // translate turns consumer_settings, named as librdkafka names them, into
 // options of the consumer. Settings that are not honoured are an error if they
@@ -48,17 +81,25 @@ const (
 // a value may be a password.
 func translate(settings map[string]string) (opts []kgo.Opt, warnings []string, err error) {
 	var c connection
+	for second, name := range otherNames {
+		if settings[second] != "" && settings[name] != "" && settings[second] != settings[name] {
+			return nil, nil, wrong(second, "it contradicts %q, which is another name for it; remove one of them", name)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if settings[name] == "" && settings[otherNames[name]] != "" {
+			continue
+		}
 		switch s := lookUp(name); {
 		case s.refuse != "":
 			if s.apply == nil || s.apply(&c, settings[name]) != nil {
-				return nil, nil, fmt.Errorf("consumer setting %q cannot be honoured: %s; remove it or use the Python client", name, s.refuse)
+				return nil, nil, wrong(name, "it cannot be honoured: %s; remove it or use the Python client", s.refuse)
 			}
 		case s.warn != "":
 			warnings = append(warnings, fmt.Sprintf("consumer setting %q is not honoured: %s", name, s.warn))
 		case s.apply != nil:
 			if err := s.apply(&c, settings[name]); err != nil {
-				return nil, nil, fmt.Errorf("consumer setting %q: %w", name, err)
+				return nil, nil, wrong(name, "%s", err)
 			}
 		}
 	}
@@ -67,10 +108,30 @@ func translate(settings map[string]string) (opts []kgo.Opt, warnings []string, e
 		return nil, nil, err
 	}
 	opts = append(c.opts, c.timeouts()...)
+	if err := c.contradiction(); err != nil {
+		return nil, nil, err
+	}
 	return append(opts, security...), append(warnings, more...), nil
 }
 
-// timeouts follows the Python scheduler: a static member has a long session, and a session
+// contradiction returns the error for settings that don't go together.
+func (c *connection) contradiction() error {
+	maxReceive := cmp.Or(c.maxReceive, defaultMaxReceive)
+	switch maxFetch := cmp.Or(c.maxFetch, maxFetchBytes); {
+	case c.maxPoll < c.session:
+		return wrong("max.poll.interval.ms", "it must be at least session.timeout.ms")
+	case c.heartbeat > c.session:
+		return wrong("heartbeat.interval.ms", "it must be at most session.timeout.ms (%d if it is not given)", defaultSession.Milliseconds())
+	case maxReceive >= maxFetch+512:
+		return nil
+	case c.maxReceive != 0:
+		return wrong("receive.message.max.bytes", "it must be 512 more than fetch.max.bytes (%d if it is not given)", maxFetchBytes)
+	default:
+		return wrong("fetch.max.bytes", "it must be 512 less than receive.message.max.bytes (%d if it is not given)", defaultMaxReceive)
+	}
+}
+
+// timeouts returns the options of what depends on other settings. It follows the Python scheduler: a static member has a long session, and a session
 // that is set makes the longest time between polls half as long again.
 func (c *connection) timeouts() []kgo.Opt {
 	var opts []kgo.Opt
@@ -83,6 +144,15 @@ func (c *connection) timeouts() []kgo.Opt {
 	}
 	c.session = cmp.Or(c.session, defaultSession)
 	c.maxPoll = cmp.Or(c.maxPoll, defaultMaxPoll)
+	if c.heartbeat != 0 {
+		opts = append(opts, kgo.HeartbeatInterval(c.heartbeat))
+	}
+	if c.maxFetch != 0 {
+		opts = append(opts, kgo.FetchMaxBytes(c.maxFetch))
+	}
+	if c.maxReceive != 0 {
+		opts = append(opts, kgo.BrokerMaxReadBytes(c.maxReceive))
+	}
 	// The broker gives a member that long to join a rebalance, in librdkafka too.
 	return append(opts, kgo.SessionTimeout(c.session), kgo.RebalanceTimeout(c.maxPoll))
 }
@@ -134,9 +204,9 @@ func only(value, why string) setting {
 }
 
 var settingTable = map[string]setting{
-	"security.protocol":                     field(verbatim, func(c *connection) *string { return &c.security.protocol }),
-	"sasl.mechanism":                        field(verbatim, func(c *connection) *string { return &c.security.mechanism }),
-	"sasl.mechanisms":                       field(verbatim, func(c *connection) *string { return &c.security.mechanism }),
+	"security.protocol":                     field(oneOf("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"), func(c *connection) *string { return &c.security.protocol }),
+	"sasl.mechanism":                        field(trimmed, func(c *connection) *string { return &c.security.mechanism }),
+	"sasl.mechanisms":                       field(trimmed, func(c *connection) *string { return &c.security.mechanism }),
 	"sasl.username":                         field(verbatim, func(c *connection) *string { return &c.security.username }),
 	"sasl.password":                         field(verbatim, func(c *connection) *string { return &c.security.password }),
 	"ssl.ca.location":                       field(verbatim, func(c *connection) *string { return &c.security.caLocation }),
@@ -146,24 +216,24 @@ var settingTable = map[string]setting{
 	"ssl.key.location":                      field(verbatim, func(c *connection) *string { return &c.security.keyLocation }),
 	"ssl.key.pem":                           field(verbatim, func(c *connection) *string { return &c.security.keyPEM }),
 	"ssl.key.password":                      field(verbatim, func(c *connection) *string { return &c.security.keyPassword }),
-	"ssl.endpoint.identification.algorithm": field(verbatim, func(c *connection) *string { return &c.security.identification }),
+	"ssl.endpoint.identification.algorithm": field(oneOf("https", "none"), func(c *connection) *string { return &c.security.identification }),
 	"enable.ssl.certificate.verification":   field(boolean, func(c *connection) **bool { return &c.security.verify }),
 
 	"group.instance.id":                  field(verbatim, func(c *connection) *string { return &c.instanceID }),
-	"session.timeout.ms":                 field(someMilliseconds, func(c *connection) *time.Duration { return &c.session }),
-	"max.poll.interval.ms":               field(someMilliseconds, func(c *connection) *time.Duration { return &c.maxPoll }),
-	"heartbeat.interval.ms":              option(someMilliseconds, func(d time.Duration) kgo.Opt { return kgo.HeartbeatInterval(d) }),
-	"client.id":                          option(verbatim, kgo.ClientID),
-	"client.rack":                        option(verbatim, func(s string) kgo.Opt { return kgo.Rack(s) }),
+	"session.timeout.ms":                 field(milliseconds(1, hourMilliseconds), func(c *connection) *time.Duration { return &c.session }),
+	"max.poll.interval.ms":               field(milliseconds(1, 24*hourMilliseconds), func(c *connection) *time.Duration { return &c.maxPoll }),
+	"heartbeat.interval.ms":              field(milliseconds(1, hourMilliseconds), func(c *connection) *time.Duration { return &c.heartbeat }),
+	"client.id":                          option(atMost(256), kgo.ClientID),
+	"client.rack":                        option(atMost(512), func(s string) kgo.Opt { return kgo.Rack(s) }),
 	"partition.assignment.strategy":      option(balancers, func(b []kgo.GroupBalancer) kgo.Opt { return kgo.Balancers(b...) }),
 	"isolation.level":                    option(isolation, func(l kgo.IsolationLevel) kgo.Opt { return kgo.FetchIsolationLevel(l) }),
-	"fetch.min.bytes":                    option(size, func(n int32) kgo.Opt { return kgo.FetchMinBytes(n) }),
-	"fetch.max.bytes":                    option(size, func(n int32) kgo.Opt { return kgo.FetchMaxBytes(n) }),
-	"fetch.message.max.bytes":            option(size, func(n int32) kgo.Opt { return kgo.FetchMaxPartitionBytes(n) }),
-	"max.partition.fetch.bytes":          option(size, func(n int32) kgo.Opt { return kgo.FetchMaxPartitionBytes(n) }),
-	"fetch.wait.max.ms":                  option(milliseconds, func(d time.Duration) kgo.Opt { return kgo.FetchMaxWait(d) }),
-	"receive.message.max.bytes":          option(size, kgo.BrokerMaxReadBytes),
-	"socket.connection.setup.timeout.ms": option(someMilliseconds, kgo.DialTimeout),
+	"fetch.min.bytes":                    option(size(1, 100_000_000), func(n int32) kgo.Opt { return kgo.FetchMinBytes(n) }),
+	"fetch.max.bytes":                    field(size(1, maxReceivable-512), func(c *connection) *int32 { return &c.maxFetch }),
+	"fetch.message.max.bytes":            option(size(1, 1_000_000_000), func(n int32) kgo.Opt { return kgo.FetchMaxPartitionBytes(n) }),
+	"max.partition.fetch.bytes":          option(size(1, 1_000_000_000), func(n int32) kgo.Opt { return kgo.FetchMaxPartitionBytes(n) }),
+	"fetch.wait.max.ms":                  option(milliseconds(0, 300_000), func(d time.Duration) kgo.Opt { return kgo.FetchMaxWait(d) }),
+	"receive.message.max.bytes":          field(size(1024, maxReceivable), func(c *connection) *int32 { return &c.maxReceive }),
+	"socket.connection.setup.timeout.ms": option(milliseconds(1000, math.MaxInt32), kgo.DialTimeout),
 
 	"enable.auto.offset.store": only("true", "offsets are committed after each batch, always"),
 	"group.protocol":           {warn: "the classic group protocol is used"},
@@ -199,8 +269,10 @@ var settingFamilies = []struct {
 
 func verbatim(s string) (string, error) { return s, nil }
 
+func trimmed(s string) (string, error) { return strings.TrimSpace(s), nil }
+
 func boolean(s string) (*bool, error) {
-	switch strings.ToLower(s) {
+	switch strings.ToLower(strings.TrimSpace(s)) {
 	case "true", "t", "1":
 		return new(true), nil
 	case "false", "f", "0":
@@ -209,34 +281,55 @@ func boolean(s string) (*bool, error) {
 	return nil, errors.New("expected true or false")
 }
 
-func milliseconds(s string) (time.Duration, error) {
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || n < 0 {
-		return 0, errors.New("expected a number of milliseconds")
+// The largest values that librdkafka or the Kafka library take.
+const (
+	hourMilliseconds = 3_600_000
+	maxReceivable    = 1 << 30
+)
+
+// milliseconds reads a time between bounds, which are librdkafka's.
+func milliseconds(least, most int64) func(string) (time.Duration, error) {
+	return func(s string) (time.Duration, error) {
+		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("expected a number of milliseconds between %d and %d", least, most)
+		}
+		return time.Duration(n) * time.Millisecond, nil
 	}
-	return time.Duration(n) * time.Millisecond, nil
 }
 
-// someMilliseconds takes no 0, as librdkafka doesn't: without time between heartbeats a client
-// would send them one after another.
-func someMilliseconds(s string) (time.Duration, error) {
-	d, err := milliseconds(s)
-	if err == nil && d == 0 {
-		err = errors.New("expected a number of milliseconds above 0")
+func size(least, most int64) func(string) (int32, error) {
+	return func(s string) (int32, error) {
+		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("expected a number of bytes between %d and %d", least, most)
+		}
+		return int32(n), nil
 	}
-	return d, err
 }
 
-func size(s string) (int32, error) {
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || n < 0 {
-		return 0, errors.New("expected a number of bytes")
+// oneOf reads one of some words, in any case, as librdkafka does.
+func oneOf(words ...string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		word := strings.ToLower(strings.TrimSpace(s))
+		if !slices.Contains(words, word) {
+			return "", fmt.Errorf("expected %s or %s", strings.Join(words[:len(words)-1], ", "), words[len(words)-1])
+		}
+		return word, nil
 	}
-	return int32(n), nil
+}
+
+func atMost(bytes int) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if len(s) > bytes {
+			return "", fmt.Errorf("expected at most %d bytes", bytes)
+		}
+		return s, nil
+	}
 }
 
 func isolation(s string) (kgo.IsolationLevel, error) {
-	switch s {
+	switch strings.ToLower(strings.TrimSpace(s)) {
 	case "read_committed":
 		return kgo.ReadCommitted(), nil
 	case "read_uncommitted":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 )
@@ -47,6 +48,21 @@ func (c *Config) Missing(key, expected string) error {
 // Wrong returns the error that a key's value can't be used, at its line.
 func (c *Config) Wrong(key string, err error) error {
 	return c.wrong(key, "can't be used: "+err.Error())
+}
+
+// WrongConsumerSetting returns the error that a setting of Kafka consumers can't be used, at its line, or by the
+// environment.
+func (c *Config) WrongConsumerSetting(name, problem string) error {
+	if name == instanceID && os.Getenv(instanceIDVar) != "" {
+		return &Error{File: "environment", Key: instanceIDVar, Problem: "can't be used: " + problem}
+	}
+	key := "journal.consumer_settings." + name
+	if _, given := c.lines[key]; !given {
+		if _, given = c.lines["journal."+name]; given {
+			key = "journal." + name
+		}
+	}
+	return c.wrong(key, "can't be used: "+problem)
 }
 
 // wrong returns an error of a key, at its line or that of its section.

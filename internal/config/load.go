@@ -37,11 +37,14 @@ func Load(path string, options ...string) (*Config, []Warning, error) {
 	if err != nil {
 		return nil, warnings, err
 	}
-	if id := os.Getenv("KAFKA_GROUP_INSTANCE_ID"); id != "" {
-		c.Journal.ConsumerSettings["group.instance.id"] = id
+	if id := os.Getenv(instanceIDVar); id != "" {
+		c.Journal.ConsumerSettings[instanceID] = id
 	}
 	return c, warnings, nil
 }
+
+// instanceIDVar is the environment variable that sets the consumer setting instanceID.
+const instanceIDVar, instanceID = "KAFKA_GROUP_INSTANCE_ID", "group.instance.id"
 
 func readFile(path string) (text []byte, file string, err error) {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {

@@ -104,8 +104,11 @@ type Journal struct {
 	Progress func(processed, remaining int64)
 }
 
-// Run runs it until ctx ends or Read returns.
+// Run runs it until ctx ends or Read returns. Settings that can't be honoured are an error at once.
 func (j *Journal) Run(ctx context.Context) error {
+	if err := j.checkJournal(); err != nil {
+		return err
+	}
 	return j.run(ctx, func(_ context.Context, store *db.Store) ([]service.Component, error) {
 		components, err := j.components(store)
 		return append(components, j.keeper(store)), err
@@ -137,7 +140,7 @@ func (o *Options) JournalOptions(store journal.Store) journal.Options {
 // NewJournalClient makes a client and logs its warnings. It returns an error for settings of the
 // file that can't be honoured.
 func (o *Options) NewJournalClient(options journal.Options) (*journal.Client, error) {
-	if err := o.Config.Journal.Refused; err != nil {
+	if err := o.checkJournal(); err != nil {
 		return nil, err
 	}
 	client, warnings, err := journal.New(options)
@@ -145,6 +148,18 @@ func (o *Options) NewJournalClient(options journal.Options) (*journal.Client, er
 		o.Log.Warn(w)
 	}
 	return client, err
+}
+
+// checkJournal returns the error for settings of the file that the journal client can't honour.
+func (o *Options) checkJournal() error {
+	err := o.Config.Journal.Refused
+	if err == nil {
+		err = journal.CheckSettings(o.Config.Journal.ConsumerSettings)
+	}
+	if wrong, ok := errors.AsType[*journal.SettingError](err); ok {
+		err = o.Config.WrongConsumerSetting(wrong.Setting, wrong.Problem)
+	}
+	return err
 }
 
 type RPC struct {
