@@ -22,7 +22,8 @@ type PostgresServer struct {
 	root   string // of its data
 	data   string
 	owner  *syscall.SysProcAttr
-	copies int // of the data; also part of the name of its directory
+	copies int      // of the data; also part of the name of its directory
+	disks  [2]*disk // of its data and of its WAL; nil: those of the machine
 }
 
 func (l *local) newPostgres(name string) (*PostgresServer, error) {
@@ -51,6 +52,16 @@ func (s *PostgresServer) create(ctx context.Context, program string, args ...str
 	if s.owner, err = unprivileged(s.data); err != nil {
 		return err
 	}
+	if s.disks[1] != nil {
+		wal := filepath.Join(s.disks[1].dir, filepath.Base(s.data))
+		if err := os.Mkdir(wal, 0o700); err != nil {
+			return err
+		}
+		if _, err = unprivileged(wal); err != nil {
+			return err
+		}
+		args = append(args, "--waldir", wal)
+	}
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, program), append(args, "--pgdata", s.data, "--no-sync")...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = s.environ(), s.data, s.owner
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -60,7 +71,19 @@ func (s *PostgresServer) create(ctx context.Context, program string, args ...str
 }
 
 func (s *PostgresServer) init(ctx context.Context) error {
-	return s.create(ctx, "initdb", "--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8")
+	args := []string{"--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8"}
+	if s.disks[1] != nil {
+		args = append(args, "--wal-segsize", "1") // a full disk is noticed once a segment is
+	}
+	return s.create(ctx, "initdb", args...)
+}
+
+// remove removes its data.
+func (s *PostgresServer) remove() {
+	_ = os.RemoveAll(s.data)
+	if s.disks[1] != nil {
+		_ = os.RemoveAll(filepath.Join(s.disks[1].dir, filepath.Base(s.data)))
+	}
 }
 
 // start starts the server on the data that create made, and returns when it is ready.
@@ -132,16 +155,17 @@ type PostgresPair struct {
 
 	primary int
 	local   *local
+	diskMiB int
 }
 
-// StartPostgresPair starts a pair of installed servers, on this machine. Stop must be
-// called.
-func StartPostgresPair(ctx context.Context, log *slog.Logger) (*PostgresPair, error) {
+// StartPostgresPair starts a pair of installed servers, on this machine. With diskMiB, each has two disks
+// of that size in memory, for its data and its WAL, which FillDisk fills; only root may do that. Stop must be called.
+func StartPostgresPair(ctx context.Context, log *slog.Logger, diskMiB int) (*PostgresPair, error) {
 	l, err := newLocal(log)
 	if err != nil {
 		return nil, err
 	}
-	p := &PostgresPair{local: l}
+	p := &PostgresPair{local: l, diskMiB: diskMiB}
 	if err := p.start(ctx); err != nil {
 		p.Stop()
 		return nil, fmt.Errorf("start a PostgreSQL pair: %w", err)
@@ -154,6 +178,16 @@ func (p *PostgresPair) start(ctx context.Context) (err error) {
 		if p.Servers[i], err = p.local.newPostgres(fmt.Sprint("postgresql-", i+1)); err != nil {
 			return err
 		}
+		if p.diskMiB == 0 {
+			continue
+		}
+		s := p.Servers[i]
+		for n := range s.disks {
+			if s.disks[n], err = p.local.mountDisk(fmt.Sprintf("%s-%d", s.name, n+1), p.diskMiB); err != nil {
+				return err
+			}
+		}
+		s.root = s.disks[0].dir
 	}
 	if err := p.Primary().init(ctx); err != nil {
 		return err
@@ -165,7 +199,7 @@ func (p *PostgresPair) start(ctx context.Context) (err error) {
 }
 
 // pairSettings keep the WAL that a standby may still have to read.
-var pairSettings = []string{"wal_keep_size=1GB", "hot_standby=on"}
+var pairSettings = []string{"wal_keep_size=256MB", "hot_standby=on"}
 
 // Primary returns the server that takes writes, or took them last.
 func (p *PostgresPair) Primary() *PostgresServer { return p.Servers[p.primary] }
@@ -188,7 +222,7 @@ func (p *PostgresPair) Promote(ctx context.Context) error {
 func (p *PostgresPair) Rejoin(ctx context.Context) error {
 	standby, primary := p.Standby(), p.Primary()
 	if standby.data != "" {
-		_ = os.RemoveAll(standby.data)
+		standby.remove()
 	}
 	if err := standby.create(ctx, "pg_basebackup", "--dbname", primary.URL, "--write-recovery-conf", "--wal-method", "stream", "--checkpoint", "fast"); err != nil {
 		return err
@@ -203,6 +237,35 @@ func (p *PostgresPair) Rejoin(ctx context.Context) error {
 		// A division by zero, until the standby is synchronous.
 		return primary.exec(ctx, "select 1 / count(*) from pg_stat_replication where sync_state = 'sync'")
 	})
+}
+
+// FillDisk fills the disk of the primary's data, or of its WAL.
+func (p *PostgresPair) FillDisk(wal bool) error {
+	if wal {
+		return p.Primary().disks[1].fill()
+	}
+	return p.Primary().disks[0].fill()
+}
+
+// FreeDisk makes room on the primary's disks, and starts it if it has died.
+func (p *PostgresPair) FreeDisk(ctx context.Context) (died bool, err error) {
+	s := p.Primary()
+	for _, d := range s.disks {
+		if err := d.free(); err != nil {
+			return false, err
+		}
+	}
+	ready := postgresReady(s.URL)
+	for {
+		if err := waitReady(ctx, s.process.died, ready); err == nil || ctx.Err() != nil {
+			return died, err
+		}
+		died = true
+		_ = os.Remove(filepath.Join(s.data, "postmaster.pid"))
+		if err := s.start(ctx, pairSettings...); err != nil {
+			return died, err
+		}
+	}
 }
 
 // Stop ends the servers and removes their data.

@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -58,6 +59,7 @@ type RabbitMQNode struct {
 	nodes   *rabbitMQNodes
 	data    string // directory
 	environ []string
+	cluster *RabbitMQCluster // nil: it is alone
 }
 
 // erlangOnLoopback has Erlang's nodes listen for each other on loopback only: whoever reaches such a port and knows the
@@ -131,6 +133,42 @@ func (n *RabbitMQNode) Ctl(ctx context.Context, args ...string) (string, error) 
 	return string(out), nil
 }
 
+// CutOff keeps the node and the others of its cluster apart, until Rejoin: Erlang refuses a connection between nodes
+// whose secrets for each other differ. Clients reach all of them.
+func (n *RabbitMQNode) CutOff(ctx context.Context) error {
+	_, err := n.Ctl(ctx, "eval", fmt.Sprintf("[begin erlang:set_cookie(N, apart), erlang:disconnect_node(N) end || N <- %s].", n.others()))
+	return err
+}
+
+// Rejoin ends CutOff, and returns when the node serves: with cluster_partition_handling = pause_minority it stops
+// while it is apart, and starts again.
+func (n *RabbitMQNode) Rejoin(ctx context.Context) error {
+	if _, err := n.Ctl(ctx, "eval", fmt.Sprintf("[begin erlang:set_cookie(N, erlang:get_cookie()), net_kernel:connect_node(N) end || N <- %s].", n.others())); err != nil {
+		return err
+	}
+	return n.process.explain(waitReady(ctx, n.process.died, rabbitMQReady(n.URL, n.ManagementURL)))
+}
+
+// others returns the other nodes of its cluster, as a list of Erlang's.
+func (n *RabbitMQNode) others() string {
+	var names []string
+	for _, other := range n.cluster.Nodes {
+		if other != n {
+			names = append(names, "'"+other.erlangName()+"'")
+		}
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}
+
+// MoveLeader makes another node the leader of a quorum queue, one of the others by its number, modulo how many there
+// are. It returns the name of the new leader.
+func (n *RabbitMQNode) MoveLeader(ctx context.Context, queue string, to int) (string, error) {
+	out, err := n.Ctl(ctx, "eval", fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<%q>>)),
+		{Name, Leader} = amqqueue:get_pid(Q), Others = lists:sort([node() | nodes()]) -- [Leader],
+		To = lists:nth(%d rem length(Others) + 1, Others), ok = ra:transfer_leadership({Name, Leader}, {Name, To}), To.`, queue, to))
+	return strings.TrimSpace(out), err
+}
+
 func (l *local) startRabbitMQ(ctx context.Context) (url, managementURL string, err error) {
 	nodes, err := l.newRabbitMQNodes(ctx)
 	if err != nil {
@@ -149,12 +187,12 @@ type RabbitMQCluster struct {
 	local *local
 }
 
-// StartRabbitMQCluster starts a cluster of so many nodes and returns when all of them know
-// each other. Stop must be called.
-func StartRabbitMQCluster(ctx context.Context, log *slog.Logger, size int) (*RabbitMQCluster, error) {
+// StartRabbitMQCluster starts a cluster of so many nodes, with further settings ("name = value"), and returns when
+// all of them know each other. Stop must be called.
+func StartRabbitMQCluster(ctx context.Context, log *slog.Logger, size int, settings ...string) (*RabbitMQCluster, error) {
 	c, _, err := startLocal(log, "a RabbitMQ cluster", func(l *local) (*RabbitMQCluster, error) {
 		c := &RabbitMQCluster{local: l}
-		return c, c.start(ctx, size)
+		return c, c.start(ctx, size, settings)
 	})
 	return c, err
 }
@@ -162,7 +200,7 @@ func StartRabbitMQCluster(ctx context.Context, log *slog.Logger, size int) (*Rab
 // Stop ends the servers and removes their data.
 func (c *RabbitMQCluster) Stop() { c.local.stop() }
 
-func (c *RabbitMQCluster) start(ctx context.Context, size int) error {
+func (c *RabbitMQCluster) start(ctx context.Context, size int, settings []string) error {
 	nodes, err := c.local.newRabbitMQNodes(ctx)
 	if err != nil {
 		return err
@@ -172,13 +210,20 @@ func (c *RabbitMQCluster) start(ctx context.Context, size int) error {
 		if err != nil {
 			return err
 		}
+		n.cluster = c
 		c.Nodes = append(c.Nodes, n)
 		// Each joins the first. A node that knows of more waits for them, with RabbitMQ 4.
 		config := "collect_statistics_interval = 1000\ncluster_formation.peer_discovery_backend = classic_config\n"
+		for _, setting := range settings {
+			config += setting + "\n"
+		}
 		for i, member := range slices.Compact([]*RabbitMQNode{c.Nodes[0], n}) {
 			config += fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s\n", i+1, member.erlangName())
 		}
-		if err := os.WriteFile(filepath.Join(n.data, "conf.d", "cluster.conf"), []byte(config), 0o644); err != nil {
+		// A channel looks that often whether its consumers have exceeded consumer_timeout.
+		const advanced = "[{rabbit, [{channel_tick_interval, 2000}]}].\n"
+		err = os.WriteFile(filepath.Join(n.data, "conf.d", "cluster.conf"), []byte(config), 0o644)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(n.data, "advanced.config"), []byte(advanced), 0o644)); err != nil {
 			return err
 		}
 	}

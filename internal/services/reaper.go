@@ -36,6 +36,7 @@ while read -r group; do groups="$groups -$group"; done
 kill -s QUIT -- $groups
 sleep 0.5
 kill -s KILL -- $groups
+for dir; do umount -l "$dir"/disk-*; done 2>/dev/null
 rm -rf -- "$@"
 `
 

@@ -4,10 +4,11 @@ import (
 	"bufio"
 	"encoding/binary"
 	"io"
+	"net"
 	"sync"
 )
 
-// Frame is a kind of AMQP frame that a proxy to a broker can hold.
+// Frame is a kind of AMQP frame that a proxy to a broker can hold, or of message that one to a PostgreSQL can.
 type Frame struct {
 	class, method uint16
 	fromClient    bool
@@ -16,6 +17,7 @@ type Frame struct {
 var (
 	Publishes = Frame{60, 40, true}  // messages that clients send
 	Confirms  = Frame{60, 80, false} // basic.ack: the broker has taken messages
+	Commits   = Frame{method: 'C'}   // PostgreSQL's answer that a transaction was committed
 )
 
 // hold stops the way of each connection at its next frame of a kind.
@@ -72,7 +74,7 @@ func (x *Toxic) holder(frame Frame) *hold {
 // bytes), length (4 bytes), payload and an end mark; the payload of a method (type 1)
 // begins with its class and number. The protocol's header, "AMQP" and four bytes, has
 // the length of a frame of no payload.
-func (x *Toxic) copyFrames(dst io.Writer, src io.Reader, fromClient bool) error {
+func (x *Toxic) copyFrames(dst io.Writer, src net.Conn, fromClient bool) error {
 	in, out := bufio.NewReaderSize(src, 64<<10), bufio.NewWriterSize(dst, 64<<10)
 	for {
 		if in.Buffered() == 0 {
@@ -82,10 +84,7 @@ func (x *Toxic) copyFrames(dst io.Writer, src io.Reader, fromClient bool) error 
 		}
 		head, err := in.Peek(7)
 		if err != nil {
-			if err == io.EOF && len(head) == 0 {
-				return nil
-			}
-			return err
+			return end(err, head)
 		}
 		size := int64(8)
 		if head[0] != 'A' {
@@ -108,4 +107,57 @@ func (x *Toxic) copyFrames(dst io.Writer, src io.Reader, fromClient bool) error 
 			return err
 		}
 	}
+}
+
+// copyMessages copies PostgreSQL's messages from src until its end. A message of the server is its type and its
+// length (4 bytes), which counts itself, and its text. Before the first one, the server answers each request for
+// encryption by a byte. Only a server without TLS is expected.
+func (x *Toxic) copyMessages(dst io.Writer, src net.Conn, fromClient bool) error {
+	if fromClient {
+		_, err := io.Copy(dst, src)
+		return err
+	}
+	in, out := bufio.NewReaderSize(src, 64<<10), bufio.NewWriterSize(dst, 64<<10)
+	for refused := true; ; {
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+		head, err := in.Peek(1)
+		if err != nil {
+			return end(err, head)
+		}
+		size := int64(1)
+		if refused = refused && head[0] == 'N'; !refused {
+			if head, err = in.Peek(5); err != nil {
+				return end(err, head)
+			}
+			size += int64(binary.BigEndian.Uint32(head[1:]))
+		}
+		const committed = "COMMIT\x00"
+		if head[0] == 'C' && size == int64(5+len(committed)) {
+			if head, err = in.Peek(int(size)); err != nil {
+				return end(err, head)
+			}
+			if h := x.holder(Commits); string(head[5:]) == committed && h != nil {
+				if err := out.Flush(); err != nil {
+					return err
+				}
+				h.once.Do(func() { close(h.reached) })
+				<-h.ended
+			}
+		}
+		if _, err := io.CopyN(out, in, size); err != nil {
+			return err
+		}
+	}
+}
+
+// end is the error of a connection that ended after some bytes of a message, or between two.
+func end(err error, read []byte) error {
+	if err == io.EOF && len(read) == 0 {
+		return nil
+	}
+	return err
 }

@@ -18,9 +18,20 @@ type DatabasePair struct {
 // five seconds.
 func PostgresPair(t testing.TB) *DatabasePair {
 	t.Helper()
+	return postgresPair(t, 0)
+}
+
+// PostgresPairOnDisks starts servers with small disks of their own, which FillDisk fills. Only root may do that.
+func PostgresPairOnDisks(t testing.TB, mib int) *DatabasePair {
+	t.Helper()
+	return postgresPair(t, mib)
+}
+
+func postgresPair(t testing.TB, diskMiB int) *DatabasePair {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
 	defer cancel()
-	pair, err := services.StartPostgresPair(ctx, slog.New(slog.DiscardHandler))
+	pair, err := services.StartPostgresPair(ctx, slog.New(slog.DiscardHandler), diskMiB)
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}
@@ -64,6 +75,19 @@ func (p *DatabasePair) Rejoin() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
 	defer cancel()
 	p.check(p.pair.Rejoin(ctx))
+}
+
+// FillDisk fills the disk of the primary's data, or of its WAL.
+func (p *DatabasePair) FillDisk(wal bool) { p.check(p.pair.FillDisk(wal)) }
+
+// FreeDisk makes room on the primary's disks, starts it if it has died, and returns when it serves.
+func (p *DatabasePair) FreeDisk() (died bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	defer cancel()
+	died, err := p.pair.FreeDisk(ctx)
+	p.check(err)
+	return died
 }
 
 func (p *DatabasePair) check(err error) {

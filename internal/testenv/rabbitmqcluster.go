@@ -23,13 +23,13 @@ type BrokerNode struct {
 	node *services.RabbitMQNode
 }
 
-// RabbitMQCluster starts a cluster of the installed servers, which end with the test. It
-// takes some ten seconds.
-func RabbitMQCluster(t testing.TB, nodes int) *BrokerCluster {
+// RabbitMQCluster starts a cluster of the installed servers, with further settings ("name = value"), which end
+// with the test. It takes some ten seconds.
+func RabbitMQCluster(t testing.TB, nodes int, settings ...string) *BrokerCluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
 	defer cancel()
-	cluster, err := services.StartRabbitMQCluster(ctx, slog.New(slog.DiscardHandler), nodes)
+	cluster, err := services.StartRabbitMQCluster(ctx, slog.New(slog.DiscardHandler), nodes, settings...)
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}
@@ -76,6 +76,64 @@ func (n *BrokerNode) Start() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
 	defer cancel()
 	n.check(n.node.Start(ctx))
+}
+
+// CutOff keeps the node and the others of its cluster apart, until Rejoin. Clients reach all of them.
+func (n *BrokerNode) CutOff() { n.check(n.node.CutOff(context.Background())) }
+
+// Rejoin ends CutOff, and returns when the node serves.
+func (n *BrokerNode) Rejoin() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
+	defer cancel()
+	n.check(n.node.Rejoin(ctx))
+}
+
+// MoveLeader makes another node the leader of a quorum queue: one of the others by its number, as long as there
+// are so many. It returns the old and the new one.
+func (n *BrokerNode) MoveLeader(queue string, to int) string {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+	defer cancel()
+	moved, err := n.node.MoveLeader(ctx, queue, to)
+	n.check(err)
+	return moved
+}
+
+// Ready returns how many messages of a queue are ready; 0 if that can't be told.
+func (n *BrokerNode) Ready(queue string) int {
+	conn, err := amqp.Dial(n.URL)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err != nil {
+		return 0
+	}
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		return 0
+	}
+	return q.Messages
+}
+
+// Delete deletes a queue with its messages.
+func (n *BrokerNode) Delete(queue string) (messages int) {
+	n.t.Helper()
+	conn, err := amqp.Dial(n.URL)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err == nil {
+		messages, err = ch.QueueDelete(queue, false, false, false)
+	}
+	if err != nil {
+		n.t.Fatalf("testenv: delete queue %q: %v", queue, err)
+	}
+	return messages
 }
 
 // Pause stops the node's process with its connections open; Resume lets it go on.

@@ -325,6 +325,55 @@ func echoServer(t *testing.T) string {
 	return listener.Addr().String()
 }
 
+// A proxy to PostgreSQL holds the answer to a commit, which is lost with the connection; the transaction is
+// committed. Others go on, and other answers pass.
+func TestDatabaseProxyHoldsCommits(t *testing.T) {
+	t.Parallel()
+	direct := Postgres(t)
+	through, way := Through(t, direct, DatabaseProxy)
+	conn, beside := connect(t, through), connect(t, direct)
+	held := way.Hold(Commits, 1)
+	for _, table := range []string{"first", "second"} {
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "create table "+table+" ()"); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if table == "second" {
+				<-held
+				way.Cut()
+			}
+		}()
+		if err := tx.Commit(t.Context()); err == nil == (table == "second") {
+			t.Errorf("commit of the %s table: %v", table, err)
+		}
+		var there bool
+		if err := beside.QueryRow(t.Context(), "select to_regclass($1) is not null", table).Scan(&there); err != nil || !there {
+			t.Errorf("the %s table is there: %t (%v)", table, there, err)
+		}
+	}
+}
+
+// A slow proxy passes on what it gets, later.
+func TestProxyIsSlow(t *testing.T) {
+	t.Parallel()
+	through, way := Through(t, Postgres(t), Proxy)
+	conn := connect(t, through)
+	for _, by := range []time.Duration{100 * time.Millisecond, 0} {
+		way.Slow(by)
+		began := time.Now()
+		if _, err := conn.Exec(t.Context(), "select 1"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < 2*by {
+			t.Errorf("slow by %s each way, a statement took %s", by, took)
+		}
+	}
+}
+
 // Passwords in the environment never reach a test's own URLs changed.
 func TestWithDatabaseKeepsCredentials(t *testing.T) {
 	t.Setenv(postgresVar, "postgresql://user:p%40ss@db.example:5432/postgres?sslmode=disable")

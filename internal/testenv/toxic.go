@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,8 +23,9 @@ type Toxic struct {
 	Addr string
 
 	target string
-	amqp   bool
+	copy   func(x *Toxic, dst io.Writer, src net.Conn, fromClient bool) error // nil: as it is
 	t      testing.TB
+	delay  atomic.Int64 // nanoseconds, of each piece that is passed on
 
 	mu       sync.Mutex
 	hold     *hold                     // nil unless frames are held
@@ -42,7 +44,13 @@ func Proxy(t testing.TB, target string) *Toxic {
 // BrokerProxy returns a proxy to a broker, which can hold frames.
 func BrokerProxy(t testing.TB, target string) *Toxic {
 	t.Helper()
-	return proxy(t, &Toxic{target: target, amqp: true})
+	return proxy(t, &Toxic{target: target, copy: (*Toxic).copyFrames})
+}
+
+// DatabaseProxy returns a proxy to a PostgreSQL, which can hold its answers to commits.
+func DatabaseProxy(t testing.TB, target string) *Toxic {
+	t.Helper()
+	return proxy(t, &Toxic{target: target, copy: (*Toxic).copyMessages})
 }
 
 // Through returns a URL through a proxy to its host, which make makes, and the proxy.
@@ -126,6 +134,10 @@ func (x *Toxic) Silence(alsoNew bool) {
 	}
 }
 
+// Slow has each piece of at most 32 KiB pass so much later, either way, one after another: as on a
+// connection that is far and narrow. 0 ends it.
+func (x *Toxic) Slow(by time.Duration) { x.delay.Store(int64(by)) }
+
 // Restore lets new connections through again.
 func (x *Toxic) Restore() {
 	x.t.Helper()
@@ -191,8 +203,8 @@ func (x *Toxic) forward(listener net.Listener, client net.Conn) {
 // failed read or write both are of no more use.
 func (x *Toxic) pipe(dst, src net.Conn, silent *atomic.Bool, fromClient bool) {
 	var err error
-	if out := (mute{dst, silent}); x.amqp {
-		err = x.copyFrames(out, src, fromClient)
+	if out := (mute{dst, silent, &x.delay}); x.copy != nil {
+		err = x.copy(x, out, src, fromClient)
 	} else {
 		_, err = io.Copy(out, src)
 	}
@@ -236,13 +248,17 @@ func reservePort(t testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
 }
 
-// mute swallows what is written to it while it is silent.
+// mute delays what is written to it, and swallows it while it is silent.
 type mute struct {
 	io.Writer
 	silent *atomic.Bool
+	delay  *atomic.Int64
 }
 
 func (m mute) Write(p []byte) (int, error) {
+	if by := m.delay.Load(); by > 0 {
+		time.Sleep(time.Duration(by))
+	}
 	if m.silent.Load() {
 		return len(p), nil
 	}
