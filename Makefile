@@ -32,10 +32,11 @@ DEPLOY ?= ./deploy
 
 # How long faults fall in `make chaos`, the seed they are drawn from (another one each
 # time if it is empty), how many seeds from that on follow one another on the same
-# clusters, and the file for the report.
+# clusters, the kinds of faults (a regular expression; all if it is empty), and the file for the report.
 CHAOS  ?= 10m
 SEED   ?=
 SEEDS  ?= 1
+FAULTS ?=
 REPORT ?=
 
 # What `make test-debian` tests on.
@@ -70,9 +71,9 @@ endif
 screenshots: ## Take the pictures of docs/dashboard.md anew
 	@$(ALL) $(SERVICES) env SCREENSHOTS=$(CURDIR)/docs/dashboard go test -count=1 -run '^TestScreenshots$$' ./internal/dashboard
 
-chaos: ## Run the scheduler on clusters while faults fall, and check that nothing is lost (CHAOS, SEED, SEEDS, REPORT)
+chaos: ## Run the scheduler on clusters while faults fall, and check that nothing is lost (CHAOS, SEED, SEEDS, FAULTS, REPORT)
 	@mkdir -p bin/chaos
-	@$(ALL) env CHAOS=$(CHAOS) SWH_TEST_SEED=$(SEED) SEEDS=$(SEEDS) REPORT=$(abspath $(REPORT)) \
+	@$(ALL) env CHAOS=$(CHAOS) SWH_TEST_SEED=$(SEED) SEEDS=$(SEEDS) FAULTS='$(FAULTS)' REPORT=$(abspath $(REPORT)) \
 		go test -C test -count=1 -timeout=24h -v -run '^TestChaos$$' -artifacts -outputdir=$(CURDIR)/bin/chaos ./chaos
 
 model: ## Explore the models of the protocol further than CI does: some ten minutes, 2 GB

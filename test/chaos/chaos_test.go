@@ -17,7 +17,7 @@ const (
 	readyBound = 45 * time.Second // from the end of the fault that hit a daemon
 	stallBound = 45 * time.Second // of a queue with work and room
 	memoryMost = 300 << 10        // kB
-	patience   = 4 * time.Minute  // until all is quiet
+	patience   = 6 * time.Minute  // until all is done
 	// inHandAtMost is how many messages a deliverer may send again after a fault that hits
 	// it, as docs/architecture.md says.
 	inHandAtMost = 500
@@ -49,30 +49,34 @@ func TestChaos(t *testing.T) {
 	w.run(watching)
 
 	s := &storm{c: c, w: w, counts: map[string]int{}}
-	var lasted time.Duration
+	var all []seedRun
 	var v verdict
-	ran := 0
-	for ; ran < seeds && !t.Failed(); ran++ {
-		n := drawn + uint64(ran)
-		t.Logf("%s seed %d", w.age(), n)
-		s.random, s.bag = seed.From(t, n), nil
+	var report string
+	for n := range seeds {
+		run := seedRun{seed: drawn + uint64(n)}
+		t.Logf("%s seed %d", w.age(), run.seed)
+		s.random, s.bag, s.drawn = seed.From(t, run.seed), nil, nil
 		began := time.Now()
 		s.blow(t.Context(), l, lasts)
-		lasted += time.Since(began)
+		run.lasted, run.faults = time.Since(began), s.drawn
 		c.awaitReady(w)
-		v = c.settle(l.added, patience)
+		v = c.settle(w, l.added, patience)
 		w.check(v, s.counts)
+		run.work, run.failed = v.work, t.Failed()
+		all = append(all, run)
+		report = w.report(all, s.counts, v) // after each, as this may end before the last
+		if path := os.Getenv("REPORT"); path != "" {
+			if err := os.WriteFile(path, []byte(report), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+		if t.Failed() {
+			break
+		}
 	}
 	stopWatching()
 	w.wait()
-
-	report := w.report(drawn, ran, lasted, s.counts, v)
 	t.Log("\n" + report + "\n" + w.stalls())
-	if path := os.Getenv("REPORT"); path != "" {
-		if err := os.WriteFile(path, []byte(report), 0o644); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // blow has faults fall under load for so long, and ends them.
@@ -87,7 +91,7 @@ func (s *storm) blow(ctx context.Context, l *load, lasts time.Duration) {
 	next := began.Add(min(10*time.Second, lasts/4))
 	for ticker := time.NewTicker(200 * time.Millisecond); time.Since(began) < lasts; <-ticker.C {
 		s.endThose(false)
-		s.c.keepWorkers(s.hits)
+		s.c.keepWorkers()
 		if len(s.now) < 2 && time.Now().After(next) {
 			s.next()
 			next = time.Now().Add(time.Duration(2+s.random.IntN(8)) * time.Second)

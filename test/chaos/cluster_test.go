@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
@@ -44,10 +41,10 @@ var queues = []queue{
 }
 
 const taskTypes = `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor, max_queue_length, num_retries, retry_delay) values
-	('load-git', '', 'swh.chaos.Git', '1 day', '1 day', '1 day', 1, 150, 0, '1 day'),
-	('load-hg', '', 'swh.chaos.Hg', '1 day', '1 day', '1 day', 1, 100, 0, '1 day'),
-	('list-chaos', '', 'swh.chaos.List', '1 day', '1 day', '1 day', 1, 100, 0, '1 day'),
-	('index-chaos', '', 'swh.chaos.Index', '1 day', '1 day', '1 day', 1, 100, 0, '1 day');
+	('load-git', '', 'swh.chaos.Git', '1 day', '1 day', '1 day', 1, 150, 5, '1 second'),
+	('load-hg', '', 'swh.chaos.Hg', '1 day', '1 day', '1 day', 1, 100, 5, '1 second'),
+	('list-chaos', '', 'swh.chaos.List', '1 day', '1 day', '1 day', 1, 100, 5, '1 second'),
+	('index-chaos', '', 'swh.chaos.Index', '1 day', '1 day', '1 day', 1, 100, 5, '1 second');
 	insert into listers (id, name, instance_name, current_state, updated) values
 	('00000000-0000-0000-0000-000000000001', 'github', '', '{}', now()), ('00000000-0000-0000-0000-000000000002', 'gitlab', 'here', '{}', now())`
 
@@ -65,21 +62,25 @@ lanes:
   load-hg:
   - {name: express, queue: "express:{backend_name}", time_limit: 2 s, slots: 100}
   - {name: slow, time_limit: 10 min, slots: 60}
+lost_after: {default: 5 min}
 journal:
   brokers: %s
   prefix: chaos
   group_id: chaos
 `
 
-// commands are the daemons; each runs twice. As in production, only the RPC servers have the
-// database, and the other daemons reach it through them.
-var commands = [][]string{
-	{"rpc-serve", "--host", "127.0.0.1", "--port"}, // a port of its own
-	{"start-runner", "--period", "1"},
-	{"start-runner", "--with-priority", "--period", "1"},
-	{"schedule-recurrent", "--visit-type", "git", "--visit-type", "hg"},
-	{"start-listener"},
-	{"journal-client"},
+// commands are the daemons, and how often each runs. As in production, only the RPC servers have the
+// database, the other daemons reach it through them, and there are four listeners.
+var commands = []struct {
+	args   []string
+	copies int
+}{
+	{[]string{"rpc-serve", "--host", "127.0.0.1", "--port"}, 2}, // ports of their own
+	{[]string{"start-runner", "--period", "1"}, 2},
+	{[]string{"start-runner", "--with-priority", "--period", "1"}, 2},
+	{[]string{"schedule-recurrent", "--visit-type", "git", "--visit-type", "hg"}, 2},
+	{[]string{"start-listener"}, 4},
+	{[]string{"journal-client"}, 2},
 }
 
 // child is a process that a fault may end and start again.
@@ -97,6 +98,7 @@ type child struct {
 	cmd   *exec.Cmd
 	from  time.Time     // of the start
 	endBy time.Time     // if not zero, it was asked to end, and is killed then
+	away  bool          // a fault keeps it from being started
 	runs  int           // starts so far
 	pid   atomic.Int64  // of the present process
 	done  chan struct{} // closed when it has ended
@@ -141,6 +143,17 @@ func (c *child) kill() {
 	<-c.done
 }
 
+// stop ends the process in order, and kills it if that takes too long.
+func (c *child) stop() {
+	c.signal(syscall.SIGTERM)
+	select {
+	case <-c.done:
+	case <-time.After(35 * time.Second):
+		c.t.Errorf("%s has not stopped after 35 s", c.name)
+		c.kill()
+	}
+}
+
 func (c *child) ended() bool {
 	select {
 	case <-c.done:
@@ -173,6 +186,8 @@ type cluster struct {
 	daemons  []*daemon
 	workers  []*child
 	notes    string // path of what workers note
+	faults   []fault
+	harmed   harmed // what faults may have lost
 	port     int    // the next that may be free
 }
 
@@ -185,12 +200,17 @@ func newCluster(t *testing.T, dir string) *cluster {
 		t.Fatal(err)
 	}
 	c.kafka = testenv.KafkaCluster(t, 3, nil)
-	c.makeTopic("chaos.origin_visit_status")
-	c.broker = testenv.RabbitMQCluster(t, 3)
+	c.makeTopic()
+	c.broker = testenv.RabbitMQCluster(t, 3, brokerSettings...)
 	for _, q := range queues {
 		c.broker.Nodes[q.node].Declare(q.name, amqp.Table{"x-queue-type": q.kind})
 	}
-	c.database = testenv.PostgresPair(t)
+	if disks() {
+		c.database = testenv.PostgresPairOnDisks(t, diskMiB)
+	} else {
+		c.database = testenv.PostgresPair(t)
+	}
+	c.faults = c.allFaults()
 	var err error
 	if c.pool, err = pgxpool.New(t.Context(), c.database.DSN()); err != nil {
 		t.Fatal(err)
@@ -203,28 +223,18 @@ func newCluster(t *testing.T, dir string) *cluster {
 	if _, err := c.pool.Exec(t.Context(), taskTypes); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range commands {
-		for range 2 {
-			c.addDaemon(args)
+	if _, err := c.pool.Exec(t.Context(), history); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range commands {
+		for n := range command.copies {
+			c.addDaemon(command.args, n+1)
 		}
 	}
-	c.addWorker(0, "quorum")
-	c.addWorker(1, "classic")
+	for n, k := range workerKinds {
+		c.addWorker(n, k)
+	}
 	return c
-}
-
-func (c *cluster) makeTopic(topic string) {
-	c.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafka.Brokers...))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
-	defer cancel()
-	if _, err := kadm.NewClient(client).CreateTopic(ctx, 4, 3, nil, topic); err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 func ofDatabase(dsn string) (scheduler string) {
@@ -246,17 +256,17 @@ func (c *cluster) writeConfig(name, scheduler, broker, management string) (path 
 
 // addDaemon starts a daemon with proxies of its own. It prefers another node of the
 // broker than the daemon before it.
-func (c *cluster) addDaemon(args []string) {
+func (c *cluster) addDaemon(args []string, copy int) {
 	c.t.Helper()
 	n := len(c.daemons)
 	d := &daemon{metrics: c.freeAddress()}
-	hosts := c.servers
+	hosts, proxy := c.servers, testenv.Proxy
 	if args[0] == "rpc-serve" {
-		hosts = c.database.Hosts()
+		hosts, proxy = c.database.Hosts(), testenv.DatabaseProxy
 	}
 	var ways, urls []string
 	for _, host := range hosts {
-		way := testenv.Proxy(c.t, host)
+		way := proxy(c.t, host)
 		d.database, ways = append(d.database, way), append(ways, way.Addr)
 	}
 	var scheduler string
@@ -274,9 +284,9 @@ func (c *cluster) addDaemon(args []string) {
 	}
 	management, api := testenv.Through(c.t, c.broker.Nodes[n%len(c.broker.Nodes)].ManagementURL, testenv.Proxy)
 	d.api = api
-	name := fmt.Sprintf("%s %d", args[0], n%2+1)
+	name := fmt.Sprintf("%s %d", args[0], copy)
 	if slices.Contains(args, "--with-priority") {
-		name = fmt.Sprintf("%s with priority %d", args[0], n%2+1)
+		name = fmt.Sprintf("%s with priority %d", args[0], copy)
 	}
 	file := strings.ReplaceAll(name, " ", "-")
 	config := c.writeConfig(file, scheduler, strings.Join(urls, ";"), management)
@@ -288,42 +298,6 @@ func (c *cluster) addDaemon(args []string) {
 	d.start()
 	c.daemons = append(c.daemons, d)
 	c.t.Cleanup(d.kill)
-}
-
-// concurrency is how many tasks a worker runs at once.
-const concurrency = 6
-
-// addWorker starts a Celery worker of the queues of a kind: with Celery, one whose home is
-// away keeps a worker from all of its queues.
-func (c *cluster) addWorker(n int, kind string) {
-	c.t.Helper()
-	kinds := map[string]string{}
-	var names []string
-	for _, q := range queues {
-		if q.limit > 0 && q.kind == kind {
-			kinds[q.name], names = q.kind, append(names, q.name)
-		}
-	}
-	list, err := json.Marshal(kinds)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	module, err := filepath.Abs("testdata")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	name := fmt.Sprintf("worker %d", n+1)
-	urls := []string{c.broker.Nodes[n].URL, c.broker.Nodes[n+1].URL, c.broker.Nodes[(n+2)%3].URL}
-	w := &child{
-		t: c.t, name: name, log: filepath.Join(c.dir, fmt.Sprintf("worker-%d.log", n+1)), dir: module,
-		argv: []string{testenv.Python(c.t), "-m", "celery", "--app", "chaosworker", "worker", "--hostname", fmt.Sprintf("w%d@chaos", n+1),
-			"--queues", strings.Join(names, ","), "--concurrency", fmt.Sprint(concurrency), "--loglevel", "warning", "--without-mingle", "--without-gossip"},
-		env: []string{"TEST_BROKER=" + strings.Join(urls, ";"), "TEST_QUEUES=" + string(list), "TEST_NOTES=" + c.notes,
-			"TEST_TOPIC=chaos.origin_visit_status", "TEST_KAFKA=" + strings.Join(c.kafka.Brokers, ","), "PYTHONDONTWRITEBYTECODE=1"},
-	}
-	w.start()
-	c.workers = append(c.workers, w)
-	c.t.Cleanup(w.kill)
 }
 
 // freeAddress returns an address that nobody listens on, another one each time, below the
@@ -352,24 +326,6 @@ func (c *cluster) awaitReady(w *watcher) {
 				c.t.Fatalf("%s is not ready; its log ends:\n%s", d.name, log[max(0, len(log)-2000):])
 			}
 			<-time.After(200 * time.Millisecond)
-		}
-	}
-}
-
-// keepWorkers starts workers that have ended, as systemd does, ten seconds after their last
-// start: Celery gives up where a queue's home node is away. It leaves out those that are
-// stopped.
-func (c *cluster) keepWorkers(stopped func(*child) bool) {
-	c.t.Helper()
-	for _, w := range c.workers {
-		if !w.endBy.IsZero() && time.Now().After(w.endBy) {
-			w.kill()
-		}
-		if w.ended() && !stopped(w) && time.Since(w.from) > 10*time.Second {
-			if w.endBy.IsZero() {
-				c.t.Logf("%s ended by itself", w.name)
-			}
-			w.start()
 		}
 	}
 }

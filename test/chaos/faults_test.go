@@ -3,6 +3,8 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,6 +21,8 @@ type harm struct {
 
 func all(queue) bool { return true }
 
+func only(name string) func(queue) bool { return func(q queue) bool { return q.name == name } }
+
 // harmOf is the harm of a fault of a daemon, or of an RPC server, through which all others work.
 func (c *cluster) harmOf(d *daemon) harm {
 	if strings.HasPrefix(d.name, "rpc-serve") {
@@ -28,7 +32,7 @@ func (c *cluster) harmOf(d *daemon) harm {
 }
 
 // fault is a kind of fault. What is begun is ended; service names what it hits, of which
-// only one fault is in force at a time.
+// only one fault is in force at a time. Beside one of the service "time" there is no other.
 type fault struct {
 	kind    string
 	service string
@@ -36,7 +40,33 @@ type fault struct {
 	begin   func(c *cluster, r *rand.Rand) (hit string, h harm, end func())
 }
 
-var faults = []fault{
+const passes = "time" // a service
+
+// allFaults are the kinds of faults that this machine can make.
+func (c *cluster) allFaults() []fault {
+	all := slices.Concat(daemonFaults, brokerFaults, databaseFaults, journalFaults, workerFaults, timeFaults)
+	if ownClocks {
+		all = append(all, clockFault)
+	} else {
+		c.t.Log("no clock is stepped: that needs Linux on amd64")
+	}
+	if disks() {
+		all = append(all, diskFaults...)
+	} else {
+		c.t.Log("no disk is filled: that needs Linux, and root")
+	}
+	only, err := regexp.Compile(os.Getenv("FAULTS"))
+	if err != nil {
+		c.t.Fatalf("FAULTS: %v", err)
+	}
+	all = slices.DeleteFunc(all, func(f fault) bool { return !only.MatchString(f.kind) })
+	if len(all) == 0 {
+		c.t.Fatalf("FAULTS=%s matches no kind of fault", only)
+	}
+	return all
+}
+
+var daemonFaults = []fault{
 	{"daemon killed", "daemon", 5 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		d := c.anyDaemon(r)
 		d.kill()
@@ -52,12 +82,6 @@ var faults = []fault{
 		silence(d.database...)
 		return d.name, c.harmOf(d), nothing
 	}},
-	{"database connections of all daemons silent", "postgres", 0, func(c *cluster, _ *rand.Rand) (string, harm, func()) {
-		for _, d := range c.daemons {
-			silence(d.database...)
-		}
-		return "all", harm{c.daemons, all}, nothing
-	}},
 	{"database cut off from a daemon", "daemon", 10 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		d := c.anyDaemon(r)
 		return d.name, c.harmOf(d), cut(d.database)
@@ -71,85 +95,46 @@ var faults = []fault{
 		d := c.anyDaemon(r, "start-", "schedule-")
 		return d.name, harm{daemons: []*daemon{d}}, cut(d.broker)
 	}},
-	{"management API swallows", "rabbitmq", 30 * time.Second, func(c *cluster, _ *rand.Rand) (string, harm, func()) {
-		for _, d := range c.daemons {
-			d.api.Silence(true)
+	{"RPC server killed", "daemon", 5 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
+		d := c.anyDaemon(r, "rpc-serve")
+		d.kill()
+		return d.name, c.harmOf(d), d.start
+	}},
+	{"RPC server cut off from all daemons", "daemon", 10 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
+		d := c.anyDaemon(r, "rpc-serve")
+		return d.name, c.harmOf(d), cut(c.waysTo(d))
+	}},
+	{"RPC server slow, from all daemons and to the database", "daemon", 20 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
+		d := c.anyDaemon(r, "rpc-serve")
+		by := time.Duration(20+r.IntN(180)) * time.Millisecond
+		ways := append(c.waysTo(d), d.database...)
+		for _, way := range ways {
+			way.Slow(by)
 		}
-		return "all", harm{queues: all}, func() {
-			for _, d := range c.daemons {
-				d.api.Cut()
-				d.api.Restore()
+		return fmt.Sprintf("%s, by %s", d.name, by), c.harmOf(d), func() {
+			for _, way := range ways {
+				way.Slow(0)
 			}
 		}
 	}},
-	{"RabbitMQ node killed", "rabbitmq", 20 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		n := r.IntN(len(c.broker.Nodes))
-		c.broker.Nodes[n].Kill()
-		return fmt.Sprint("node ", n+1), harm{c.daemons, homedOn(n)}, c.broker.Nodes[n].Start
-	}},
-	{"RabbitMQ node paused", "rabbitmq", 20 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		n := r.IntN(len(c.broker.Nodes))
-		c.broker.Nodes[n].Pause()
-		return fmt.Sprint("node ", n+1), harm{c.daemons, all}, c.broker.Nodes[n].Resume
-	}},
-	{"RabbitMQ memory alarm", "rabbitmq", 30 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		n := c.broker.Nodes[r.IntN(len(c.broker.Nodes))]
-		n.Ctl("set_vm_memory_high_watermark", "0.00001")
-		return "all", harm{c.daemons, all}, func() { n.Ctl("set_vm_memory_high_watermark", "0.4") }
-	}},
-	{"RabbitMQ disk alarm", "rabbitmq", 30 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		n := c.broker.Nodes[r.IntN(len(c.broker.Nodes))]
-		n.Ctl("set_disk_free_limit", "100000GB")
-		return "all", harm{c.daemons, all}, func() { n.Ctl("set_disk_free_limit", "50MB") }
-	}},
-	{"PostgreSQL primary killed, standby promoted", "postgres", 0, func(c *cluster, _ *rand.Rand) (string, harm, func()) {
-		c.database.Kill()
-		return "all", harm{c.daemons, all}, c.database.Promote
-	}},
-	{"Kafka broker killed", "kafka", 15 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		n := r.IntN(len(c.kafka.Brokers))
-		c.kafka.KillNode(n)
-		return fmt.Sprint("broker ", n+1), harm{daemons: c.named("journal-client")}, func() {
-			if err := c.kafka.StartNode(c.t.Context(), n); err != nil {
-				c.t.Fatal(err)
-			}
-		}
-	}},
-	{"Celery worker killed", "worker", 10 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		w := c.workers[r.IntN(len(c.workers))]
-		w.kill()
-		return w.name, harm{}, w.start
-	}},
-	{"Celery worker restarted", "worker", 10 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		w := c.workers[r.IntN(len(c.workers))]
-		// Only the parent: its children end their tasks. keepWorkers starts it again.
-		_ = w.cmd.Process.Signal(syscall.SIGTERM)
-		w.endBy = time.Now().Add(time.Minute)
-		return w.name, harm{}, nothing
-	}},
-}
-
-func init() {
-	if !ownClocks {
-		return
-	}
-	faults = append(faults, fault{"clock of a daemon stepped", "daemon", 20 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
-		d := c.anyDaemon(r)
-		ahead := time.Duration(10+r.IntN(600)) * time.Second
-		if r.IntN(2) == 0 {
-			ahead = -ahead
-		}
-		step := func(ahead time.Duration) {
-			if err := d.clock.step(ahead); err != nil {
-				c.t.Error(err)
-			}
-		}
-		step(ahead)
-		return fmt.Sprintf("%s, by %s", d.name, ahead), c.harmOf(d), func() { step(0) }
-	}})
 }
 
 func nothing() {}
+
+var clockFault = fault{"clock of a daemon stepped", "daemon", 20 * time.Second, func(c *cluster, r *rand.Rand) (string, harm, func()) {
+	d := c.anyDaemon(r)
+	ahead := time.Duration(10+r.IntN(600)) * time.Second
+	if r.IntN(2) == 0 {
+		ahead = -ahead
+	}
+	step := func(ahead time.Duration) {
+		if err := d.clock.step(ahead); err != nil {
+			c.t.Error(err)
+		}
+	}
+	step(ahead)
+	return fmt.Sprintf("%s, by %s", d.name, ahead), c.harmOf(d), func() { step(0) }
+}}
 
 // anyDaemon draws one of the daemons, or of those whose names begin in one of these ways.
 func (c *cluster) anyDaemon(r *rand.Rand, names ...string) *daemon {
@@ -170,6 +155,17 @@ func (c *cluster) named(command string) (found []*daemon) {
 	return found
 }
 
+// waysTo returns the ways of all daemons to an RPC server.
+func (c *cluster) waysTo(server *daemon) (ways []*testenv.Toxic) {
+	n := slices.Index(c.named("rpc-serve"), server)
+	for _, d := range c.daemons {
+		if !strings.HasPrefix(d.name, "rpc-serve") {
+			ways = append(ways, d.database[n])
+		}
+	}
+	return ways
+}
+
 // silence has what is open fall silent; new connections work.
 func silence(ways ...*testenv.Toxic) {
 	for _, way := range ways {
@@ -186,10 +182,6 @@ func cut(ways []*testenv.Toxic) (restore func()) {
 			way.Restore()
 		}
 	}
-}
-
-func homedOn(node int) func(queue) bool {
-	return func(q queue) bool { return q.kind == "quorum" || q.node == node }
 }
 
 // inForce is a fault that has not ended.
@@ -209,23 +201,25 @@ type storm struct {
 	now    []inForce
 	counts map[string]int
 	bag    []fault // kinds still to be drawn in this turn
+	drawn  []string
 }
 
 // next draws a fault of a service that has none: each kind comes once before one comes
 // again.
 func (s *storm) next() {
 	if len(s.bag) == 0 {
-		s.bag = append(s.bag, faults...)
+		s.bag = append(s.bag, s.c.faults...)
 		s.random.Shuffle(len(s.bag), func(i, j int) { s.bag[i], s.bag[j] = s.bag[j], s.bag[i] })
 	}
 	f := s.bag[0]
 	for _, other := range s.now {
-		if other.service == f.service {
+		if other.service == f.service || other.service == passes || f.service == passes {
 			return
 		}
 	}
 	s.bag = s.bag[1:]
 	s.counts[f.kind]++
+	s.drawn = append(s.drawn, f.kind)
 	lasts := time.Duration(s.random.Float64() * float64(f.longest))
 	hit, h, end := f.begin(s.c, s.random)
 	s.w.begin(h)
@@ -249,9 +243,4 @@ func (s *storm) endThose(whatever bool) {
 		}
 	}
 	s.now = left
-}
-
-// hits reports whether a fault in force hits a worker.
-func (s *storm) hits(w *child) bool {
-	return slices.ContainsFunc(s.now, func(f inForce) bool { return f.hit == w.name })
 }

@@ -8,21 +8,35 @@ import (
 	"time"
 )
 
+// seedRun is what a seed showed.
+type seedRun struct {
+	seed   uint64
+	lasted time.Duration // faults fell for so long
+	faults []string      // in the order in which they fell
+	work   int           // tasks and origins, of all seeds so far
+	failed bool
+}
+
 // report is what a run showed, as Markdown.
-func (w *watcher) report(seed uint64, seeds int, lasted time.Duration, faults map[string]int, v verdict) string {
+func (w *watcher) report(all []seedRun, faults map[string]int, v verdict) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("| run | |\n|---|---|")
-	drawn := fmt.Sprint(seed)
-	if seeds > 1 {
-		drawn = fmt.Sprintf("%d to %d", seed, seed+uint64(seeds)-1)
+	drawn := fmt.Sprint(all[0].seed)
+	if len(all) > 1 {
+		drawn = fmt.Sprintf("%d to %d", all[0].seed, all[len(all)-1].seed)
+	}
+	var lasted time.Duration
+	for _, run := range all {
+		lasted += run.lasted
 	}
 	line("| seed | %s |\n| faults fell for | %s |", drawn, lasted.Round(time.Second))
 	line("| tasks and origins | %d |\n| executions | %d |", v.work, v.executions)
 	line("| sent again, with the same id | %d |\n| delivered again by RabbitMQ | %d |", v.repeats, v.redelivered)
-	line("| lost with a killed Celery worker | %d |", v.lost)
+	line("| begun, and lost with a worker | %d |\n| done, and done again: the end was lost with a worker | %d |", v.lost, v.again)
+	line("| done, and done again: the visit was lost with its topic | %d |", v.visits)
 	line("\n| fault | times |\n|---|---|")
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {
 		line("| %s | %d |", kind, faults[kind])
@@ -38,6 +52,14 @@ func (w *watcher) report(seed uint64, seeds int, lasted time.Duration, faults ma
 			s := w.queues[q.name]
 			line("| %s (%s) | %d | %d | %s | %s |", q.name, q.kind, q.limit, w.most[q.name], seconds(s.after.lasted), seconds(s.beside.lasted))
 		}
+	}
+	line("\n| seed | faults | tasks and origins so far | |\n|---|---|---|---|")
+	for _, run := range all {
+		ended := "holds"
+		if run.failed {
+			ended = "fails"
+		}
+		line("| %d | %s | %d | %s |", run.seed, strings.Join(run.faults, "; "), run.work, ended)
 	}
 	return b.String()
 }

@@ -203,7 +203,7 @@ func (w *watcher) lookAtBroker(ctx context.Context) {
 		Held int `json:"messages_unacknowledged"`
 	}
 	for _, n := range w.c.broker.Nodes {
-		if w.get(ctx, n.ManagementURL+"api/queues?columns=name,messages_unacknowledged", &found) == nil {
+		if getJSON(ctx, n.ManagementURL+"api/queues?columns=name,messages_unacknowledged", &found) == nil {
 			break
 		}
 	}
@@ -214,12 +214,15 @@ func (w *watcher) lookAtBroker(ctx context.Context) {
 	}
 }
 
-func (w *watcher) get(ctx context.Context, url string, into any) error {
+// api asks RabbitMQ's management API.
+var api = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+func getJSON(ctx context.Context, url string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := w.client.Do(request)
+	response, err := api.Do(request)
 	if err != nil {
 		return err
 	}
