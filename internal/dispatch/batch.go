@@ -22,7 +22,9 @@ type batch struct {
 	lost       []*db.Outgoing     // may be sent again at once
 	refused    []refusal          // by what is wrong with them
 	failed     map[string]refusal // by queue: it can't take any messages now
-	outage     error              // concerns all messages
+	postponed  []postponed
+	insisted   bool  // on its being written
+	outage     error // concerns all messages
 }
 
 // refusal is why messages were not taken.
@@ -31,7 +33,13 @@ type refusal struct {
 	reason error
 }
 
-// sort sorts messages by their outcomes.
+// postponed are messages that are tried again after a delay.
+type postponed struct {
+	refusal
+	delay time.Duration
+}
+
+// sort sorts messages by their outcomes, and decides which queues are put off and which messages are postponed.
 func (b *batch) sort(rows []db.Outgoing, outcomes []error) {
 	b.delivered.taken = len(rows)
 	b.failed = make(map[string]refusal)
@@ -60,10 +68,6 @@ func (b *batch) sort(rows []db.Outgoing, outcomes []error) {
 		b.messages.WithLabelValues(row.Queue, result).Inc()
 	}
 	b.delivered.Confirmed = len(b.confirmed)
-}
-
-// write records the outcomes. Rows that are to be sent again stay as they are.
-func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 	for _, row := range b.confirmed {
 		if b.putOff.works(row.Queue) {
 			b.log.Info("the queue takes messages again", "queue", row.Queue)
@@ -75,9 +79,7 @@ func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 		if longer {
 			b.log.Error("queue put off: it takes no messages; the others go on", "queue", queue, "messages", len(r.rows), "again_in", delay, "reason", r.reason)
 		}
-		if err := b.postpone(ctx, tx, r, delay); err != nil {
-			return err
-		}
+		b.postpone(r, delay)
 	}
 	for _, r := range b.refused {
 		row := r.rows[0]
@@ -85,9 +87,7 @@ func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 		b.log.Error("message refused; it will be tried again",
 			"task_id", row.TaskID, "task", row.TaskName, "queue", row.Queue,
 			"attempt", row.Attempts+1, "again_in", delay, "reason", r.reason)
-		if err := b.postpone(ctx, tx, r, delay); err != nil {
-			return err
-		}
+		b.postpone(r, delay)
 	}
 	silent := make(map[string]bool)
 	for _, u := range b.unanswered {
@@ -96,15 +96,24 @@ func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 			b.putOff.silent(u.row.Queue, b.now())
 		}
 	}
+}
+
+func (b *batch) postpone(r refusal, delay time.Duration) {
+	b.delivered.Refused += len(r.rows)
+	b.postponed = append(b.postponed, postponed{r, delay})
+}
+
+// write records the outcomes. Rows that are to be sent again stay as they are.
+func (b *batch) write(ctx context.Context, tx *db.Tx) error {
+	for _, p := range b.postponed {
+		if err := tx.Postpone(ctx, p.rows, p.reason.Error(), p.delay); err != nil {
+			return err
+		}
+	}
 	if err := lease(ctx, tx, b.unanswered); err != nil {
 		return err
 	}
 	return tx.Confirm(ctx, b.confirmed)
-}
-
-func (b *batch) postpone(ctx context.Context, tx *db.Tx, r refusal, delay time.Duration) error {
-	b.delivered.Refused += len(r.rows)
-	return tx.Postpone(ctx, r.rows, r.reason.Error(), delay)
 }
 
 // lease writes or renews the leases of messages.

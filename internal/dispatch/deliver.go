@@ -63,6 +63,7 @@ type Deliverer struct {
 	lowered   *prometheus.CounterVec
 	putOff    *putOff
 	settling  sync.Mutex
+	short     atomic.Bool // PostgreSQL had no room for answers
 
 	// Ageing is how long work waits in a queue until messages with a higher priority don't
 	// pass it by any more; 0 is for ever.
@@ -276,8 +277,14 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 			return err
 		}
 		b.sort(rows, outcomes)
+		if d.short.Load() {
+			return d.insist(ctx, commit, tx, &b)
+		}
 		return b.write(commit, tx)
 	})
+	if db.NoRoom(err) && b.delivered.taken > 0 && !b.insisted {
+		err = d.lockAgain(ctx, &b)
+	}
 	if err != nil {
 		d.unwritten(b)
 		return Delivered{}, err

@@ -49,6 +49,13 @@ order by place
 limit @max_rows
 for no key update skip locked;
 
+-- LockOutgoing locks outgoing messages, but not those that another deliverer or a listener has locked.
+-- name: LockOutgoing :many
+select task_id from scheduler_go.work
+where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end
+order by place
+for no key update skip locked;
+
 -- PassedWork returns, of each queue that has work of groups which no worker had begun some seconds after
 -- it was sent, by the moment up to which starts are known, the lowest priority of that work.
 -- name: PassedWork :many

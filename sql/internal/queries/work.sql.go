@@ -134,6 +134,34 @@ func (q *Queries) LeaseOutgoing(ctx context.Context, arg LeaseOutgoingParams) ([
 	return items, nil
 }
 
+const lockOutgoing = `-- name: LockOutgoing :many
+select task_id from scheduler_go.work
+where task_id = any($1::uuid[]) and case state when 'outgoing' then true end
+order by place
+for no key update skip locked
+`
+
+// LockOutgoing locks outgoing messages, but not those that another deliverer or a listener has locked.
+func (q *Queries) LockOutgoing(ctx context.Context, taskIds []uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, lockOutgoing, taskIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var task_id uuid.UUID
+		if err := rows.Scan(&task_id); err != nil {
+			return nil, err
+		}
+		items = append(items, task_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockQueues = `-- name: LockQueues :many
 
 select statement_timestamp()::timestamptz as asked,
