@@ -54,7 +54,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test screenshots chaos model test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test screenshots chaos chaos-weekly chaos-seeds model test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,10 +71,20 @@ endif
 screenshots: ## Take the pictures of docs/dashboard.md anew
 	@$(ALL) $(SERVICES) env SCREENSHOTS=$(CURDIR)/docs/dashboard go test -count=1 -run '^TestScreenshots$$' ./internal/dashboard
 
+chaos chaos-weekly chaos-seeds: export FAULTS := $(FAULTS)
 chaos: ## Run the scheduler on clusters while faults fall, and check that nothing is lost (CHAOS, SEED, SEEDS, FAULTS, REPORT)
 	@mkdir -p bin/chaos
-	@$(ALL) env CHAOS=$(CHAOS) SWH_TEST_SEED=$(SEED) SEEDS=$(SEEDS) FAULTS='$(FAULTS)' REPORT=$(abspath $(REPORT)) \
+	@$(ALL) env CHAOS=$(CHAOS) SWH_TEST_SEED=$(SEED) SEEDS=$(SEEDS) REPORT=$(abspath $(REPORT)) \
 		go test -C test -count=1 -timeout=24h -v -run '^TestChaos$$' -artifacts -outputdir=$(CURDIR)/bin/chaos ./chaos
+
+chaos-weekly: CHAOS = 15m
+chaos-weekly: REPORT = bin/chaos/weekly.md
+chaos-weekly: chaos ## The same for fifteen minutes, with the report in bin/chaos/weekly.md
+
+chaos-seeds: CHAOS = 30s
+chaos-seeds: SEEDS = 300
+chaos-seeds: REPORT = bin/chaos/seeds.md
+chaos-seeds: chaos ## The same with many seeds of 30 s each, with the report in bin/chaos/seeds.md (SEED, SEEDS)
 
 model: ## Explore the models of the protocol further than CI does: some ten minutes, 2 GB
 	@$(ALL) env SWH_MODEL=long go test -C test -count=1 -timeout=2h -v ./model/...

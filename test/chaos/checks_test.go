@@ -100,6 +100,7 @@ func judge(all []work, done map[string][]*piece, added []string, h harmed) verdi
 			}
 			last := i == len(pieces)-1
 			switch {
+			case p.ended == 0 && p.failed == p.begun: // it is known that it failed
 			case p.ended == 0:
 				v.lost++
 			case !last && strings.HasPrefix(k.Key, "https://") && slices.ContainsFunc(h.journal, func(s span) bool { return s.has(p.endedAt) }):

@@ -42,7 +42,7 @@ var inTheEnd = []string{
 
 // execution is a line that a worker noted.
 type execution struct {
-	What        string // begin or end
+	What        string // begin, end or fail
 	ID, Root    string
 	Key         string // a task's or an origin's URL
 	Queue       string
@@ -66,11 +66,11 @@ type message struct{ id, queue string }
 
 // piece is a piece of work: a claim of a task or an origin, with all its messages.
 type piece struct {
-	root         string
-	begun, ended int
-	first, last  float64         // when its first and its last execution began
-	endedAt      float64         // when an execution of it ended first
-	ids          map[message]int // how often begun, not counting what the broker delivered again
+	root                 string
+	begun, ended, failed int
+	first, last          float64         // when its first and its last execution began
+	endedAt              float64         // when an execution of it ended first
+	ids                  map[message]int // how often begun, not counting what the broker delivered again
 }
 
 func (p *piece) firstDeliveries() (n int) {
@@ -90,9 +90,13 @@ func readNotes(text []byte) (map[string][]*piece, error) {
 			found[x.Key] = append(found[x.Key], &piece{root: x.Root, first: x.At, ids: map[message]int{}})
 		}
 		p := found[x.Key][i]
-		if x.What == "end" {
+		switch x.What {
+		case "end":
 			p.endedAt = cmp.Or(p.endedAt, x.At)
 			p.ended++
+			return
+		case "fail":
+			p.failed++
 			return
 		}
 		p.begun++

@@ -9,7 +9,7 @@ import (
 
 // How time passes in a run of minutes: dates in the database are set back, all in one transaction, as if what
 // they are of had happened so much earlier. Daemons keep moments in memory, so they are killed before and started
-// afterwards, as if their hosts were off meanwhile. Before, workers end what they run, and take what waits in
+// afterwards, as if their hosts were off meanwhile; journal clients are stopped. Before, workers end what they run, and take what waits in
 // queues that they read: it would have ended in that time. Deliveries keep their dates, which makes counts of slots
 // too high only.
 
@@ -73,6 +73,12 @@ func (c *cluster) forget() { c.pass(8*24*time.Hour, dueAgain, nil) }
 // pass has time pass. Some daemons are left stopped.
 func (c *cluster) pass(d time.Duration, more string, stopped []*daemon) {
 	c.t.Helper()
+	// Kafka waits for members that were killed, 45 s each time, longer than the next time lets it.
+	for _, d := range c.named("journal-client") {
+		if !d.ended() {
+			d.stop()
+		}
+	}
 	for _, d := range c.daemons {
 		if !d.ended() {
 			d.kill()
