@@ -59,7 +59,7 @@ func (l *load) round(ctx context.Context) (keys []string, err error) {
 			kind, priority = "list-chaos", "'high'"
 		}
 		fmt.Fprintf(&statement, `insert into task (type, arguments, next_run, status, policy, priority, retries_left)
-			values ('%s', '{"args": [], "kwargs": {"key": "%s"}}', now(), 'next_run_not_scheduled', 'oneshot', %s, 0);`, kind, key, priority)
+			values ('%s', '{"args": [], "kwargs": {"key": "%s"}}', now(), 'next_run_not_scheduled', 'oneshot', %s, 5);`, kind, key, priority)
 		keys = append(keys, key)
 	}
 	for i := range gitOrigins + hgOrigins {
