@@ -171,7 +171,10 @@ func (c *cluster) settle(w *watcher, added []string, patience time.Duration) ver
 		}
 		if time.Since(changed) > 2*quiet {
 			c.t.Logf("%s not done yet, so time passes: %s", w.age(), strings.Join(v.open[:min(3, len(v.open))], "; "))
+			killed := harm{c.daemons, all}
+			w.begin(killed)
 			c.forget()
+			w.end(killed)
 			changed = time.Now()
 		}
 	}
