@@ -104,11 +104,17 @@ const (
 	maxFields = 256
 )
 
+// More reports whether there is another event, or something in the place of one.
+func (r *Events) More() bool {
+	r.s.separators()
+	return !r.ended && !(r.list && r.s.at(']'))
+}
+
 // Next returns the next event. Its Fields are good until the next call. The error is an
 // *EventError if this one makes no sense, and io.EOF at the end.
 func (r *Events) Next() (e Event, err error) {
 	s := &r.s
-	if s.separators(); r.ended || r.list && s.at(']') {
+	if !r.More() {
 		return e, io.EOF
 	}
 	r.ended = !r.list

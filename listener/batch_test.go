@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -298,4 +299,18 @@ func TestComplaintsAreLoggedOnceAMinute(t *testing.T) {
 			t.Errorf("%v counted, want 150", got)
 		}
 	})
+}
+
+// A batch that a message's last event fills has read that message whole, and acknowledges it.
+func TestFullBatchEndsWithItsMessage(t *testing.T) {
+	t.Parallel()
+	l := newTestListener(t, nil, &notebook{})
+	b := &batch{}
+	bodies := streams(t, "run", maxEvents/2)
+	for _, body := range bodies {
+		l.read(b, delivery(body))
+	}
+	if !b.full() || l.unread != nil || !bytes.Equal(b.last.Body, bodies[len(bodies)-1]) {
+		t.Errorf("full: %t, something is unread: %t; the last message that is read whole is %.80s", b.full(), l.unread != nil, b.last.Body)
+	}
 }

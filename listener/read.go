@@ -48,7 +48,7 @@ func (l *Listener) readOn(b *batch) {
 		_ = l.recovering(b, m, "", m.Body, func() error { return l.open(b, m) })
 	}
 	for m.events != nil {
-		if b.events >= maxEvents {
+		if b.events >= maxEvents && m.events.More() {
 			return
 		}
 		l.readNext(b, m)
