@@ -61,7 +61,7 @@ func TestListenersReleaseJoinsOnce(t *testing.T) {
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
 	store := openStore(t, pg.dsn)
 	pg.exec(t, `create table releases (task bigint);
-		create function note_release() returns trigger language plpgsql as $$
+		create function note_release() returns trigger language plpgsql security definer as $$
 		begin insert into public.releases values (new.id); return null; end $$;
 		create trigger note_release after update of next_run on task for each row
 		when (old.next_run = scheduler_go.never() and new.next_run <> old.next_run) execute function note_release()`)

@@ -143,6 +143,7 @@ func TestIdleDaemonsBehindABalancer(t *testing.T) {
 		startWatched(t, "-C", config, "start-listener"),
 		startWatched(t, "-C", config, "schedule-recurrent", "--visit-type", "git"),
 	}
+	daemons[2].logs(t, "scheduling recurrent visits") // before its loops run it is ready, too
 	for _, d := range daemons {
 		d.becomes(t, "/readyz", 200, "ready")
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,7 +141,9 @@ func start(t *testing.T, args ...string) *process {
 // startWith starts a daemon with more in its environment.
 func startWith(t *testing.T, more []string, args ...string) *process {
 	t.Helper()
-	args = onRoad(t, args)
+	if !slices.Contains(more, ownFile) {
+		args = onRoad(t, args)
+	}
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan error, 1)}
 	p.cmd.Env = append(environment(), more...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr

@@ -67,7 +67,7 @@ func TestDaemonsSayWhichRightsAreMissing(t *testing.T) {
 			count := func(query string) int64 { return testenv.Value[int64](t, conn, "select count(*) from "+query) }
 			config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", own, mq.URL, mq.ManagementURL))
 			args := strings.Fields(daemon)
-			p := start(t, append([]string{"-C", config}, args...)...)
+			p := startWith(t, []string{ownFile}, append([]string{"-C", config}, args...)...) // the door's role lacks none
 			p.logs(t, "is reachable, but refuses; retrying")
 			p.logs(t, "user="+role)
 			for _, want := range []string{lacks, "SELECT, INSERT, UPDATE, DELETE on all tables in schema scheduler_go: grant select, insert, update, delete on all tables in schema scheduler_go to " + role} {

@@ -16,36 +16,21 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The roads to the database: SWH_TEST_ROAD=door has the daemons of all tests reach it through an
-// RPC server, as in the archive's production, where the configuration of the test names the database
-// itself.
-const byDoor = "door"
-
-// road returns the road of this run.
-func road(t testing.TB) string {
-	switch road := os.Getenv("SWH_TEST_ROAD"); road {
-	case "", "database":
-		return ""
-	case byDoor:
-		return byDoor
-	default:
-		t.Fatalf("SWH_TEST_ROAD is %q, want database or %s", road, byDoor)
-		return ""
-	}
-}
+// ownFile in its environment has a daemon read the file that the test names, whatever the road.
+const ownFile = "SWH_TEST_OWN_FILE=yes"
 
 var daemonCommands = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client"}
 
 // schedulerSection is a configuration's section that names a database.
 var schedulerSection = regexp.MustCompile(`scheduler: \{cls: (?:postgresql|local), db: "([^"]+)"\}`)
 
-// onRoad returns the arguments of a command line on the road of this run. Those of a daemon with a
-// database are changed to a configuration with an RPC server on that database. A database that
+// onRoad returns the arguments of a command line on the road of this run (SWH_TEST_ROAD). By the door, those
+// of a daemon with a database are changed to a configuration with an RPC server on that database. A database that
 // is away stays, as its door can't be opened.
 func onRoad(t *testing.T, args []string) []string {
 	t.Helper()
 	i := slices.Index(args, "-C")
-	if road(t) != byDoor || i < 0 || !slices.ContainsFunc(args, func(a string) bool { return slices.Contains(daemonCommands, a) }) {
+	if !testenv.ByDoor(t) || i < 0 || !slices.ContainsFunc(args, func(a string) bool { return slices.Contains(daemonCommands, a) }) {
 		return args
 	}
 	text, err := os.ReadFile(args[i+1])
@@ -106,10 +91,15 @@ func (s *servers) stop(t *testing.T) {
 	}
 }
 
-// open opens the door of a database until all tests with it have ended. It reports false if the database
-// is away. The lock is held.
+// addresses are the sections of a configuration that say where the database is.
+var addresses = regexp.MustCompile(`(?m)^(?:scheduler|database): .*$`)
+
+// open opens the door of a database, by a configuration, until all tests with it have ended. What
+// else the configuration asks of the database is left to the test. It reports false if the
+// database is away. The lock is held.
 func (s *servers) open(t *testing.T, dsn, config string) bool {
 	t.Helper()
+	config = configFile(t, strings.Join(addresses.FindAllString(string(testenv.Read(t, config)), -1), "\n"))
 	if s.users[dsn] == 0 {
 		r := ours(t, "-l", "error", "-C", config, "migrate", "--door")
 		if strings.Contains(r.stderr, "is not reachable") {

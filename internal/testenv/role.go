@@ -2,9 +2,7 @@ package testenv
 
 import (
 	"context"
-	"errors"
 	"net/url"
-	"os"
 	"sync"
 	"testing"
 
@@ -13,17 +11,48 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// roleVar chooses the role of PostgreSQL that stores work as: "door" is that of daemons behind an RPC
-// server, and without it they own the database. What tests do on a store's pool themselves the owner
-// does, if they use the functions of this package.
-const roleVar = "SWH_TEST_DATABASE_ROLE"
-
 // owners are the pools of owners of databases, by the pool of a store that works as another role.
 var owners sync.Map
+
+// doors are how many tests use the open door of a database, by its server and name.
+var doors = struct {
+	sync.Mutex
+	users map[string]int
+}{users: make(map[string]int)}
+
+// openDoor opens the door of a database until all tests that use it have ended.
+func openDoor(t testing.TB, dsn string) {
+	t.Helper()
+	dsn = behindProxies(t, dsn)
+	u := URL(t, dsn)
+	database := u.Host + u.Path
+	doors.Lock()
+	defer doors.Unlock()
+	if doors.users[database] == 0 && !doorIsOpen(t, dsn) {
+		Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	}
+	doors.users[database]++
+	t.Cleanup(func() {
+		doors.Lock()
+		defer doors.Unlock()
+		if doors.users[database]--; doors.users[database] > 0 {
+			return
+		}
+		if _, err := db.Migrate(context.Background(), dsn, db.MigrateOptions{Door: db.DoorClosed}); err != nil {
+			t.Errorf("testenv: close the door: %v", err)
+		}
+	})
+}
+
+func doorIsOpen(t testing.TB, dsn string) bool {
+	t.Helper()
+	return Value[bool](t, Connect(t, dsn), "select exists (select from scheduler_go.door where opened is not null)")
+}
 
 // AsDoor opens the door of a database until the test ends, and returns the DSN of its role.
 func AsDoor(t testing.TB, dsn string) string {
 	t.Helper()
+	openDoor(t, dsn)
 	owner, err := db.Open(t.Context(), dsn, db.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -34,17 +63,6 @@ func AsDoor(t testing.TB, dsn string) string {
 		t.Fatal(err)
 	}
 	way, err := door.Config(t.Context())
-	if errors.Is(err, db.ErrNoDoor) {
-		if _, err = db.Migrate(t.Context(), dsn, db.MigrateOptions{Door: db.DoorOpened}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if _, err := db.Migrate(context.Background(), dsn, db.MigrateOptions{Door: db.DoorClosed}); err != nil {
-				t.Errorf("testenv: close the door: %v", err)
-			}
-		})
-		way, err = door.Config(t.Context())
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,26 +71,11 @@ func AsDoor(t testing.TB, dsn string) string {
 	return u.String()
 }
 
-// AsRole returns the DSN of the role that SWH_TEST_DATABASE_ROLE names, for a store of a database
-// that is migrated.
-func AsRole(t testing.TB, dsn string) string {
+// ownedBy notes the owner of the database of a store's pool, which works as another role: what tests do on
+// that pool themselves the owner does, if they use the functions of this package.
+func ownedBy(t testing.TB, store *db.Store, dsn string) {
 	t.Helper()
-	if os.Getenv(roleVar) != "door" {
-		return dsn
-	}
-	if status, err := db.MigrateStatus(t.Context(), dsn); err != nil || !status.Ready() {
-		return dsn // it is no database for daemons, or not yet
-	}
-	return AsDoor(t, dsn)
-}
-
-// ownedBy notes the owner of the database of a store's pool, if the store works as another role.
-func ownedBy(t testing.TB, store *db.Store, as, dsn string) {
-	t.Helper()
-	if as == dsn {
-		return
-	}
-	owner, err := pgxpool.New(context.WithoutCancel(t.Context()), dsn)
+	owner, err := pgxpool.New(context.WithoutCancel(t.Context()), behindProxies(t, dsn))
 	if err != nil {
 		t.Fatal(err)
 	}

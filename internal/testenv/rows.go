@@ -10,20 +10,23 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Open opens a database with the options, if any. It is closed when the test ends.
+// Open opens a database with the options, if any, by the road of this run (SWH_TEST_ROAD). It is closed when
+// the test ends.
 func Open(t testing.TB, dsn string, options ...db.Options) *db.Store {
 	t.Helper()
 	o := db.Options{Command: "test"}
 	if len(options) > 0 {
 		o = options[0]
 	}
-	as := AsRole(t, dsn)
-	store, err := db.Open(t.Context(), as, o)
+	through, o, asRole := onRoad(t, dsn, o)
+	store, err := db.Open(t.Context(), through, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	ownedBy(t, store, as, dsn)
+	if asRole {
+		ownedBy(t, store, dsn)
+	}
 	return store
 }
 

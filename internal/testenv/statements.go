@@ -24,6 +24,7 @@ func Statements(t testing.TB, dsn string) (proxied string, sent func() []string)
 	if err != nil {
 		t.Fatal(err)
 	}
+	proxies.Store(listener.Addr().String(), target.Host)
 	var m sync.Mutex
 	var statements []string
 	var connections sync.WaitGroup

@@ -60,6 +60,22 @@ func Through(t testing.TB, address string, make func(testing.TB, string) *Toxic)
 	return WithHost(t, address, way.Addr), way
 }
 
+// proxies are the addresses (host:port) of proxies, each with that of its server.
+var proxies sync.Map
+
+// behindProxies returns a URL with the host to which proxies lead.
+func behindProxies(t testing.TB, address string) string {
+	t.Helper()
+	u := URL(t, address)
+	for {
+		target, ok := proxies.Load(u.Host)
+		if !ok {
+			return u.String()
+		}
+		u.Host = target.(string)
+	}
+}
+
 // Host returns the host of a URL, with its port.
 func Host(t testing.TB, address string) string {
 	t.Helper()
@@ -88,6 +104,7 @@ func proxy(t testing.TB, x *Toxic) *Toxic {
 	t.Helper()
 	x.t, x.conns = t, make(map[net.Conn]*atomic.Bool)
 	x.Addr = reservePort(t)
+	proxies.Store(x.Addr, x.target)
 	x.Restore()
 	t.Cleanup(func() {
 		x.Cut()

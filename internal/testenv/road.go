@@ -1,0 +1,82 @@
+package testenv
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/rpc/door"
+	"swh-scheduler/sql/db"
+)
+
+// roadVar chooses the road of tests' daemons to the database: "local", the default, or "door", through an
+// RPC server and as the role of its door.
+const roadVar = "SWH_TEST_ROAD"
+
+// ByDoor reports whether the daemons of this run reach the database through an RPC server's door.
+func ByDoor(t testing.TB) bool {
+	t.Helper()
+	switch road := os.Getenv(roadVar); road {
+	case "", "local":
+		return false
+	case "door":
+		return true
+	default:
+		t.Fatalf("%s is %q, want local or door", roadVar, road)
+		return false
+	}
+}
+
+// onRoad returns the DSN and the options of a store on the road of this run, and whether it works as
+// another role than the DSN's. A database that is no daemon's, or not yet, has no door.
+func onRoad(t testing.TB, dsn string, o db.Options) (string, db.Options, bool) {
+	t.Helper()
+	if u, err := url.Parse(dsn); !ByDoor(t) || o.Direct != "" || o.Through != nil || err != nil || u.Host == "" {
+		return dsn, o, false
+	}
+	if status, err := db.MigrateStatus(t.Context(), behindProxies(t, dsn)); err != nil || !status.Ready() {
+		return dsn, o, false
+	}
+	server, way := serveDoor(t, dsn)
+	o.Through = way
+	u := URL(t, dsn)
+	u.User, u.Host, u.Path = url.User("door"), server, "/door"
+	q := u.Query()
+	q.Set("sslmode", "disable")
+	u.RawQuery = q.Encode()
+	return u.String(), o, true
+}
+
+// serveDoor serves the door of a database until the test ends. The server reaches the database by dsn, which
+// may lead through proxies.
+func serveDoor(t testing.TB, dsn string) (server string, way *db.Through) {
+	t.Helper()
+	openDoor(t, dsn)
+	owner, err := db.Open(t.Context(), dsn, db.Options{Command: "rpc-serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(owner.Close)
+	database, err := db.NewDoor(owner, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := door.New(door.Options{
+		Database: database, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: prometheus.NewRegistry(),
+		From: func(*http.Request) netip.Prefix { return netip.Prefix{} }, User: func(*http.Request) string { return "" },
+	})
+	listening := httptest.NewServer(s)
+	t.Cleanup(listening.Close)
+	Run(t, s.Run)
+	address, err := door.Parse(listening.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listening.Listener.Addr().String(), &db.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}
+}
