@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -234,6 +235,49 @@ func TestDoorEndsSilentClients(t *testing.T) {
 	testenv.Becomes(t, "sessions", 0, func() int { return sessionsOf(t, watch) })
 	if got := endOf(enter(t, server, "")); got != "57P05" {
 		t.Errorf("idle: %s", got)
+	}
+}
+
+// A statement that takes longer than a proxy lets connections be silent goes on, with the client's answer whole:
+// the server sends a sign of life, between messages, also while rows come and while nothing is asked.
+func TestDoorKeepsSilentStatements(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	openDoor(t, dsn)
+	const idle = time.Second
+	server := serve(t, dsn, func(o *Options) { o.doorTimes.Alive = idle / 10 })
+	proxy := testenv.Balance(t, idle, testenv.Host(t, server))
+	address, err := door.Parse("http://" + proxy.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemons := throughDoor(t, server, "")
+	daemons.DialFunc = address.Dial(new(net.Dialer).DialContext)
+	for name, config := range map[string]*pgx.ConnConfig{"pgx": throughDoor(t, "http://"+proxy.Addr, ""), "as daemons connect": daemons} {
+		for _, statement := range []string{
+			"select pg_sleep(1.5)",
+			// PostgreSQL sends parts of 8 KiB, so it is silent in the midst of a message, too.
+			"select repeat('x', 3000) || pg_sleep(0.6)::text from generate_series(1, 6)",
+			"begin; select pg_sleep(1.5); select 1",
+			"", // the client is silent, too
+		} {
+			t.Run(name+": "+statement, func(t *testing.T) {
+				t.Parallel()
+				conn, err := pgx.ConnectConfig(t.Context(), config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+				if statement == "" {
+					time.Sleep(idle * 3 / 2)
+				} else if _, err := conn.Exec(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+				if n := len(testenv.Column[string](t, conn, "select repeat('x', 100) from generate_series(1, 10000)")); n != 10_000 {
+					t.Errorf("%d rows", n)
+				}
+			})
+		}
 	}
 }
 

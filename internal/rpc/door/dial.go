@@ -174,9 +174,19 @@ type connection struct {
 	net.Conn
 	stream io.ReadWriteCloser
 	cancel context.CancelFunc
+	signs  signs
 }
 
-func (c *connection) Read(p []byte) (int, error)  { return c.stream.Read(p) }
+// Read waits for what is no sign of life.
+func (c *connection) Read(p []byte) (int, error) {
+	for {
+		n, err := c.stream.Read(p)
+		if left := c.signs.drop(p, n); left > 0 || n == 0 || err != nil {
+			return left, err
+		}
+	}
+}
+
 func (c *connection) Write(p []byte) (int, error) { return c.stream.Write(p) }
 
 func (c *connection) Close() error {

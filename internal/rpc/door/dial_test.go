@@ -83,6 +83,39 @@ func TestDial(t *testing.T) {
 	}
 }
 
+// A sign of life is nothing that the database has sent: a read waits on.
+func TestDialDropsSigns(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: postgresql\r\nConnection: Upgrade\r\n\r\n"+string(signOfLife))
+		_, _ = conn.Read(make([]byte, 1))
+		_, _ = io.WriteString(conn, string(signOfLife)+"Z\x00\x00\x00\x05I")
+	}))
+	t.Cleanup(server.Close)
+	conn, err := dialTo(t, t.Context(), server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if n, err := conn.Read(make([]byte, 100)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read %d bytes: %v", n, err)
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if _, err := conn.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, 100)
+	if n, err := conn.Read(answer); string(answer[:n]) != "Z\x00\x00\x00\x05I" || err != nil {
+		t.Errorf("read %q: %v", answer[:n], err)
+	}
+}
+
 // The door of a server with TLS asks for HTTP/1.1, also where the server has HTTP/2.
 func TestDialTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(echo))

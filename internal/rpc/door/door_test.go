@@ -51,6 +51,71 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// What is passed on ends between messages, unless a message is larger than the buffer.
+func TestWholeMessages(t *testing.T) {
+	t.Parallel()
+	row := func(size int) []byte {
+		return encode(t, &pgproto3.DataRow{Values: [][]byte{bytes.Repeat([]byte("x"), size)}})
+	}
+	stream := slices.Concat(row(10), row(100), row(1), row(300), row(20), encode(t, &pgproto3.ReadyForQuery{TxStatus: 'I'}))
+	for _, room := range []int{20, 64, 150, 1000} {
+		for size := range room {
+			var read, passed frames
+			var got []byte
+			buffer, held := make([]byte, room), 0
+			for rest := stream; len(rest) > 0; {
+				n := copy(buffer[held:], rest[:min(size+1, len(rest))])
+				if n == 0 {
+					t.Fatalf("room for %d: full", room)
+				}
+				if err := read.read(buffer[held:held+n], func(byte, byte) {}); err != nil {
+					t.Fatal(err)
+				}
+				rest = rest[n:]
+				whole := read.whole(held+n, room)
+				if err := passed.read(buffer[:whole], func(byte, byte) {}); err != nil {
+					t.Fatal(err)
+				}
+				if !passed.between() && passed.size <= room {
+					t.Errorf("room for %d, in parts of %d: a message of %d bytes is passed in parts", room, size+1, passed.size)
+				}
+				got = append(got, buffer[:whole]...)
+				held = copy(buffer, buffer[whole:held+n])
+			}
+			if !bytes.Equal(got, stream) {
+				t.Errorf("room for %d, in parts of %d: %d bytes of %d came", room, size+1, len(got), len(stream))
+			}
+		}
+	}
+}
+
+// Signs of life between messages are dropped; the same bytes in a message, or in another protocol, are not.
+func TestSigns(t *testing.T) {
+	t.Parallel()
+	row := encode(t, &pgproto3.DataRow{Values: [][]byte{signOfLife, []byte("x")}})
+	for name, c := range map[string]struct {
+		parts []string
+		want  string
+	}{
+		"alone":                   {[]string{string(signOfLife), string(row)}, string(row)},
+		"before others":           {[]string{string(signOfLife) + string(signOfLife) + string(row)}, string(row)},
+		"in a message":            {[]string{string(row[:11]), string(row[11:])}, string(row)},
+		"behind others":           {[]string{string(row) + string(signOfLife)}, string(row) + string(signOfLife)},
+		"divided":                 {[]string{string(signOfLife[:9]), string(signOfLife[9:])}, string(signOfLife)},
+		"another protocol's part": {[]string{"hello world", string(signOfLife)}, "hello world" + string(signOfLife)},
+	} {
+		var s signs
+		got := ""
+		for _, text := range c.parts {
+			part := []byte(text)
+			got += string(part[:s.drop(part, len(part))])
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // A session is idle once the server has answered everything, outside of a transaction.
 func TestState(t *testing.T) {
 	t.Parallel()

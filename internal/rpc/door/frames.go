@@ -14,11 +14,25 @@ const headLength = 5 // the type and the length of a message
 type frames struct {
 	head [headLength + 1]byte // of the message that has begun, and for readyForQuery its status
 	have int                  // bytes of head
+	size int                  // of the message, once its head is complete
 	rest uint32               // bytes of the body that are still to come
 }
 
 // between reports whether the stream is between two messages.
 func (f *frames) between() bool { return f.have == 0 && f.rest == 0 }
+
+// whole returns how many of the last have bytes of the stream can be passed on so that the other side is between
+// two messages: without the beginning of a message, unless that has more than room bytes or began before.
+func (f *frames) whole(have, room int) int {
+	begun, size := f.have, 0
+	if f.rest > 0 {
+		begun, size = f.size-int(f.rest), f.size
+	}
+	if begun > have || size > room {
+		return have
+	}
+	return have - begun
+}
 
 // read reads the next bytes of the stream. It calls note for each message whose head is complete, for
 // readyForQuery with its status.
@@ -39,7 +53,7 @@ func (f *frames) read(p []byte, note func(kind, status byte)) error {
 		if length < own || length > 1<<30 || f.head[0] == readyForQuery && length != own {
 			return errFrame
 		}
-		f.rest, f.have = length-own, 0
+		f.rest, f.have, f.size = length-own, 0, int(length)+1
 		note(f.head[0], f.head[headLength])
 	}
 	return nil

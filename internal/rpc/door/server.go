@@ -29,7 +29,8 @@ const (
 	startTimeout = 10 * time.Second
 	writeTimeout = 45 * time.Second
 	idleTimeout  = 10 * time.Minute
-	wayKept      = 2 * time.Second // how long the role of the door is used without reading it again
+	aliveTime    = 20 * time.Second // proxies cut what is silent for a minute, some for 30 s
+	wayKept      = 2 * time.Second  // how long the role of the door is used without reading it again
 	idleCheck    = 30 * time.Second
 	cancelTime   = 5 * time.Second
 )
@@ -51,6 +52,7 @@ type Times struct {
 	Start time.Duration // from the upgrade to the start-up message, and connecting to the database; 10 s
 	Write time.Duration // of a client that doesn't read; 45 s
 	Idle  time.Duration // of a client that sends nothing, outside of transactions; 10 minutes
+	Alive time.Duration // of a database that sends nothing, until the client gets a sign of life; 20 s
 }
 
 // Server is the server's side of the door: an http.Handler of Path.
@@ -72,6 +74,7 @@ type Server struct {
 // New returns a server, which serves until Stop.
 func New(o Options) *Server {
 	o.Times.Start, o.Times.Write, o.Times.Idle = cmp.Or(o.Times.Start, startTimeout), cmp.Or(o.Times.Write, writeTimeout), cmp.Or(o.Times.Idle, idleTimeout)
+	o.Times.Alive = cmp.Or(o.Times.Alive, aliveTime)
 	o.Limits.Connections = cmp.Or(o.Limits.Connections, DefaultConnections)
 	o.Limits.PerClient = cmp.Or(o.Limits.PerClient, DefaultPerClient)
 	o.Limits.PerAddress = cmp.Or(o.Limits.PerAddress, DefaultPerAddress)
@@ -293,7 +296,7 @@ func (s *Server) begin(client net.Conn, start *pgproto3.StartupMessage, paramete
 		return nil, fmt.Errorf("%w: %w", errGone, err)
 	}
 	pid, key := server.PID, server.SecretKey
-	return &session{client: client, server: server.Conn, writeTime: s.Times.Write, recovered: s.recovered, cancel: func() { s.cancel(pid, key) }, state: state{status: server.TxStatus}}, nil
+	return &session{client: client, server: server.Conn, writeTime: s.Times.Write, alive: s.Times.Alive, recovered: s.recovered, cancel: func() { s.cancel(pid, key) }, state: state{status: server.TxStatus}}, nil
 }
 
 // reject ends a connection that has not started.

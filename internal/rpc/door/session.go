@@ -2,7 +2,9 @@ package door
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +16,10 @@ import (
 const (
 	// farewellTimeout bounds the last message to a client.
 	farewellTimeout = time.Second
-	// partSize is how many bytes are read at once. Each connection has two buffers of this size.
-	partSize = 8 << 10
+	// How many bytes are read at once of a client and of the database, which sends up to 8 KiB at once.
+	// Each connection has both buffers.
+	upSize   = 8 << 10
+	downSize = 10 << 10
 )
 
 // session is a connection that passes messages through, after its start.
@@ -23,6 +27,7 @@ type session struct {
 	client, server net.Conn
 	series         *series
 	writeTime      time.Duration // that a client may take to read a part of an answer
+	alive          time.Duration // after which a client gets a sign of life
 	recovered      func()        // deferred: recovers from a panic
 	cancel         func()        // asks the database to stop the statement that it is at
 
@@ -62,7 +67,7 @@ func (s *session) close() {
 // cancelled: the database would notice only at its next answer.
 func (s *session) toServer() {
 	defer s.close()
-	part := make([]byte, partSize)
+	part := make([]byte, upSize)
 	for {
 		n, err := s.client.Read(part)
 		if n > 0 {
@@ -88,30 +93,69 @@ func (s *session) toServer() {
 	}
 }
 
-// toClient passes on what the database answers.
+// toClient passes on what the database answers, and a sign of life whenever nothing was passed for a while. That
+// may only come between messages, so the beginning of a message waits here for its end, unless it is a large one.
 func (s *session) toClient() {
 	defer s.close()
-	part := make([]byte, partSize)
-	for {
-		n, err := s.server.Read(part)
+	part, held := make([]byte, downSize), 0 // held: bytes of part that wait
+	between, passed := true, time.Now()     // whether the client is between messages, when it got something
+	err := s.server.SetReadDeadline(passed.Add(s.alive))
+	for err == nil {
+		var n int
+		n, err = s.server.Read(part[held:])
 		if n > 0 {
-			if !s.note(part[:n], &s.down, s.state.answered) {
+			have := held + n
+			if !s.note(part[held:have], &s.down, s.state.answered) {
 				return
 			}
 			count(s.series.fromServer, n)
-			_ = s.client.SetWriteDeadline(time.Now().Add(s.writeTime)) // fails only if the client is gone
-			if _, err := s.client.Write(part[:n]); err != nil {
-				return
+			whole := s.down.whole(have, len(part))
+			if whole > 0 {
+				passed = time.Now()
+				if !s.answer(part[:whole], passed) {
+					return
+				}
 			}
-			if s.written() {
-				s.farewell(fatal(codeStopped, "the RPC server stops"))
-				return
-			}
+			held = copy(part, part[whole:have])
+			between = held > 0 || s.down.between()
 		}
-		if err != nil {
-			return
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			now := time.Now()
+			if between && now.Sub(passed) >= s.alive {
+				if !s.sign(now) {
+					return
+				}
+				passed = now
+			}
+			next := passed.Add(s.alive)
+			if !next.After(now) {
+				next = now.Add(s.alive)
+			}
+			err = s.server.SetReadDeadline(next)
 		}
 	}
+}
+
+// answer writes a part to the client. It reports false if the session ends.
+func (s *session) answer(part []byte, now time.Time) bool {
+	_ = s.client.SetWriteDeadline(now.Add(s.writeTime)) // fails only if the client is gone
+	if _, err := s.client.Write(part); err != nil {
+		return false
+	}
+	if s.written() {
+		s.farewell(fatal(codeStopped, "the RPC server stops"))
+		return false
+	}
+	return true
+}
+
+// sign writes a sign of life to the client. It reports false if the session ends.
+func (s *session) sign(now time.Time) bool {
+	s.mu.Lock()
+	ended := s.ended
+	s.writing = true
+	s.mu.Unlock()
+	return !ended && s.answer(signOfLife, now)
 }
 
 // note notes what a part holds, before it is passed on. It reports false if the session ends instead.
