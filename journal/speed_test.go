@@ -58,34 +58,39 @@ func BenchmarkReplay(b *testing.B) {
 	}
 
 	programs := bench.Programs(b)
-	ours := programs[0]
-	sides := []bench.Side{{Name: bench.Ours, Run: func() bench.Figures {
-		dsn := ours.Database(b)
-		bench.Exec(b, dsn, listed)
-		store, err := db.Open(b.Context(), dsn, db.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer store.Close()
-		bench.Drain(b, store)
-		bench.Exec(b, dsn, "vacuum analyze", "checkpoint")
-		seconds, processor, memory := bench.Run(b, ours.Command(bench.ConfigFile(b, dsn, "", fmt.Sprintf(
-			"journal: {brokers: [%s], group_id: %q, prefix: %q}", strings.Join(s.brokers, ","), group(), s.prefix)),
-			"journal-client", "--stop-after-objects", fmt.Sprint(records)))
-		began := time.Now()
-		bench.Drain(b, store)
-		checkVisits(dsn)
-		return bench.Figures{
-			"records/s": float64(records) / (seconds + time.Since(began).Seconds()),
-			"MiB":       memory, "cpu-µs/record": 1e6 * processor / float64(records),
-		}
-	}}}
-	for _, peer := range programs[1:] {
+	byServers := bench.ByServers(b, programs)
+	var sides []bench.Side
+	for _, ours := range []bench.Program{programs[0], byServers[0]} {
+		sides = append(sides, bench.Side{Name: ours.Side, Run: func() bench.Figures {
+			dsn := ours.Database(b)
+			bench.Exec(b, dsn, listed)
+			store, err := db.Open(b.Context(), dsn, db.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			bench.Drain(b, store)
+			bench.Exec(b, dsn, "vacuum analyze", "checkpoint")
+			config, stop := ours.Config(b, dsn, "", fmt.Sprintf("journal: {brokers: [%s], group_id: %q, prefix: %q}", strings.Join(s.brokers, ","), group(), s.prefix))
+			defer stop()
+			seconds, processor, memory := bench.Run(b, ours.Command(config, "journal-client", "--stop-after-objects", fmt.Sprint(records)))
+			began := time.Now()
+			bench.Drain(b, store)
+			checkVisits(dsn)
+			return bench.Figures{
+				"records/s": float64(records) / (seconds + time.Since(began).Seconds()),
+				"MiB":       memory, "cpu-µs/record": 1e6 * processor / float64(records),
+			}
+		}})
+	}
+	for _, peer := range append(programs[1:], byServers[1]) {
 		sides = append(sides, bench.Side{Name: peer.Side, Run: func() bench.Figures {
 			dsn := peer.Database(b)
 			bench.Exec(b, dsn, listed, "vacuum analyze", "checkpoint")
+			config, stop := peer.Config(b, dsn, "")
+			defer stop()
 			job, err := json.Marshal(map[string]any{
-				"dsn": dsn, "brokers": s.brokers, "group_id": group(), "prefix": s.prefix, "stop_after_objects": records,
+				"config": config, "brokers": s.brokers, "group_id": group(), "prefix": s.prefix, "stop_after_objects": records,
 			})
 			if err != nil {
 				b.Fatal(err)

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -22,11 +23,14 @@ func BenchmarkListener(b *testing.B) {
 	}
 	last := name("run", n-1)
 	var sides []bench.Side
-	for _, program := range bench.Programs(b) {
+	programs := bench.Programs(b)
+	for _, program := range slices.Concat(programs, bench.ByServers(b, programs)) {
 		sides = append(sides, bench.Side{Name: program.Side, Run: func() bench.Figures {
 			pg, broker := world(program.Database(b)), testenv.RabbitMQ(b)
 			newExchange(b, broker.URL).publish(b, streams(b, "run", n)...)
-			cmd := program.Command(bench.ConfigFile(b, pg.dsn, broker.URL), "start-listener")
+			config, stop := program.Config(b, pg.dsn, broker.URL)
+			defer stop()
+			cmd := program.Command(config, "start-listener")
 			began := time.Now()
 			defer bench.Start(b, cmd)()
 			// Every 5 ms, not as testenv.Becomes looks: half a second is measured.

@@ -30,11 +30,13 @@ func BenchmarkRunner(b *testing.B) {
 	}
 	var sides []bench.Side
 	programs := bench.Programs(b)
-	for _, program := range programs {
+	for _, program := range slices.Concat(programs, bench.ByServers(b, programs)) {
 		sides = append(sides, bench.Side{Name: program.Side, Run: func() bench.Figures {
 			dsn, mq := program.Database(b), testenv.RabbitMQ(b)
 			bench.Exec(b, dsn, tasks...)
-			seconds, processor, memory := bench.Run(b, program.Command(bench.ConfigFile(b, dsn, mq.URL), "start-runner"))
+			config, stop := program.Config(b, dsn, mq.URL)
+			defer stop()
+			seconds, processor, memory := bench.Run(b, program.Command(config, "start-runner"))
 			if got := bench.Empty(b, mq.URL, "swh.load"); got != n {
 				b.Errorf("%d messages in the queue, want %d", got, n)
 			}
@@ -117,14 +119,16 @@ func BenchmarkSaveCodeNow(b *testing.B) {
 	}
 	const queue = "save_code_now:swh.load"
 	var sides []bench.Side
-	for _, program := range bench.Programs(b)[:2] {
+	programs := bench.Programs(b)
+	for _, program := range slices.Concat(programs[:2], bench.ByServers(b, programs)) {
 		sides = append(sides, bench.Side{Name: program.Side, Run: func() bench.Figures {
 			dsn, mq := program.Database(b), testenv.RabbitMQ(b)
 			bench.Exec(b, dsn, loadGit, fmt.Sprintf(`insert into task (type, arguments, next_run, current_interval, status)
 					select 'load-git', '{"args": [], "kwargs": {}}', now(), '1 day', 'next_run_not_scheduled' from generate_series(1, %d)`, waiting),
 				"vacuum analyze task", "checkpoint")
 			arrivals := consume(b, mq.URL, queue)
-			config := bench.ConfigFile(b, dsn, mq.URL)
+			config, stop := program.Config(b, dsn, mq.URL)
+			defer stop()
 			for _, option := range []string{"--without-priority", "--with-priority"} {
 				defer bench.Start(b, program.Command(config, "start-runner", "--period", "1", option))()
 			}

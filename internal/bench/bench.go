@@ -20,6 +20,11 @@ const (
 	// PeerBeside is the Python scheduler on a database with our triggers.
 	PeerBeside = "peer-beside-ours"
 
+	// Door is our daemon on `cls: remote`, with our RPC server, and PeerRemote the Python daemon with
+	// the Python RPC server.
+	Door       = "ours-by-the-door"
+	PeerRemote = "peer-by-its-rpc-server"
+
 	// Plain is ours without the features that the other sides have.
 	Plain = "plain"
 )

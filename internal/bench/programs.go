@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +29,20 @@ type Program struct {
 	// Command returns the command with a configuration file and arguments, of which the first
 	// is the name of a subcommand, such as start-runner.
 	Command func(config string, args ...string) *exec.Cmd
+
+	// serve, if not nil, starts the RPC server of a database, which the program uses in its place.
+	serve func(dsn string) (url string, stop func())
+}
+
+// Config writes a configuration with a database and a broker, and more lines. It starts the RPC server, if
+// the side has one, which ends with stop.
+func (p Program) Config(b *testing.B, dsn, broker string, more ...string) (path string, stop func()) {
+	b.Helper()
+	if p.serve == nil {
+		return ConfigFile(b, dsn, broker, more...), func() {}
+	}
+	url, stop := p.serve(dsn)
+	return configFile(b, fmt.Sprintf("{cls: remote, url: %q}", url+"/"), broker, more...), stop
 }
 
 // Programs returns our program, which it builds, the Python scheduler, and the Python scheduler on a database with our
@@ -44,10 +60,38 @@ func Programs(b *testing.B) []Program {
 	}
 	peer := with(swh, "scheduler")
 	return []Program{
-		{Ours, testenv.Database, with(ours)},
-		{Peer, testenv.PeerDatabase, peer},
-		{PeerBeside, testenv.Database, peer},
+		{Ours, testenv.Database, with(ours), nil},
+		{Peer, testenv.PeerDatabase, peer, nil},
+		{PeerBeside, testenv.Database, peer, nil},
 	}
+}
+
+// ByServers returns our program and the Python scheduler, of those that Programs has returned, with RPC
+// servers between them and the database.
+func ByServers(b *testing.B, programs []Program) []Program {
+	b.Helper()
+	door, peer := programs[0], programs[1]
+	ours := door.Command
+	door.Side, peer.Side = Door, PeerRemote
+	door.serve = func(dsn string) (url string, stop func()) {
+		testenv.Migrate(b, dsn, db.MigrateOptions{Door: db.DoorOpened})
+		url, end := Serve(b, func(address string) *exec.Cmd {
+			host, port, _ := strings.Cut(address, ":")
+			return ours(ConfigFile(b, dsn, ""), "rpc-serve", "--host", host, "--port", port)
+		})
+		stop = sync.OnceFunc(func() {
+			end()
+			if _, err := db.Migrate(context.Background(), dsn, db.MigrateOptions{Door: db.DoorClosed}); err != nil { // roles are the whole server's
+				b.Error(err)
+			}
+		})
+		b.Cleanup(stop)
+		return url, stop
+	}
+	peer.serve = func(dsn string) (url string, stop func()) {
+		return Serve(b, func(address string) *exec.Cmd { return Gunicorn(b, dsn, address) })
+	}
+	return []Program{door, peer}
 }
 
 // build builds a program of this module as `make build` does, and returns its path.
@@ -75,8 +119,13 @@ func Gunicorn(b *testing.B, dsn, address string) *exec.Cmd {
 // ConfigFile writes a configuration for both sides, with more lines, and returns its path.
 func ConfigFile(b *testing.B, dsn, broker string, more ...string) string {
 	b.Helper()
+	return configFile(b, fmt.Sprintf("{cls: postgresql, db: %q}", dsn), broker, more...)
+}
+
+func configFile(b *testing.B, scheduler, broker string, more ...string) string {
+	b.Helper()
 	path := filepath.Join(b.TempDir(), "scheduler.yml")
-	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n%s\n", dsn, broker, strings.Join(more, "\n"))
+	text := fmt.Sprintf("scheduler: %s\ncelery: {task_broker: %q}\n%s\n", scheduler, broker, strings.Join(more, "\n"))
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}

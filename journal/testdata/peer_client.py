@@ -7,9 +7,11 @@ import sys
 from swh.journal.client import get_journal_client
 from swh.scheduler import get_scheduler
 from swh.scheduler.journal_client import process_journal_objects
+import yaml
 
 config = json.load(sys.stdin)
-scheduler = get_scheduler(cls="postgresql", db=config.pop("dsn"))
+with open(config.pop("config")) as file:
+    scheduler = get_scheduler(**yaml.safe_load(file)["scheduler"])
 client = get_journal_client(cls="kafka", object_types=["origin_visit_status"], **config)
 client.process(partial(process_journal_objects, scheduler=scheduler))
 client.close()

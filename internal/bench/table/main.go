@@ -1,6 +1,7 @@
 // Table reads the output of benchmarks of package bench and writes tables in Markdown. One compares our scheduler
 // with the Python scheduler and with limits; the ratio is above 1 where ours is
-// better. The other one has the costs of our triggers for the Python scheduler, and of features for ours.
+// better. The second one has the costs of our triggers for the Python scheduler, and of features for ours. The third
+// one has daemons that reach the database by an RPC server.
 //
 // With -write DIRECTORY, the root of the repository, it writes the tables to docs/performance.md,
 // between the lines "<!-- bench -->" and "<!-- /bench -->", some rows to README.md in the same way,
@@ -42,14 +43,14 @@ func run(in io.Reader, out io.Writer, directory string) error {
 	if err != nil {
 		return err
 	}
-	comparisons, costs := m.comparisons(), m.costs()
-	if len(comparisons)+len(costs) == 0 {
+	comparisons, costs, roads := m.comparisons(), m.costs(), m.roads()
+	if len(comparisons)+len(costs)+len(roads) == 0 {
 		if directory != "" {
 			return fmt.Errorf("nothing was measured side by side")
 		}
 		return nil // the figures are above
 	}
-	text := m.where() + comparisonTable(comparisons) + costTable(costs)
+	text := m.where() + comparisonTable(comparisons) + costTable(costs) + roadTable(roads)
 	if _, err := io.WriteString(out, text); err != nil || directory == "" {
 		return err
 	}

@@ -124,6 +124,30 @@ func (m *measurements) comparisons() (all []comparison) {
 	return all
 }
 
+// road has a figure of our daemon with the database and by an RPC server, and of the Python daemon by its own.
+type road struct {
+	benchmark, unit        string
+	database, byDoor, peer figure
+}
+
+// roads returns what was measured by RPC servers, too.
+func (m *measurements) roads() (all []road) {
+	for _, name := range m.benchmarks {
+		ours, byDoor, peer := m.side(name, bench.Ours), m.side(name, bench.Door), m.side(name, bench.PeerRemote)
+		for _, unit := range byDoor.units() {
+			r := road{benchmark: name, unit: unit}
+			var withDatabase, ofPeer bool
+			r.byDoor, _ = byDoor.figure(unit)
+			r.database, withDatabase = ours.figure(unit)
+			r.peer, ofPeer = peer.figure(unit)
+			if withDatabase && ofPeer {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
 // cost has a figure with a feature and without it (base).
 type cost struct {
 	benchmark, with, unit string

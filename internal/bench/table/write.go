@@ -166,6 +166,20 @@ func costTable(rows []cost) string {
 	return b.String()
 }
 
+func roadTable(rows []road) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n| work | unit | with the database | by the door | door/database | Python by its RPC server | ratio |\n|---|---|---:|---:|---:|---:|---:|\n")
+	last := ""
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", once(&last, title(r.benchmark)), inWords(r.unit),
+			r.database, r.byDoor, number(ratio(r.unit, r.byDoor, r.database)), r.peer, number(ratio(r.unit, r.byDoor, r.peer)))
+	}
+	return b.String()
+}
+
 // once returns title, or "…" if it is the same as the last one.
 func once(last *string, title string) string {
 	if title == *last {
