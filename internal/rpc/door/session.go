@@ -16,10 +16,8 @@ import (
 const (
 	// farewellTimeout bounds the last message to a client.
 	farewellTimeout = time.Second
-	// How many bytes are read at once of a client and of the database, which sends up to 8 KiB at once.
-	// Each connection has both buffers.
-	upSize   = 8 << 10
-	downSize = 10 << 10
+	// upSize is how many bytes are read at once of a client.
+	upSize = 8 << 10
 )
 
 // session is a connection that passes messages through, after its start.
@@ -97,27 +95,27 @@ func (s *session) toServer() {
 // may only come between messages, so the beginning of a message waits here for its end, unless it is a large one.
 func (s *session) toClient() {
 	defer s.close()
-	part, held := make([]byte, downSize), 0 // held: bytes of part that wait
-	between, passed := true, time.Now()     // whether the client is between messages, when it got something
+	b := newBuffer()
+	between, passed := true, time.Now() // whether the client is between messages, when it got something
 	err := s.server.SetReadDeadline(passed.Add(s.alive))
 	for err == nil {
 		var n int
-		n, err = s.server.Read(part[held:])
+		n, err = s.server.Read(b.part[b.held:])
 		if n > 0 {
-			have := held + n
-			if !s.note(part[held:have], &s.down, s.state.answered) {
+			have := b.held + n
+			if !s.note(b.part[b.held:have], &s.down, s.state.answered) {
 				return
 			}
 			count(s.series.fromServer, n)
-			whole := s.down.whole(have, len(part))
+			whole := s.down.whole(have, len(b.part))
 			if whole > 0 {
 				passed = time.Now()
-				if !s.answer(part[:whole], passed) {
+				if !s.answer(b.part[:whole], passed) {
 					return
 				}
 			}
-			held = copy(part, part[whole:have])
-			between = held > 0 || s.down.between()
+			b.keep(whole, have)
+			between = b.held > 0 || s.down.between()
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			now := time.Now()
