@@ -109,7 +109,7 @@ func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
 	}
 }
 
-// roots returns the authorities to trust, those of both settings; nil means those of the system.
+// roots returns the authorities to trust; nil means those of the system. A text wins over a file.
 func (s securitySettings) roots() (*x509.CertPool, error) {
 	if s.caLocation == "probe" {
 		s.caLocation = ""
@@ -122,8 +122,6 @@ func (s securitySettings) roots() (*x509.CertPool, error) {
 		if err := addAuthorities(pool, []byte(s.caPEM)); err != nil {
 			return nil, wrong("ssl.ca.pem", "%s", err)
 		}
-	}
-	if s.caLocation == "" {
 		return pool, nil
 	}
 	if info, err := os.Stat(s.caLocation); err == nil && info.IsDir() {
