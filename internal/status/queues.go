@@ -114,14 +114,14 @@ func QueueTable(rows []Queue) string {
 	lines := []string{"QUEUE\tLIMIT\tOUTGOING\tREADY\tUNACKED\tCONSUMERS\tIN/S\tOUT/S\tOLDEST\tLANE\tBACKLOG\tGROUPS"}
 	for _, r := range rows {
 		if r.Problem != "" {
-			lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s", r.Queue, limit(r.Limit, "none"), r.Outgoing, r.Problem))
+			lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s", pytext.Visible(r.Queue), limit(r.Limit, "none"), r.Outgoing, pytext.Visible(r.Problem)))
 			continue
 		}
 		lane, backlog := "-", "-"
 		if r.Lane != "" {
-			lane, backlog = r.Lane, strconv.Itoa(r.Backlog)
+			lane, backlog = pytext.Visible(r.Lane), strconv.Itoa(r.Backlog)
 		}
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", r.Queue, limit(r.Limit, "none"), r.Outgoing, r.Ready,
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", pytext.Visible(r.Queue), limit(r.Limit, "none"), r.Outgoing, r.Ready,
 			orUnknown(r.Unacknowledged, strconv.Itoa), r.Consumers, orUnknown(r.In, perSecond), orUnknown(r.Out, perSecond),
 			orUnknown(r.Oldest, wholeSeconds),
 			lane, backlog, groups(r.Groups)))
@@ -163,7 +163,7 @@ func groups(inFlight map[string]int) string {
 	})
 	var shown []string
 	for _, name := range names[:min(len(names), shownGroups)] {
-		shown = append(shown, fmt.Sprintf("%s %d", name, inFlight[name]))
+		shown = append(shown, fmt.Sprintf("%s %d", pytext.Visible(name), inFlight[name]))
 	}
 	if more := len(names) - len(shown); more > 0 {
 		shown = append(shown, fmt.Sprintf("and %d more", more))

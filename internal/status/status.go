@@ -196,7 +196,7 @@ func LaneTable(rows []Lane) string {
 		if r.TargetWait > 0 {
 			target = shortDuration(r.TargetWait)
 		}
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%s/%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s", r.TaskType, r.Lane,
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s/%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s", pytext.Visible(r.TaskType), pytext.Visible(r.Lane),
 			shortDuration(r.SoftTimeLimit), shortDuration(r.TimeLimit), r.Slots, orUnknown(r.Consumers, strconv.Itoa),
 			r.Waiting, r.Again, shortDuration(r.Waited), target, r.Sent, r.Running, r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, shortDuration(r.WaitMedian), shortDuration(r.WaitP95)))
 	}
