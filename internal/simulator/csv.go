@@ -7,7 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"swh-scheduler/internal/pytext"
 )
+
+const shownHeader = 200 // bytes
 
 // ReadCSV reads a CSV file with a header, which must have the needed columns. It calls row for each row, with a
 // function that returns a field by the name of its column; "" if there is no such column. Errors, those of row
@@ -27,7 +31,11 @@ func ReadCSV(r io.Reader, needed []string, row func(field func(column string) st
 	}
 	for _, name := range needed {
 		if _, ok := columns[name]; !ok {
-			return fmt.Errorf("line 1: no column %s among %s", name, strings.Join(header, ", "))
+			found := strings.Join(header, ", ")
+			if len(found) > shownHeader {
+				found = found[:shownHeader] + "…"
+			}
+			return fmt.Errorf("line 1: no column %s among %s", name, pytext.Visible(found))
 		}
 	}
 	for {

@@ -66,7 +66,7 @@ or as recorded in a CSV file (--changes).`,
 	flags.StringVarP(&o.csv, "csv", "o", "", "export the state over time to a CSV `FILE`")
 	flags.StringVar(&o.html, "html", "", "write the figures, with plots over time, to a page, `FILE`")
 	command.OutputFlag(flags, &o.output)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return compare(a, cmd, o) }
+	cmd.RunE = command.Work(func(cmd *cobra.Command, _ []string) error { return compare(a, cmd, o) })
 	return cmd
 }
 
