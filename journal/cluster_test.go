@@ -1,13 +1,18 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
@@ -20,6 +25,7 @@ func TestOwnCluster(t *testing.T) {
 	const password = `pass "word" \ 1`
 	c := testenv.KafkaCluster(t, 2, map[string]string{"journal": "plain-password"})
 	t.Run("SASL", func(t *testing.T) { testSASL(t, c, password) })
+	t.Run("SASL over TLS", func(t *testing.T) { testSASLOverTLS(t, c, password) })
 	t.Run("the coordinator moves", func(t *testing.T) { testCoordinatorMove(t, c) })
 	t.Run("brokers are killed", func(t *testing.T) { testBrokersKilled(t, c) })
 }
@@ -63,6 +69,62 @@ func testSASL(t *testing.T, c *services.KafkaCluster, scramPassword string) {
 			t.Errorf("%s: the password is in the log", tc.mechanism)
 		}
 	}
+}
+
+// Each mechanism over TLS, with a client certificate: only if the password, the authority and the protocol are right.
+func testSASLOverTLS(t *testing.T, c *services.KafkaCluster, scramPassword string) {
+	authority := testenv.Authority(t)
+	_, port, err := net.SplitHostPort(tlsProxy(t, c.SASLBrokers[0], authority))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := authority.Issue(t, "client")
+	for mechanism, password := range map[string]string{"PLAIN": "plain-password", "SCRAM-SHA-256": scramPassword, "SCRAM-SHA-512": scramPassword} {
+		for name, tc := range map[string]struct {
+			more  map[string]string
+			works bool
+		}{
+			"all right":              {nil, true},
+			"a wrong password":       {map[string]string{"sasl.password": "wrong"}, false},
+			"another user":           {map[string]string{"sasl.username": "nobody"}, false},
+			"another authority":      {map[string]string{"ssl.ca.pem": testenv.Authority(t).PEM}, false},
+			"another certificate":    {map[string]string{"ssl.certificate.pem": testenv.Authority(t).PEM}, false},
+			"TLS without SASL":       {map[string]string{"security.protocol": "ssl"}, false},
+			"SASL without TLS":       {map[string]string{"security.protocol": "sasl_plaintext"}, false},
+			"neither":                {map[string]string{"security.protocol": "plaintext"}, false},
+			"nothing of it verified": {map[string]string{"ssl.ca.pem": testenv.Authority(t).PEM, "enable.ssl.certificate.verification": "false"}, true},
+		} {
+			settings := map[string]string{
+				"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.username": "journal", "sasl.password": password,
+				"ssl.ca.pem": authority.PEM, "ssl.certificate.pem": cert.PEM, "ssl.key.pem": cert.KeyPEM,
+			}
+			maps.Copy(settings, tc.more)
+			err := ping(t, "localhost:"+port, settings)
+			if (err == nil) != tc.works {
+				t.Errorf("%s, %s: %v, should work: %t", mechanism, name, err, tc.works)
+			}
+			if err != nil && (strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "-----")) {
+				t.Errorf("%s, %s: the error holds a secret: %v", mechanism, name, err)
+			}
+		}
+	}
+}
+
+// ping asks a broker, with these settings, whether it is there.
+func ping(t *testing.T, broker string, settings map[string]string) error {
+	t.Helper()
+	opts, _, err := translate(settings)
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(broker), kgo.RequestRetries(1))...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return client.Ping(ctx)
 }
 
 // A group's coordinator that moves to another broker is found there, and nothing
