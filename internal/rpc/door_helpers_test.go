@@ -40,6 +40,11 @@ func knock(ctx context.Context, server string, header ...string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
+	return knockOn(ctx, conn, server, header...)
+}
+
+// knockOn is knock on a connection to the server, which it closes if the answer is an error.
+func knockOn(ctx context.Context, conn net.Conn, server string, header ...string) (net.Conn, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+door.Path, nil)
 	if err != nil {
 		return nil, err
