@@ -18,7 +18,7 @@ import (
 // openStore opens a database, closed when the test ends.
 func openStore(t testing.TB, dsn string) *db.Store {
 	t.Helper()
-	return testenv.Open(t, dsn, db.Options{Command: "rpc-serve"})
+	return testenv.OpenLocal(t, dsn, db.Options{Command: "rpc-serve"})
 }
 
 // serve starts a server on a database until the test ends, and gives its URL.

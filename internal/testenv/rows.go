@@ -14,20 +14,31 @@ import (
 // the test ends.
 func Open(t testing.TB, dsn string, options ...db.Options) *db.Store {
 	t.Helper()
-	o := db.Options{Command: "test"}
-	if len(options) > 0 {
-		o = options[0]
-	}
-	through, o, asRole := onRoad(t, dsn, o)
-	store, err := db.Open(t.Context(), through, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
+	through, o, asRole := onRoad(t, dsn, optionsOf(options))
+	store := OpenLocal(t, through, o)
 	if asRole {
 		ownedBy(t, store, dsn)
 	}
 	return store
+}
+
+// OpenLocal is Open with the database's address, whatever the road: for what works as the database's owner, as RPC
+// servers do.
+func OpenLocal(t testing.TB, dsn string, options ...db.Options) *db.Store {
+	t.Helper()
+	store, err := db.Open(t.Context(), dsn, optionsOf(options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+func optionsOf(given []db.Options) db.Options {
+	if len(given) > 0 {
+		return given[0]
+	}
+	return db.Options{Command: "test"}
 }
 
 // Connect connects to a database. The connection is closed when the test ends.
