@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 )
 
@@ -79,7 +80,11 @@ would be lost, unless --yes is given.`,
 				if err != nil {
 					return err
 				}
-				return a.Print(describeStatus(s))
+				door, err := db.ReadDoor(ctx, dsn)
+				if err != nil && !errors.Is(err, db.ErrBadDoor) {
+					return err
+				}
+				return a.Print(describeStatus(s) + describeDoor(door, err))
 			}
 			action := db.DoorKept
 			switch {
@@ -118,6 +123,18 @@ func describeStatus(s db.Status) string {
 		fmt.Fprintf(&b, "  applied migration %d of a newer swh-scheduler, with which this one can work\n", number)
 	}
 	return b.String()
+}
+
+// describeDoor describes a door, or why it can't be read.
+func describeDoor(d db.DoorStatus, err error) string {
+	text := command.DoorState(d)
+	switch {
+	case err != nil:
+		text = pytext.OneLine(err).Error()
+	case d.Wrong != nil:
+		text += ", which can't be used: " + pytext.OneLine(d.Wrong).Error()
+	}
+	return "  door: " + text + "\n"
 }
 
 func describeRemoval(r db.Removal, dryRun bool) string {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -79,11 +81,19 @@ const doorFaults = `
 	      and pg_catalog.pg_has_role(oid, 'member')
 	) f (place, fault) order by place, fault`
 
-// CheckDoor does what Check does with a connection of a store, and checks that the role may read what
-// daemons read.
+// doorDaemons are the daemons that work by the door.
+var doorDaemons = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client"}
+
+// CheckDoor does what Check does with a connection of a store, and checks that the role has the rights that
+// daemons need. A want of them is a RightsError.
 func CheckDoor(ctx context.Context, store *Store) error {
-	if err := store.CheckVersion(ctx); err != nil {
+	if err := store.CheckUsable(ctx, doorDaemons[0]); err != nil {
 		return err
+	}
+	for _, daemon := range doorDaemons[1:] {
+		if err := store.CheckRights(ctx, daemon); err != nil {
+			return err
+		}
 	}
 	conn, err := store.pool.Acquire(ctx)
 	if err != nil {
@@ -91,6 +101,60 @@ func CheckDoor(ctx context.Context, store *Store) error {
 	}
 	defer conn.Release()
 	return new(Door).Check(ctx, conn.Conn().PgConn())
+}
+
+// DoorStatus is what a database has of a door.
+type DoorStatus struct {
+	Role   string    // of daemons; "": there is none, the door is closed
+	Opened time.Time // zero: its role is not complete, the door is closed
+	Wrong  error     // of an open door: why its role can't be used; as of CheckDoor, and of connecting as it
+}
+
+// ReadDoor reads the door of a database, connects as its role and checks that. It changes nothing. The error
+// is one of reading; it is ErrBadDoor if the user may not.
+func ReadDoor(ctx context.Context, dsn string) (status DoorStatus, err error) {
+	store, err := Open(ctx, dsn, Options{Command: "migrate", MaxConns: 1})
+	if err != nil {
+		return status, err
+	}
+	defer store.Close()
+	var opened *time.Time
+	err = store.pool.QueryRow(ctx, "select role, opened from scheduler_go.door").Scan(&status.Role, &opened)
+	if errors.Is(err, pgx.ErrNoRows) || noTable(err) {
+		return status, nil
+	}
+	if sqlstate(err) == insufficientPrivilege {
+		return status, fmt.Errorf("%w: only the owner of the database may read scheduler_go.door", ErrBadDoor)
+	}
+	if err != nil || opened == nil {
+		return status, failed(err, "read the role of the door")
+	}
+	status.Opened = *opened
+	way, err := (&Door{store: store}).Config(ctx)
+	if err != nil {
+		return status, err
+	}
+	as, err := Open(ctx, withUser(dsn, way.User, way.Password), Options{Command: "migrate", MaxConns: 1})
+	if err != nil {
+		return status, err
+	}
+	defer as.Close()
+	status.Wrong = CheckDoor(ctx, as)
+	return status, nil
+}
+
+// withUser returns a DSN, of either form, with another user.
+func withUser(dsn, user, password string) string {
+	if u, err := url.Parse(dsn); err == nil && u.Scheme != "" {
+		u.User = url.UserPassword(user, password)
+		q := u.Query()
+		q.Del("user")
+		q.Del("password")
+		u.RawQuery = q.Encode()
+		return u.String()
+	}
+	quote := strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace
+	return fmt.Sprintf("%s user='%s' password='%s'", dsn, quote(user), quote(password))
 }
 
 // Check returns an ErrBadDoor if the session's role may more than the door's role must, or if it came

@@ -101,6 +101,9 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 	if door := a.Config.RPCServe.Door.DB; door != "" && a.Config.Scheduler.Cls != config.Remote {
 		checks = append(checks, check{"rpc_serve.door.db", func(ctx context.Context) (string, error) { return checkDoor(ctx, a, cmd) }})
 	}
+	if a.Config.RPCServe.Door.DB == "" && a.Config.Scheduler.Cls != config.Remote && a.Config.Scheduler.DB != "" {
+		checks = append(checks, check{"door", func(ctx context.Context) (string, error) { return checkOwnDoor(ctx, a) }})
+	}
 	if len(a.Config.Journal.Brokers) > 0 {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}
@@ -130,7 +133,7 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 		})
 	}
 	all.Wait()
-	return results
+	return slices.DeleteFunc(results, func(r checkResult) bool { return r.Found == "" && r.Problem == "" }) // nothing to say
 }
 
 // checkDatabase checks that a further address of the database is usable.
@@ -152,6 +155,16 @@ func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string,
 	}
 	defer store.Close()
 	return store.Name(), backend.Describe(store, db.CheckDoor(ctx, store))
+}
+
+// checkOwnDoor checks the door of the configured database, if there is one. What keeps it from reading that the
+// other checks show.
+func checkOwnDoor(ctx context.Context, a *command.App) (string, error) {
+	door, err := db.ReadDoor(ctx, cmp.Or(string(a.Config.Database.Direct), string(a.Config.Scheduler.DB)))
+	if err != nil || door.Role == "" {
+		return "", nil
+	}
+	return command.DoorState(door), door.Wrong
 }
 
 // checkScheduler checks that the database can be used, also through an RPC server, and that it has

@@ -88,7 +88,11 @@ func (e *ClosedError) Error() string {
 	}
 	switch e.Status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Sprintf("RPC server %s refuses the credentials in scheduler.url (HTTP status %d)", e.Server, e.Status)
+		none := ""
+		if !strings.Contains(e.Server, "@") {
+			none = "there are none; "
+		}
+		return fmt.Sprintf("RPC server %s refuses the credentials in scheduler.url (HTTP status %d): %swrite those that it has for daemons, as http://USER:PASSWORD@HOST:PORT/", e.Server, e.Status, none)
 	}
 	text := fmt.Sprintf("RPC server %s gives no connection to its database: HTTP status %d %s", e.Server, e.Status, http.StatusText(e.Status))
 	if e.Reason != "" {
