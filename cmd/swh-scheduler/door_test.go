@@ -185,3 +185,51 @@ func TestDaemonsShowCredentialsAtTheDoor(t *testing.T) {
 		p.stop(t, syscall.SIGTERM)
 	}
 }
+
+// The credentials of an RPC server change under a daemon that runs, as it is started again with others. The daemon
+// is not ready and logs the refusal, without a password. It goes on when they are right. A new password of the door's
+// role changes nothing.
+func TestCredentialsChangeWhileADaemonRuns(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	execute(t, dsn, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)")
+	openDoor(t, dsn)
+	free, err := ports.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := fmt.Sprint(free[0])
+	serve := func(password string) *process {
+		t.Helper()
+		p := start(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {username: daemon, password: %q}\n", dsn, password)),
+			"rpc-serve", "--host", "127.0.0.1", "--port", port)
+		p.logs(t, "msg=listening")
+		return p
+	}
+	server := serve("s3cret")
+	d := startWatched(t, "-C", remoteConfig(t, "http://daemon:s3cret@127.0.0.1:"+port, mq, ""), "start-runner", "--period", "1")
+	d.logs(t, "msg=started")
+	sent := 0
+	sends := func() {
+		t.Helper()
+		addReady(t, dsn, 1)
+		sent++
+		awaitMessages(t, mq.URL, "swh.load", sent)
+		d.becomes(t, "/readyz", 200, "ready")
+	}
+	sends()
+	server.stop(t, syscall.SIGTERM)
+	server = serve("another")
+	d.logs(t, "refuses the credentials in scheduler.url (HTTP status 401)")
+	d.becomes(t, "/readyz", 503, "waiting for ")
+	server.stop(t, syscall.SIGTERM)
+	serve("s3cret")
+	sends()
+	if r := ours(t, "-d", dsn, "migrate", "--door"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	sends()
+	if log := d.log(); strings.Contains(log, "s3cret") || strings.Contains(log, "another\"") {
+		t.Errorf("the log has a password:\n%s", log)
+	}
+}
