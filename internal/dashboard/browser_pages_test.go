@@ -51,7 +51,7 @@ func (queues) LengthSince(_ context.Context, queue string, _ celery.QueueFigures
 // site serves a dashboard on a small database, in which ann may act.
 func site(t *testing.T, statements ...string) string {
 	t.Helper()
-	store := testenv.Open(t, testenv.Database(t), db.Options{Command: "dashboard"})
+	store := testenv.OpenLocal(t, testenv.Database(t), db.Options{Command: "dashboard"})
 	for _, statement := range statements {
 		testenv.Exec(t, store.Pool(), statement)
 	}
@@ -277,7 +277,7 @@ func standStill(t *testing.T) (string, *db.Store) {
 		testenv.Declare(t, ch, queue, nil)
 		testenv.Put(t, ch, queue, make([]amqp.Publishing, messages)...)
 	}
-	store := testenv.Open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	for _, statement := range []string{
 		`insert into task_type (type, description, backend_name, max_queue_length) values
 			('list-unread', '', 'swh.unread', 9), ('index', '', 'swh.hangs', 4), ('deposit', '', 'swh.fails', 9), ('load-git', '', 'swh.git', 9), ('load-svn', '', 'swh.svn', 9), ('later', '', 'swh.later', 9)`,

@@ -81,7 +81,7 @@ func TestPages(t *testing.T) {
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) {
-		away := testenv.Open(t, "postgresql://u:s3cret@127.0.0.1:1/x")
+		away := testenv.OpenLocal(t, "postgresql://u:s3cret@127.0.0.1:1/x")
 		o.Reads = away
 	})
 	answer, body := s.ask(http.MethodGet, "/", nil)

@@ -32,7 +32,7 @@ type site struct {
 func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	t.Helper()
 	s := &site{t: t, dsn: testenv.Database(t), config: config.Default()}
-	s.store = testenv.Open(t, s.dsn, db.Options{Command: "dashboard"})
+	s.store = testenv.OpenLocal(t, s.dsn, db.Options{Command: "dashboard"})
 	o := Options{
 		Reads: s.store, Acts: s.store, Config: s.config, Version: "test",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

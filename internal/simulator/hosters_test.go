@@ -22,7 +22,7 @@ func TestHostersInARun(t *testing.T) {
 		{model.HosterLimit{MaxInFlight: 2}, 0, 2},
 	} {
 		hosters := model.Hosters{Default: c.limit, LostAfter: model.DefaultHosterLostAfter}
-		store := testenv.Open(t, testenv.Database(t), db.Options{Command: "test", Hosters: hosters})
+		store := testenv.OpenLocal(t, testenv.Database(t), db.Options{Command: "test", Hosters: hosters})
 		s := setting{OriginScheduler, model.OldestScheduledFirst, 300, 0.25, 100, ""}
 		options := s.options(t, store, time.Now())
 		if err := Fill(t.Context(), backend.Database{Store: store}, options.Listers, s.origins, 0, time.Now(), nil); err != nil {

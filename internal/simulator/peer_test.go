@@ -124,7 +124,7 @@ func (s setting) peer(t testing.TB, start time.Time) totals {
 // openStore opens a database.
 func openStore(t testing.TB, dsn string) *db.Store {
 	t.Helper()
-	return testenv.Open(t, dsn)
+	return testenv.OpenLocal(t, dsn)
 }
 
 // options are those of a simulation of ours.

@@ -22,8 +22,8 @@ func Open(t testing.TB, dsn string, options ...db.Options) *db.Store {
 	return store
 }
 
-// OpenLocal is Open with the database's address, whatever the road: for what works as the database's owner, as RPC
-// servers do.
+// OpenLocal is Open with the database's address, whatever the road: for what is no daemon, or works as the
+// database's owner, as RPC servers do.
 func OpenLocal(t testing.TB, dsn string, options ...db.Options) *db.Store {
 	t.Helper()
 	store, err := db.Open(t.Context(), dsn, optionsOf(options))

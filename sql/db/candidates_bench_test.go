@@ -61,7 +61,7 @@ type benchWorld struct {
 // openBenchWorld opens a database with so many origins.
 func openBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	b.Helper()
-	return &benchWorld{dsn: dsn, origins: origins, store: testenv.Open(b, dsn), r: seed.Rand(b)}
+	return &benchWorld{dsn: dsn, origins: origins, store: testenv.OpenLocal(b, dsn), r: seed.Rand(b)}
 }
 
 // benchDatabase is where benchmarks that take SWH_BENCH_DATABASE find that database: one that is

@@ -302,7 +302,7 @@ func TestDoorRoleIsChecked(t *testing.T) {
 func TestDoorRoleLeavesTheBuild(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	role, owner := testenv.Open(t, testenv.AsDoor(t, dsn)), testenv.Open(t, dsn)
+	role, owner := testenv.OpenLocal(t, testenv.AsDoor(t, dsn)), testenv.OpenLocal(t, dsn)
 	execute(t, dsn, "truncate listed_origins cascade")
 	if kept, err := role.KeepCandidates(t.Context()); err != nil || kept.More {
 		t.Errorf("%+v %v", kept, err)

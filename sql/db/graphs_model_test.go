@@ -124,7 +124,7 @@ type graphWorld struct {
 
 func graphStore(t testing.TB) *db.Store {
 	t.Helper()
-	store := testenv.Open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	mustExec(t, store, `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor)
 		values ('step', '', 'swh.test.Step', '1 day', '1 day', '1 day', 1)`)
 	return store

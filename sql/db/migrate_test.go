@@ -436,7 +436,7 @@ func status(t *testing.T, dsn string) db.Status {
 
 func open(t *testing.T, dsn string) *db.Store {
 	t.Helper()
-	return testenv.Open(t, dsn)
+	return testenv.OpenLocal(t, dsn)
 }
 
 // execute runs statements on a connection of their own.

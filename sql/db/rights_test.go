@@ -23,7 +23,7 @@ func withRole(t *testing.T, dsn string) (role string, store *db.Store) {
 	q := u.Query()
 	q.Set("user", role)
 	u.RawQuery = q.Encode()
-	return role, testenv.Open(t, u.String())
+	return role, testenv.OpenLocal(t, u.String())
 }
 
 // A user without rights is said to lack them, by name, with the statements that grant them: one
