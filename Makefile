@@ -65,7 +65,7 @@ build: ## Build bin/swh-scheduler, static
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) $(GOTEST) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 ifeq ($(PACKAGES),./...)
-	@$(ALL) go test -C test $(TESTFLAGS) ./... # needs no services
+	@$(ALL) $(SERVICES) go test -C test $(TESTFLAGS) ./...
 endif
 
 screenshots: ## Take the pictures of docs/dashboard.md anew
@@ -86,8 +86,8 @@ chaos-seeds: SEEDS = 300
 chaos-seeds: REPORT = bin/chaos/seeds.md
 chaos-seeds: chaos ## The same with many seeds of 30 s each, with the report in bin/chaos/seeds.md (SEED, SEEDS)
 
-model: ## Explore the models of the protocol further than CI does: some ten minutes, 2 GB
-	@$(ALL) env SWH_MODEL=long go test -C test -count=1 -timeout=2h -v ./model/...
+model: ## Explore the models of the protocol, and hold the program to them, further than CI does: about an hour, 2 GB
+	@$(ALL) $(SERVICES) env SWH_MODEL=long go test -C test -count=1 -timeout=2h -v ./model/...
 
 fuzz: ## Run each fuzz target for a while (FUZZ, FUZZTIME)
 	@$(ALL) env FUZZTIME=$(FUZZTIME) .ci/fuzz $(FUZZ)

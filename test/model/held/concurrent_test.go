@@ -377,7 +377,7 @@ func TestConcurrentHistories(t *testing.T) {
 	random := seed.Rand(t)
 	histories := 10
 	if os.Getenv("SWH_MODEL") == "long" {
-		histories = 1000
+		histories = 500
 	}
 	if n, err := strconv.Atoi(os.Getenv("SWH_HELD")); err == nil {
 		histories = n

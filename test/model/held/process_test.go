@@ -119,6 +119,12 @@ func (p *process) cut() {
 // idle reports whether nothing is under way.
 func (p *process) idle() bool { return p.claim == nil && len(p.batches)+len(p.late) == 0 }
 
+// passesBy reports whether a batch that waits leaves rows alone that the one before has in hand. If their connection were
+// lost now, it might send them or not: it depends on which batch is faster then.
+func (p *process) passesBy() bool {
+	return slices.ContainsFunc(p.batches, func(d *delivery) bool { return len(d.blocked) > 0 })
+}
+
 // die ends the life.
 func (p *process) die() {
 	p.cut()

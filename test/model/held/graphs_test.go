@@ -1,0 +1,256 @@
+package held
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/settle"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+	"swh-scheduler/test/model/check"
+	"swh-scheduler/test/model/graphs"
+)
+
+const graphTasks = 4 // as in the model
+
+// graphsBench has what sequences share.
+type graphsBench struct {
+	store *db.Store
+
+	longest, steps int
+}
+
+// graphsWorld is a sequence: the model's state beside the database.
+type graphsWorld struct {
+	*graphsBench
+	t     *rapid.T
+	graph graphs.Graph
+	model check.Model[graphs.State]
+	state graphs.State
+	id    int64
+	tasks [graphTasks]int64
+	runs  [graphTasks]string
+	now   time.Time
+	trace []string
+	taken int
+}
+
+func (w *graphsWorld) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("%s\nneeds %v, added %v, deadlines %v, retries %v\nafter %d steps:\n  %s", fmt.Sprintf(format, args...),
+		w.graph.Needs, w.graph.Added, w.graph.Deadline, w.graph.Retries, w.taken, strings.Join(w.trace, "\n  "))
+}
+
+func (w *graphsWorld) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.fail("%v", err)
+	}
+}
+
+func (w *graphsWorld) take(s check.Step[graphs.State]) {
+	w.state = s.Next
+	w.trace = append(w.trace, s.Name)
+	w.taken++
+	w.steps++
+	for _, p := range w.model.Always {
+		if !p.Holds(w.state) {
+			w.fail("broken: %s", p.Name)
+		}
+	}
+}
+
+// ofDrain reports whether a step is the drain's.
+func ofDrain(s check.Step[graphs.State]) bool {
+	return strings.HasSuffix(s.Name, " is noted") || strings.HasSuffix(s.Name, " is spread") || strings.HasSuffix(s.Name, " is looked at")
+}
+
+// task returns a task of the graph to submit, with what it depends on: existing tasks, or those of the same request.
+func (w *graphsWorld) task(i int, places map[int]int) db.NewGraphTask {
+	task := db.NewGraphTask{Name: fmt.Sprint(i), Type: "step", Retries: new(int64(0))}
+	if w.graph.Retries[i] {
+		task.Retries = new(int64(1))
+	}
+	if w.graph.Deadline[i] {
+		task.Deadline = w.now.Add(time.Hour)
+	}
+	for d := range i {
+		_, asked := places[d]
+		if w.graph.Needs[i][d] != graphs.No && (asked || w.tasks[d] != 0) {
+			task.DependsOn = append(task.DependsOn, w.dependency(i, d, places))
+		}
+	}
+	return task
+}
+
+func (w *graphsWorld) dependency(i, d int, places map[int]int) db.NewDependency {
+	on := db.NewDependency{On: map[graphs.Condition]db.Condition{graphs.Success: db.OnCompleted, graphs.Failure: db.OnFailed, graphs.End: db.OnResolved}[w.graph.Needs[i][d]]}
+	if place, asked := places[d]; asked {
+		on.Place = place
+	} else {
+		on.Task = w.tasks[d]
+	}
+	return on
+}
+
+// request returns the tasks for which such holds, and where each is.
+func (w *graphsWorld) request(such func(i int) bool) (tasks []db.NewGraphTask, places map[int]int) {
+	places = make(map[int]int)
+	for i := range graphTasks {
+		if such(i) {
+			tasks = append(tasks, w.task(i, places))
+			places[i] = len(tasks) - 1
+		}
+	}
+	return tasks, places
+}
+
+func (w *graphsWorld) stored(ids []int64, places map[int]int) {
+	for i, place := range places {
+		w.tasks[i] = ids[place]
+	}
+}
+
+// do takes a step in the model and in the database.
+func (w *graphsWorld) do(s check.Step[graphs.State]) {
+	ctx := context.Background()
+	var i int
+	is := func(format string) bool {
+		n, err := fmt.Sscanf(s.Name, format, &i)
+		return err == nil && n == 1 && s.Name == fmt.Sprintf(format, i)
+	}
+	switch {
+	case is("%d runs"):
+		w.runs[i] = fmt.Sprintf("run-%d-%d", w.tasks[i], w.taken)
+		testenv.Exec(w.t, w.store.Pool(), `with sent as (update task set status = 'next_run_scheduled' where id = $1)
+			insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, w.tasks[i], w.runs[i])
+	case is("%d is completed"):
+		w.end(i, model.RunEventful)
+	case is("a run of %d fails"):
+		w.end(i, model.RunFailed)
+	case is("the deadline of %d is over"):
+		w.now = w.now.Add(2 * time.Hour)
+	case s.Name == "the graph is cancelled":
+		w.must(w.store.CancelGraph(ctx, w.id, w.now))
+	case s.Name == "a retry begins":
+		_, err := w.store.RetryGraph(ctx, w.id, w.now)
+		w.must(err)
+	case is("%d is respawned"):
+		testenv.Exec(w.t, w.store.Pool(), "update task set status = 'next_run_not_scheduled', next_run = now() where id = $1", w.tasks[i])
+	case s.Name == "the extension is stored":
+		w.extend()
+	}
+	w.take(s)
+}
+
+func (w *graphsWorld) end(i int, status model.RunStatus) {
+	end := settle.Outcome{BackendID: w.runs[i], Heard: time.Now(), End: &settle.End{Status: status}}
+	w.must(settle.Store{Store: w.store}.ApplyOutcomes(context.Background(), []settle.Outcome{end}))
+}
+
+func (w *graphsWorld) extend() {
+	tasks, places := w.request(func(i int) bool { return w.graph.Added[i] })
+	e := db.Extension{Tasks: tasks}
+	for i := range graphTasks {
+		for d := range i {
+			if w.graph.Needs[i][d] != graphs.No && w.graph.Added[d] && !w.graph.Added[i] {
+				e.Add = append(e.Add, db.MoreDependency{Task: w.tasks[i], On: w.dependency(i, d, places)})
+			}
+		}
+	}
+	stored, err := w.store.ExtendGraph(context.Background(), w.id, db.GraphKey{}, func([]db.GraphTask) (db.Extension, error) { return e, nil }, w.now)
+	w.must(err)
+	w.stored(stored.Tasks, places)
+}
+
+// drain lets the drain do all that there is to do, in the model too, and compares.
+func (w *graphsWorld) drain() {
+	w.trace = append(w.trace, "-- the drain")
+	for {
+		steps := slices.DeleteFunc(w.model.From(w.state), func(s check.Step[graphs.State]) bool { return !ofDrain(s) })
+		if len(steps) == 0 {
+			break
+		}
+		w.take(steps[0])
+	}
+	for {
+		round, err := w.store.DrainGraphs(context.Background(), w.now)
+		w.must(err)
+		if !round.More && !round.Waits {
+			break
+		}
+	}
+	tasks, err := w.store.GraphTasks(context.Background(), w.id)
+	w.must(err)
+	states := make(map[int64]model.GraphState)
+	for _, t := range tasks {
+		states[t.ID] = t.State
+	}
+	want := map[graphs.Status]model.GraphState{
+		graphs.Waiting: model.GraphWaiting, graphs.Ready: model.GraphReady, graphs.Running: model.GraphRunning, graphs.Completed: model.GraphCompleted,
+		graphs.Failed: model.GraphFailed, graphs.ByDependency: model.GraphByDependency, graphs.Skipped: model.GraphSkipped,
+		graphs.ByDeadline: model.GraphByDeadline, graphs.ByCancel: model.GraphCancelled,
+	}
+	for i, t := range w.state.Tasks {
+		if got := states[w.tasks[i]]; got != want[t.Status] {
+			w.fail("task %d is %q, want %q\n%+v", i, got, want[t.Status], t)
+		}
+	}
+}
+
+func (b *graphsBench) sequence(t *rapid.T) {
+	w := &graphsWorld{graphsBench: b, t: t, now: time.Now()}
+	for i := 1; i < graphTasks; i++ {
+		for d := range i {
+			w.graph.Needs[i][d] = rapid.SampledFrom([]graphs.Condition{graphs.No, graphs.Success, graphs.Failure, graphs.End}).Draw(t, fmt.Sprintf("%d needs %d", i, d))
+		}
+		w.graph.Added[i] = rapid.IntRange(0, 3).Draw(t, "added") == 3
+		w.graph.Retries[i] = rapid.IntRange(0, 3).Draw(t, "retries") == 3
+	}
+	if dated := rapid.IntRange(0, graphTasks-1).Draw(t, "dated"); dated > 0 {
+		w.graph.Deadline[dated] = !w.graph.Added[dated]
+	}
+	upTo := func(n int, what string) uint8 { return uint8(rapid.IntRange(0, n).Draw(t, what)) }
+	left := graphs.Faults{
+		Failures: upTo(3, "failures"), Deadlines: 1, Cancels: upTo(1, "cancels"), Extensions: 1, Retries: upTo(2, "retries of all"), Respawns: upTo(2, "respawns"),
+	}
+	if !slices.Contains(w.graph.Added[:], true) {
+		left.Extensions = 0
+	}
+	w.model = graphs.Model(w.graph, left, graphs.Rules{})
+	w.state = w.model.Initial
+	tasks, places := w.request(func(i int) bool { return !w.graph.Added[i] })
+	submitted, err := b.store.SubmitGraph(context.Background(), db.NewGraph{Tasks: tasks}, w.now)
+	w.must(err)
+	w.id = submitted.ID
+	w.stored(submitted.Tasks, places)
+	w.drain()
+	for _, choice := range choices(t) {
+		steps := slices.DeleteFunc(w.model.From(w.state), ofDrain)
+		if n := choice % uint32(len(steps)+1+len(steps)/2); int(n) < len(steps) {
+			w.do(steps[n])
+		} else if !w.state.Extending {
+			w.drain()
+		}
+	}
+	b.longest = max(b.longest, w.taken)
+}
+
+// Random graphs on PostgreSQL stand as the model of graphs says whenever the drain has done its work: their tasks end,
+// fail and are retried, deadlines pass, and an operator cancels, extends, retries and respawns. Who does so at once, with
+// drains beside, is in TestGraphsAgainstModel of sql/db.
+func TestGraphs(t *testing.T) {
+	b := &graphsBench{store: testenv.Open(t, testenv.Database(t))}
+	testenv.Exec(t, b.store.Pool(), `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor)
+		values ('step', '', 'swh.test.Step', '1 day', '1 day', '1 day', 1)`)
+	began, sequences := time.Now(), 0
+	checks(t, 100, 5000, func(t *rapid.T) { sequences++; b.sequence(t) })
+	t.Logf("%d sequences, %d steps of the model, the longest %d, %s", sequences, b.steps, b.longest, time.Since(began).Round(time.Second))
+}
