@@ -41,8 +41,8 @@ type clock struct {
 // is now at the least, and later by what the network took at the most: the host's clock decides
 // where between.
 func (c *clock) set(asked, now time.Time, took time.Duration) {
-	host := c.host().Round(0)
-	if latest := now.Add(took - now.Sub(asked)); host.After(latest) {
+	host, network := c.host().Round(0), took-now.Sub(asked)
+	if latest := now.Add(network); host.After(latest) {
 		host = latest
 	}
 	if host.Before(now) {
@@ -50,7 +50,13 @@ func (c *clock) set(asked, now time.Time, took time.Duration) {
 	}
 	c.m.Lock()
 	defer c.m.Unlock()
-	c.database, c.local, c.least = host, time.Now(), now
+	least, local := now, time.Now()
+	// The bound so far is the better one if this answer was slower than the last. If it is beyond what the network can
+	// have taken, the database's clock was set back.
+	if before := c.least.Add(local.Sub(c.local)); !c.least.IsZero() && before.After(now) && !before.After(now.Add(network)) {
+		least = before
+	}
+	c.database, c.local, c.least = host, local, least
 }
 
 // now returns the host's time until the database has told its own.

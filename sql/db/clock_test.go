@@ -2,6 +2,7 @@ package db
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -25,4 +26,29 @@ func TestClockIsSet(t *testing.T) {
 			t.Errorf("%s: %s after the answer, want %s", name, got, tc.want)
 		}
 	}
+}
+
+// The lower bound of the database's time doesn't go back when an answer is slow: what was observed between two answers
+// would count as observed before the first. It does when the database's clock was set back.
+func TestLeastTimeGoesBackOnlyWithTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+		c := clock{host: time.Now}
+		want := func(what string, least time.Time) {
+			t.Helper()
+			if got := c.leastNow(); !got.Equal(least) {
+				t.Errorf("%s: %s, want %s", what, got, least)
+			}
+		}
+		c.set(now, now, 0)
+		time.Sleep(10 * time.Millisecond)
+		c.set(now.Add(time.Millisecond), now.Add(time.Millisecond), 9*time.Millisecond)
+		want("after a slow answer", now.Add(10*time.Millisecond))
+		time.Sleep(10 * time.Millisecond)
+		c.set(now.Add(20*time.Millisecond), now.Add(20*time.Millisecond), 0)
+		want("after a fast answer", now.Add(20*time.Millisecond))
+		c.set(now.Add(-time.Second), now.Add(-time.Second), 9*time.Millisecond)
+		want("after the clock was set back", now.Add(-time.Second))
+	})
 }
