@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -30,6 +31,8 @@ type LostStore interface {
 	SilentRuns(ctx context.Context) (db.SilentRuns, error)
 	SendingSince(ctx context.Context) (db.Sending, error)
 	LoseRuns(ctx context.Context, runs []db.SilentRun, now time.Time) (int, error)
+	NoteEmptyQueue(ctx context.Context, queue string, looked time.Time) error
+	LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error)
 }
 
 // LostOptions configure a LostRuns.
@@ -55,7 +58,8 @@ type LostOptions struct {
 //
 // A run is lost when nothing was heard of it for the given time, up to the moment up to which ends are
 // known (db.Store.EndsKnown), and either a worker had
-// started it, or its message is neither outgoing nor in its queue, which is empty. While
+// started it, or its message is neither outgoing nor in its queue, which is empty, and was so
+// at a look dispatch.UnheardAfter before that moment: what a worker has taken from it since may have started. While
 // its queue can't be asked, no run is lost, nor, while it is unknown how many messages
 // workers hold, one that was not started. The listener ignores a result that comes after
 // all: a run ends once. Runs that PostgreSQL refuses to end are logged, and hold up no
@@ -129,7 +133,7 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	n := 0
 	var askErr error
 	ended, err := l.Store.EachSilentRun(ctx, db.SilentRunSweep{Before: before, Rules: rules, Every: lostPeriod, AtMost: lostTime}, func(silent []db.SilentRun) (left int, err error) {
-		lost, err := l.gone(ctx, silent, byName)
+		lost, err := l.gone(ctx, silent, byName, known)
 		if err != nil && !celery.IsOfQueue(err) {
 			return 0, err // the sweep goes on here
 		}
@@ -178,10 +182,13 @@ func (l *LostRuns) giveUp(ctx context.Context, lost []db.SilentRun) (n int, err 
 	return n, err
 }
 
-// gone returns the silent runs that cannot be in their queue, and the errors of queues that
-// can't be asked.
-func (l *LostRuns) gone(ctx context.Context, silent []db.SilentRun, types map[string]model.TaskType) ([]db.SilentRun, error) {
-	type answer struct{ lost, empty bool } // which runs of the queue are gone: started ones, any
+// gone returns the silent runs that cannot be in their queue, and have not left it of late, and the errors of queues that
+// can't be asked. known is the moment up to which starts are known.
+func (l *LostRuns) gone(ctx context.Context, silent []db.SilentRun, types map[string]model.TaskType, known time.Time) ([]db.SilentRun, error) {
+	type answer struct {
+		lost bool      // started runs of the queue are gone
+		left time.Time // others are that were scheduled before
+	}
 	answers := make(map[string]answer)
 	var gone []db.SilentRun
 	var failed []error
@@ -196,13 +203,31 @@ func (l *LostRuns) gone(ctx context.Context, silent []db.SilentRun, types map[st
 			case err != nil:
 				return nil, err
 			default:
-				a = answer{lost: true, empty: !length.Unknown && length.Messages() == 0}
+				a.lost = true
+			}
+			if a.lost && !length.Unknown && length.Messages() == 0 {
+				if a.left, err = l.left(ctx, queue, known); err != nil {
+					return nil, err
+				}
 			}
 			answers[queue] = a
 		}
-		if a.empty || a.lost && run.Status != model.RunScheduled {
+		scheduled := time.Unix(0, 0)
+		if run.Scheduled != nil {
+			scheduled = *run.Scheduled
+		}
+		if a.lost && (run.Status != model.RunScheduled || scheduled.Before(a.left)) {
 			gone = append(gone, run)
 		}
 	}
 	return gone, errors.Join(failed...)
+}
+
+// left notes that a queue is empty, and returns the moment before which all that was scheduled had left it so long ago
+// that its start would be known.
+func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (time.Time, error) {
+	if err := l.Store.NoteEmptyQueue(ctx, queue, l.now()); err != nil {
+		return time.Time{}, err
+	}
+	return l.Store.LeftQueue(ctx, queue, known.Add(-dispatch.UnheardAfter))
 }

@@ -231,7 +231,8 @@ func TestLaneWorkInItsQueueIsNotGivenUp(t *testing.T) {
 	l := newLaned(t, two(4, 2)...)
 	l.claim(6) // on the way to the queues
 	l.exec("update scheduler_go.work set state = 'sent' where task_id = (select min(task_id::text)::uuid from scheduler_go.work where queue = $1)", lanedQueue)
-	l.maintain(l.now.Add(11*time.Minute), l.q)
+	l.maintain(l.now.Add(2*time.Minute), l.q)
+	l.maintain(l.now.Add(13*time.Minute), l.q)
 	if n := l.count("scheduler_go.work"); n != 5 {
 		t.Errorf("%d are underway, want 5: one is in no queue", n)
 	}

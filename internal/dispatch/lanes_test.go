@@ -544,7 +544,7 @@ func TestWorkOfRemovedLanesEnds(t *testing.T) {
 	if got := l.outboxOfAny(lanedQueue); len(got) != 1 || got[0].number != express[0].number || got[0].root != express[0].id {
 		t.Errorf("sent %+v, want what was over: %+v", got, express[0])
 	}
-	l.maintain(l.now.Add(11 * time.Minute))
+	l.maintain(l.now.Add(13 * time.Minute))
 	if n := l.count("scheduler_go.work where lane_set is not null"); n != 0 {
 		t.Errorf("%d are still underway", n)
 	}
@@ -623,8 +623,9 @@ func TestUnheardLaneWorkIsGivenUp(t *testing.T) {
 		after time.Duration
 		left  map[string]int
 	}{
-		{5 * time.Minute, map[string]int{"express": 4, "slow": 2}},
-		{10*time.Minute + 30*time.Second, map[string]int{"express": 1}}, // none in the queues; one began
+		{70 * time.Second, map[string]int{"express": 4, "slow": 2}}, // none in the queues; one began
+		{11 * time.Minute, map[string]int{"express": 4, "slow": 2}},
+		{11*time.Minute + 8*time.Second, map[string]int{"express": 3, "slow": 2}},
 		{12 * time.Minute, map[string]int{}},
 	} {
 		l.maintain(l.now.Add(step.after), l.q)

@@ -22,8 +22,8 @@ const (
 	maintenancePeriod = time.Minute
 	lowWaterPeriod    = 10 * time.Second
 
-	// unheardAfter is how long the event of a start or an end may be delayed.
-	unheardAfter = 10 * time.Minute
+	// UnheardAfter is how long the event of a start or an end may be delayed.
+	UnheardAfter = 10 * time.Minute
 
 	// lostAfter is when sent work counts as lost in any case: by default, a visit may be
 	// scheduled again then.
@@ -47,6 +47,8 @@ type Maintenance struct {
 
 	// Home returns where the work of a removed lane set goes.
 	Home func(ctx context.Context, laneSet string) (Queue, error)
+
+	unheard db.BatchSize
 }
 
 // NewGivenUp makes the counter of a Maintenance and registers it on reg.
@@ -81,10 +83,13 @@ func (m *Maintenance) lowerLowWater(ctx context.Context) (string, error) {
 
 // GiveUp gives up sent work whose end will not be heard, also of queues that no longer
 // have lanes or shares, and deletes settled work. Both are judged by the moment up to which ends are
-// known (db.Store.EndsKnown).
+// known (db.Store.EndsKnown). Work whose start is not known is given up if a look found it out of its queue
+// UnheardAfter before that moment: a worker may have taken it after the moment, however long it waited before.
+// Each call is such a look.
 // It goes on with the other queues where
 // one can't be asked, and returns that error.
 func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error) {
+	began := time.Now()
 	// Before work and messages are looked at: what ends meanwhile is no harm.
 	known, err := m.Store.EndsKnown(ctx, now)
 	if err != nil {
@@ -97,7 +102,7 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 	total := 0
 	var failed []error
 	for _, queue := range queues {
-		n, err := m.giveUp(ctx, queue, now, known)
+		n, err := m.giveUp(ctx, queue, now.Add(time.Since(began)), known)
 		total += n
 		if err != nil {
 			failed = append(failed, err)
@@ -106,51 +111,66 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 			return count(total, "given up"), errors.Join(failed...)
 		}
 	}
-	failed = append(failed, m.Store.ForgetSettled(ctx, known.Add(-unheardAfter)))
+	failed = append(failed,
+		m.Store.ForgetSettled(ctx, known.Add(-UnheardAfter)),
+		m.Store.ForgetLooks(ctx, known.Add(-UnheardAfter), known.Add(-lostAfter)))
 	return count(total, "given up"), errors.Join(failed...)
 }
 
 // giveUp gives up work of one queue, in batches. The messages of the queue are counted anew
-// for each, as they come and go.
+// for each, as they come and go. After a time-out the next batch is half as large.
 func (m *Maintenance) giveUp(ctx context.Context, queue string, now, known time.Time) (total int, err error) {
 	for more := true; more && err == nil; {
-		var n int
-		n, more, err = m.giveUpSome(ctx, queue, now, known)
+		var givenUp map[string]int
+		most := m.unheard.Of(db.MaintenanceBatch)
+		givenUp, more, err = m.giveUpSome(ctx, queue, most, now, known)
+		m.unheard.Note(most, err)
+		n := 0
+		for set, of := range givenUp {
+			m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", of)
+			n += of
+		}
+		if m.GivenUp != nil {
+			m.GivenUp.WithLabelValues(queue).Add(float64(n))
+		}
 		total += n
 	}
 	return total, err
 }
 
 // giveUpSome gives up a batch of a queue's work, and nothing if the queue can't be asked.
-// While it is unknown how many messages workers hold, any may be in the queue.
-func (m *Maintenance) giveUpSome(ctx context.Context, queue string, now, known time.Time) (n int, more bool, err error) {
+// While it is unknown how many messages workers hold, any may be in the queue. It holds the queue's lock: no claim
+// adds messages between their count and the look at the ledger.
+func (m *Maintenance) giveUpSome(ctx context.Context, queue string, most int, now, known time.Time) (givenUp map[string]int, more bool, err error) {
 	observed, err := observe(ctx, m.Store, m.Lengths, true, queue)
 	if err != nil {
-		return 0, false, err
+		return nil, false, err
 	}
-	counts, err := countMessages(ctx, m.Store, observed, queue)
-	if err == nil {
-		err = counts[0].err
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	waiting := counts[0].total()
-	if counts[0].Unknown {
-		waiting = math.MaxInt
-	}
-	givenUp, more, err := m.Store.GiveUpWork(ctx, db.Unheard{
-		Queue: queue, Waiting: waiting, Now: now,
-		UnheardBefore: known.Add(-unheardAfter), BegunBefore: known.Add(-cmp.Or(m.LostAfter, model.DefaultHosterLostAfter)), LostBefore: known.Add(-lostAfter),
+	err = m.Store.ByKey(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.LockQueues(ctx, queue); err != nil {
+			return err
+		}
+		counts, err := countMessages(ctx, tx, observed, queue)
+		if err == nil {
+			err = counts[0].err
+		}
+		if err != nil {
+			return err
+		}
+		waiting := counts[0].total()
+		if counts[0].Unknown {
+			waiting = math.MaxInt
+		}
+		givenUp, more, err = tx.GiveUpWork(ctx, db.Unheard{
+			Queue: queue, Waiting: waiting, Now: now, Most: most,
+			UnheardBefore: known.Add(-UnheardAfter), BegunBefore: known.Add(-cmp.Or(m.LostAfter, model.DefaultHosterLostAfter)), LostBefore: known.Add(-lostAfter),
+		})
+		return err
 	})
-	for set, of := range givenUp {
-		m.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", of)
-		n += of
+	if err != nil {
+		return nil, false, err
 	}
-	if m.GivenUp != nil {
-		m.GivenUp.WithLabelValues(queue).Add(float64(n))
-	}
-	return n, more, err
+	return givenUp, more, nil
 }
 
 // Release sends the backlogs of removed lane sets to the queues that they would have gone

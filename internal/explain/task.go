@@ -221,6 +221,8 @@ func (t Task) isOverdue(e *Explanation, status model.RunStatus, due time.Time) {
 		e.because("But while its queue can't be asked, none of its runs is given up.")
 	case status == model.RunScheduled && t.Queue.Ready+t.Queue.Working > 0:
 		e.because("But its message may be among those in its queue: it is given up when the queue is empty.")
+	case status == model.RunScheduled:
+		e.because("start-runner (without --with-priority) looks for such runs each ten minutes. It gives up one that never began once events are known ten minutes past a look that found its queue empty.")
 	default:
 		e.because("start-runner (without --with-priority) looks for such runs each ten minutes.")
 	}

@@ -51,7 +51,7 @@ type Kept struct {
 }
 
 // drainSizes are the sizes of the batches of drains and of maintenance.
-type drainSizes struct{ changes, parked, copied, graphs, unheard, settled BatchSize }
+type drainSizes struct{ changes, parked, copied, graphs, settled BatchSize }
 
 // KeepCandidates does a part of the work that keeps candidates up to date:
 // draining, unparking, and building them where they are not built (a table was

@@ -306,8 +306,8 @@ func (a WorkQueries) QueuesWithSent(ctx context.Context) ([]string, error) {
 	return names, failed(err, "list the queues with work that was sent")
 }
 
-// maintenanceBatch is how many rows of the ledger maintenance deletes at a time.
-const maintenanceBatch = 1000
+// MaintenanceBatch is how many rows of the ledger maintenance deletes at a time.
+const MaintenanceBatch = 1000
 
 // Unheard says which sent work of a queue is given up.
 type Unheard struct {
@@ -315,44 +315,59 @@ type Unheard struct {
 	Waiting int // how many messages can still be in the queue
 	Now     time.Time
 
-	UnheardBefore time.Time // what began and whose limit ended before, and what was sent before, has not begun and is beyond Waiting
+	UnheardBefore time.Time // what began and whose limit ended before; what has not begun, is beyond Waiting, and was so at a look before
 	BegunBefore   time.Time // what began before, without a limit
 	LostBefore    time.Time // all that was sent before
+	Most          int       // messages at a time
 }
 
-// GiveUpWork gives up sent work of a queue whose end will not be heard. Groups are charged the
-// expected cost. It returns the number of messages by lane set, and whether there may be
-// more: it takes a batch at a time. After a time-out the next batch is half as large.
-func (s WorkStore) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int, more bool, err error) {
-	givenUp = make(map[string]int)
-	most := s.drains.unheard.Of(maintenanceBatch)
-	err = s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
-		rows, err := tx.q.UnheardWork(ctx, queries.UnheardWorkParams{
-			Queue: u.Queue, Waiting: int64(u.Waiting), Now: u.Now, UnheardBefore: u.UnheardBefore, BegunBefore: u.BegunBefore, LostBefore: u.LostBefore, MaxRows: int32(most),
-		})
-		more = len(rows) == most
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		ids := make([]uuid.UUID, len(rows))
-		charges, records := make(Charges), make(LaneRecords)
-		for i, r := range rows {
-			ids[i] = r.TaskID
-			if r.ShareGroup != nil {
-				charges.Add(r.Home, *r.ShareGroup, *r.Cost, 1, u.Now)
-			}
-			if r.LaneSet != nil {
-				records.Add(*r.LaneSet, *r.LaneName, LaneUnheard, 0, u.Now, 1)
-			}
-			givenUp[orZero(r.LaneSet)]++
-		}
-		return inOrder(ctx, keys(ids, tx.q.DropWork), tx.chargeShares(charges), tx.recordLanes(records))
+// GiveUpWork gives up sent work of a queue whose end will not be heard, and records which other work is out of its
+// queue, to be given up by a later call. Waiting was counted while the queue's lock was held (LockQueues), as it is
+// still. Groups are charged the expected cost. It returns the number of messages by lane set, and whether there
+// may be more.
+func (tx *Tx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int, more bool, err error) {
+	if err := tx.q.NoteWorkLook(ctx, queries.NoteWorkLookParams{Queue: u.Queue, Waiting: int64(u.Waiting), Looked: u.Now}); err != nil {
+		return nil, false, failed(err, "record which work left queue %q", u.Queue)
+	}
+	rows, err := tx.q.UnheardWork(ctx, queries.UnheardWorkParams{
+		Queue: u.Queue, Waiting: int64(u.Waiting), Now: u.Now, UnheardBefore: u.UnheardBefore, BegunBefore: u.BegunBefore, LostBefore: u.LostBefore, MaxRows: int32(u.Most),
 	})
-	s.drains.unheard.Note(most, err)
-	if err != nil {
+	if err != nil || len(rows) == 0 {
 		return nil, false, failed(err, "give up work of queue %q", u.Queue)
 	}
-	return givenUp, more, nil
+	givenUp = make(map[string]int)
+	ids := make([]uuid.UUID, len(rows))
+	charges, records := make(Charges), make(LaneRecords)
+	for i, r := range rows {
+		ids[i] = r.TaskID
+		if r.ShareGroup != nil {
+			charges.Add(r.Home, *r.ShareGroup, *r.Cost, 1, u.Now)
+		}
+		if r.LaneSet != nil {
+			records.Add(*r.LaneSet, *r.LaneName, LaneUnheard, 0, u.Now, 1)
+		}
+		givenUp[orZero(r.LaneSet)]++
+	}
+	err = inOrder(ctx, keys(ids, tx.q.DropWork), tx.chargeShares(charges), tx.recordLanes(records))
+	return givenUp, len(rows) == u.Most, failed(err, "give up work of queue %q", u.Queue)
+}
+
+// NoteEmptyQueue records that a queue was seen empty at a moment, or later.
+func (a WorkQueries) NoteEmptyQueue(ctx context.Context, queue string, looked time.Time) error {
+	return failed(a.q.NoteEmptyLook(ctx, queries.NoteEmptyLookParams{Queue: queue, Looked: looked}), "record that queue %q is empty", queue)
+}
+
+// LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
+// lookedBefore; 1970 if nobody did.
+func (a WorkQueries) LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error) {
+	left, err := a.q.LeftQueue(ctx, queries.LeftQueueParams{Queue: queue, LookedBefore: lookedBefore})
+	return left, failed(err, "look up what left queue %q", queue)
+}
+
+// ForgetLooks deletes what is known of the looks at queues before a moment, except what says most of each queue, and all
+// that is from before uselessBefore.
+func (a WorkQueries) ForgetLooks(ctx context.Context, lookedBefore, uselessBefore time.Time) error {
+	return failed(a.q.ForgetLooks(ctx, queries.ForgetLooksParams{LookedBefore: lookedBefore, UselessBefore: uselessBefore}), "forget looks at queues")
 }
 
 // ForgetDeliveries deletes what is known of deliveries before a moment. It must be a
@@ -365,7 +380,7 @@ func (a WorkQueries) ForgetDeliveries(ctx context.Context, before time.Time) err
 // time-out the next call begins with half as many.
 func (s WorkStore) ForgetSettled(ctx context.Context, before time.Time) error {
 	for {
-		most := s.drains.settled.Of(maintenanceBatch)
+		most := s.drains.settled.Of(MaintenanceBatch)
 		n, err := s.q.ForgetSettled(ctx, queries.ForgetSettledParams{Before: &before, MaxRows: int32(most)})
 		s.drains.settled.Note(most, err)
 		if err != nil || n < int64(most) {

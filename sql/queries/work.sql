@@ -92,9 +92,9 @@ select task_id, kwargs from taken order by place;
 delete from scheduler_go.work where task_id = any(@task_ids::uuid[]);
 
 -- MarkSent, like the two after it, finds messages by their ids, as its condition on the state is one
--- for no index: those of outgoing work may be full of what is gone.
+-- for no index: those of outgoing work may be full of what is gone. since moves on: a message may have been refused for hours.
 -- name: MarkSent :exec
-update scheduler_go.work set state = 'sent' where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
+update scheduler_go.work set state = 'sent', since = greatest(since, statement_timestamp()) where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
 
 -- PostponeWork delays messages that the broker refused. Like the one after it, it leaves alone those
 -- whose not_before is later than the caller knows of: another deliverer has them.
@@ -186,9 +186,57 @@ delete from scheduler_go.work where task_id = any(array(
 -- name: QueuesWithSent :many
 select distinct queue from scheduler_go.work where state = 'sent' order by 1;
 
+-- NoteWorkLook records which work of a queue is out of it: all that was sent before the oldest that can still be in
+-- the queue. It records nothing if that can be all whose start is not known. The queue's lock is held; a deliverer may
+-- just be marking messages as sent, with an earlier date. Looks are noted once a minute, and not more than 20 that don't count yet.
+-- name: NoteWorkLook :exec
+insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
+select p.queue, p.waiting > 0, p.looked, least(u.oldest, p.looked - interval '1 minute')
+from (select @queue::text as queue, @waiting::bigint as waiting, @looked::timestamptz as looked) p
+cross join lateral (
+  select count(*) as messages, min(w.since) filter (where w.place <= p.waiting and w.state = 'sent') as oldest
+  from (
+    select since, state, row_number() over (order by (state = 'sent'), since desc, task_id) as place
+    from scheduler_go.work where queue = p.queue and state in ('outgoing', 'sent') and started is null
+  ) w
+) u
+where u.messages > p.waiting and (
+    select count(*) < 20 and count(*) filter (where l.looked between p.looked - interval '50 seconds' and p.looked) = 0
+    from scheduler_go.queue_looks l where l.queue = p.queue and l.kept = (p.waiting > 0))
+on conflict do nothing;
+
+-- NoteEmptyLook records that a queue was seen empty. The queue's lock is not held: nothing is said of what was claimed
+-- in the ten minutes before, nor since the oldest message that is on its way there.
+-- name: NoteEmptyLook :exec
+insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
+select p.queue, false, p.looked, least(p.looked - interval '10 minutes', (
+  select min(w.claimed) - interval '1 minute' from scheduler_go.work w
+  where w.state = 'outgoing' and w.queue = p.queue and w.place >= (select low from scheduler_go.low_water)))
+from (select @queue::text as queue, @looked::timestamptz as looked) p
+where (
+    select count(*) < 20 and count(*) filter (where l.looked between p.looked - interval '50 seconds' and p.looked) = 0
+    from scheduler_go.queue_looks l where l.queue = p.queue and not l.kept)
+on conflict do nothing;
+
+-- LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
+-- another moment.
+-- name: LeftQueue :one
+select coalesce(max(sent_before), 'epoch')::timestamptz from scheduler_go.queue_looks
+where queue = @queue and not kept and looked < @looked_before;
+
+-- ForgetLooks deletes looks from before a moment that say no more than another one from before it, and all from before
+-- an earlier moment.
+-- name: ForgetLooks :exec
+delete from scheduler_go.queue_looks l
+where l.looked < @useless_before or l.looked < @looked_before and exists (
+  select from scheduler_go.queue_looks better
+  where better.queue = l.queue and better.kept = l.kept and better.looked < @looked_before
+    and (better.sent_before, better.looked) > (l.sent_before, l.looked));
+
 -- UnheardWork locks some sent work of a queue whose end will not be heard: what began and is
 -- long past its limit, what began very long ago and has none, what is very old, and, of what is not
--- known to have begun, the oldest beyond what can still be in the queue or on the way there.
+-- known to have begun, the oldest beyond what can still be in the queue or on the way there, if it was out of the
+-- queue long ago. The queue's lock is held.
 -- name: UnheardWork :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
@@ -198,7 +246,8 @@ with sent as (
 select w.task_id, coalesce(w.home, w.queue) as home, w.share_group, w.cost, w.lane_set, w.lane_name
 from scheduler_go.work w join sent s on s.task_id = w.task_id
 where w.state = 'sent' and (w.since < @lost_before::timestamptz
-   or w.started is null and s.place > @waiting::bigint and w.since < @unheard_before::timestamptz
+   or w.started is null and s.place > @waiting::bigint
+      and w.since < (select max(l.sent_before) from scheduler_go.queue_looks l where l.queue = @queue and l.looked < @unheard_before)
    or scheduler_go.began(w.started, w.since, @now::timestamptz) + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision
    or w.hard_limit is null and scheduler_go.began(w.started, w.since, @now) < extract(epoch from @begun_before::timestamptz)::double precision)
 order by w.task_id

@@ -74,6 +74,26 @@ func (q *Queries) ForgetDeliveries(ctx context.Context, before time.Time) error 
 	return err
 }
 
+const forgetLooks = `-- name: ForgetLooks :exec
+delete from scheduler_go.queue_looks l
+where l.looked < $1 or l.looked < $2 and exists (
+  select from scheduler_go.queue_looks better
+  where better.queue = l.queue and better.kept = l.kept and better.looked < $2
+    and (better.sent_before, better.looked) > (l.sent_before, l.looked))
+`
+
+type ForgetLooksParams struct {
+	UselessBefore time.Time
+	LookedBefore  time.Time
+}
+
+// ForgetLooks deletes looks from before a moment that say no more than another one from before it, and all from before
+// an earlier moment.
+func (q *Queries) ForgetLooks(ctx context.Context, arg ForgetLooksParams) error {
+	_, err := q.db.Exec(ctx, forgetLooks, arg.UselessBefore, arg.LookedBefore)
+	return err
+}
+
 const forgetSettled = `-- name: ForgetSettled :execrows
 delete from scheduler_go.work where task_id = any(array(
   select s.task_id from scheduler_go.work s where s.state = 'settled' and s.settled < $1
@@ -132,6 +152,25 @@ func (q *Queries) LeaseOutgoing(ctx context.Context, arg LeaseOutgoingParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const leftQueue = `-- name: LeftQueue :one
+select coalesce(max(sent_before), 'epoch')::timestamptz from scheduler_go.queue_looks
+where queue = $1 and not kept and looked < $2
+`
+
+type LeftQueueParams struct {
+	Queue        string
+	LookedBefore time.Time
+}
+
+// LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
+// another moment.
+func (q *Queries) LeftQueue(ctx context.Context, arg LeftQueueParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, leftQueue, arg.Queue, arg.LookedBefore)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const lockOutgoing = `-- name: LockOutgoing :many
@@ -303,11 +342,11 @@ func (q *Queries) LowerLowWater(ctx context.Context) (int64, error) {
 }
 
 const markSent = `-- name: MarkSent :exec
-update scheduler_go.work set state = 'sent' where task_id = any($1::uuid[]) and case state when 'outgoing' then true end
+update scheduler_go.work set state = 'sent', since = greatest(since, statement_timestamp()) where task_id = any($1::uuid[]) and case state when 'outgoing' then true end
 `
 
 // MarkSent, like the two after it, finds messages by their ids, as its condition on the state is one
-// for no index: those of outgoing work may be full of what is gone.
+// for no index: those of outgoing work may be full of what is gone. since moves on: a message may have been refused for hours.
 func (q *Queries) MarkSent(ctx context.Context, taskIds []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, markSent, taskIds)
 	return err
@@ -390,6 +429,61 @@ func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]N
 		return nil, err
 	}
 	return items, nil
+}
+
+const noteEmptyLook = `-- name: NoteEmptyLook :exec
+insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
+select p.queue, false, p.looked, least(p.looked - interval '10 minutes', (
+  select min(w.claimed) - interval '1 minute' from scheduler_go.work w
+  where w.state = 'outgoing' and w.queue = p.queue and w.place >= (select low from scheduler_go.low_water)))
+from (select $1::text as queue, $2::timestamptz as looked) p
+where (
+    select count(*) < 20 and count(*) filter (where l.looked between p.looked - interval '50 seconds' and p.looked) = 0
+    from scheduler_go.queue_looks l where l.queue = p.queue and not l.kept)
+on conflict do nothing
+`
+
+type NoteEmptyLookParams struct {
+	Queue  string
+	Looked time.Time
+}
+
+// NoteEmptyLook records that a queue was seen empty. The queue's lock is not held: nothing is said of what was claimed
+// in the ten minutes before, nor since the oldest message that is on its way there.
+func (q *Queries) NoteEmptyLook(ctx context.Context, arg NoteEmptyLookParams) error {
+	_, err := q.db.Exec(ctx, noteEmptyLook, arg.Queue, arg.Looked)
+	return err
+}
+
+const noteWorkLook = `-- name: NoteWorkLook :exec
+insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
+select p.queue, p.waiting > 0, p.looked, least(u.oldest, p.looked - interval '1 minute')
+from (select $1::text as queue, $2::bigint as waiting, $3::timestamptz as looked) p
+cross join lateral (
+  select count(*) as messages, min(w.since) filter (where w.place <= p.waiting and w.state = 'sent') as oldest
+  from (
+    select since, state, row_number() over (order by (state = 'sent'), since desc, task_id) as place
+    from scheduler_go.work where queue = p.queue and state in ('outgoing', 'sent') and started is null
+  ) w
+) u
+where u.messages > p.waiting and (
+    select count(*) < 20 and count(*) filter (where l.looked between p.looked - interval '50 seconds' and p.looked) = 0
+    from scheduler_go.queue_looks l where l.queue = p.queue and l.kept = (p.waiting > 0))
+on conflict do nothing
+`
+
+type NoteWorkLookParams struct {
+	Queue   string
+	Waiting int64
+	Looked  time.Time
+}
+
+// NoteWorkLook records which work of a queue is out of it: all that was sent before the oldest that can still be in
+// the queue. It records nothing if that can be all whose start is not known. The queue's lock is held; a deliverer may
+// just be marking messages as sent, with an earlier date. Looks are noted once a minute, and not more than 20 that don't count yet.
+func (q *Queries) NoteWorkLook(ctx context.Context, arg NoteWorkLookParams) error {
+	_, err := q.db.Exec(ctx, noteWorkLook, arg.Queue, arg.Waiting, arg.Looked)
+	return err
 }
 
 const outgoingDue = `-- name: OutgoingDue :one
@@ -746,27 +840,28 @@ const unheardWork = `-- name: UnheardWork :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
   from scheduler_go.work w
-  where w.queue = $7 and w.state in ('outgoing', 'sent')
+  where w.queue = $3 and w.state in ('outgoing', 'sent')
 )
 select w.task_id, coalesce(w.home, w.queue) as home, w.share_group, w.cost, w.lane_set, w.lane_name
 from scheduler_go.work w join sent s on s.task_id = w.task_id
 where w.state = 'sent' and (w.since < $1::timestamptz
-   or w.started is null and s.place > $2::bigint and w.since < $3::timestamptz
-   or scheduler_go.began(w.started, w.since, $4::timestamptz) + w.hard_limit < extract(epoch from $3::timestamptz)::double precision
-   or w.hard_limit is null and scheduler_go.began(w.started, w.since, $4) < extract(epoch from $5::timestamptz)::double precision)
+   or w.started is null and s.place > $2::bigint
+      and w.since < (select max(l.sent_before) from scheduler_go.queue_looks l where l.queue = $3 and l.looked < $4)
+   or scheduler_go.began(w.started, w.since, $5::timestamptz) + w.hard_limit < extract(epoch from $4::timestamptz)::double precision
+   or w.hard_limit is null and scheduler_go.began(w.started, w.since, $5) < extract(epoch from $6::timestamptz)::double precision)
 order by w.task_id
-limit $6::integer
+limit $7::integer
 for update of w
 `
 
 type UnheardWorkParams struct {
 	LostBefore    time.Time
 	Waiting       int64
+	Queue         string
 	UnheardBefore time.Time
 	Now           time.Time
 	BegunBefore   time.Time
 	MaxRows       int32
-	Queue         string
 }
 
 type UnheardWorkRow struct {
@@ -780,16 +875,17 @@ type UnheardWorkRow struct {
 
 // UnheardWork locks some sent work of a queue whose end will not be heard: what began and is
 // long past its limit, what began very long ago and has none, what is very old, and, of what is not
-// known to have begun, the oldest beyond what can still be in the queue or on the way there.
+// known to have begun, the oldest beyond what can still be in the queue or on the way there, if it was out of the
+// queue long ago. The queue's lock is held.
 func (q *Queries) UnheardWork(ctx context.Context, arg UnheardWorkParams) ([]UnheardWorkRow, error) {
 	rows, err := q.db.Query(ctx, unheardWork,
 		arg.LostBefore,
 		arg.Waiting,
+		arg.Queue,
 		arg.UnheardBefore,
 		arg.Now,
 		arg.BegunBefore,
 		arg.MaxRows,
-		arg.Queue,
 	)
 	if err != nil {
 		return nil, err

@@ -134,7 +134,15 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 		w.visit(i, t, s.Next.Works[i].Tries[t].Visit)
 	case is("the message of %d is given up", &i):
 		w.age("since", i)
-		if given, _, err := w.store.GiveUpWork(ctx, db.Unheard{Queue: lanes[before.Works[i].Lane].Queue, Waiting: 100, Now: time.Now(), LostBefore: time.Now().Add(-time.Hour)}); err != nil || given[laneSet] != 1 {
+		queue, given := lanes[before.Works[i].Lane].Queue, map[string]int{}
+		err := w.store.ByKey(ctx, func(ctx context.Context, tx *db.Tx) error {
+			err := tx.LockQueues(ctx, queue)
+			if err == nil {
+				given, _, err = tx.GiveUpWork(ctx, db.Unheard{Queue: queue, Waiting: 100, Now: time.Now(), LostBefore: time.Now().Add(-time.Hour), Most: db.MaintenanceBatch})
+			}
+			return err
+		})
+		if err != nil || given[laneSet] != 1 {
 			w.fail("given up: %v, %v", given, err)
 		}
 	case is("the runtime of %d is waited for no more", &i):

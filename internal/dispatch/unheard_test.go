@@ -1,0 +1,151 @@
+package dispatch_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/testenv"
+)
+
+// held waits until it is known that a queue holds so many messages, waiting or with workers.
+func (b *bench) held(t *testing.T, queue string, want int) {
+	t.Helper()
+	testenv.Becomes(t, "messages of "+queue, want, func() int {
+		length, err := b.inspector.Length(t.Context(), queue, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if length.Unknown {
+			return -1
+		}
+		return length.Messages()
+	})
+}
+
+// A worker takes a message that has waited in its queue for long, after the moment up to which events are
+// known, and it times out there. The event is unread: the message is not given up, and goes on in the next lane.
+// Another one left the queue long ago, and its events are lost: it is given up ten minutes after a look
+// found it out of the queue, by that moment.
+func TestNothingIsGivenUpThatHasJustLeftItsQueue(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(30, 30)...)
+	express := "express:" + lanedQueue
+	l.claim(2)
+	pieces := l.outboxOf(express)
+	lost, waits := pieces[0].id, pieces[1].id
+	l.sent()
+	l.exec("update scheduler_go.work set since = since - case when task_id = $1 then interval '13 minutes' else '12 minutes' end", lost)
+	queue, events := testenv.Channel(t, l.broker.URL), testenv.ListenerQueue(t, l.broker.URL)
+	testenv.Declare(t, queue, express, nil)
+	testenv.Put(t, queue, express, amqp.Publishing{})
+	m := dispatch.Maintenance{Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	giveUp := func(after time.Duration) {
+		t.Helper()
+		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(id uuid.UUID) int { return l.count("scheduler_go.work where state = 'sent' and task_id = $1", id) }
+	known := func(after time.Duration) {
+		l.exec("insert into scheduler_go.event_queues as q values ('celeryev.listener', $1) on conflict (queue) do update set complete = excluded.complete", l.now.Add(after))
+	}
+	known(0)
+	l.held(t, express, 1)
+	giveUp(0)
+
+	testenv.Take(t, queue, express)
+	l.held(t, express, 0)
+	for minute := range 15 { // while no listener goes on
+		giveUp(time.Duration(minute) * time.Minute)
+		if left(waits) != 1 {
+			t.Fatalf("after %d minutes it is given up, while its events are unread", minute)
+		}
+	}
+	testenv.Put(t, events, "celeryev.listener", timeOut(t, waits, l.now))
+	stop := l.listen()
+	testenv.Becomes(t, "work in the next lane", 1, func() int {
+		return l.count("scheduler_go.work where timed_out = 1 and state = 'backlog'")
+	})
+	stop()
+	known(9 * time.Minute)
+	if giveUp(15 * time.Minute); left(lost) != 1 {
+		t.Error("what left its queue nine minutes before the moment is given up")
+	}
+	known(11 * time.Minute)
+	if giveUp(15 * time.Minute); left(lost) != 0 {
+		t.Error("what left its queue eleven minutes before the moment is not given up")
+	}
+}
+
+// A message that was refused for an hour is silent from when it was sent, and doesn't keep from being given up what was sent
+// meanwhile.
+func TestRefusedMessageIsSilentSinceItWasSent(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(30, 30)...)
+	express := "express:" + lanedQueue
+	l.claim(2)
+	pieces := l.outboxOf(express)
+	lost, refused := pieces[0].id, pieces[1].id
+	l.exec("update scheduler_go.work set since = since - interval '1 hour', attempts = 5, not_before = 'infinity' where task_id = $1", refused)
+	l.exec("update scheduler_go.work set since = since - interval '13 minutes', state = 'sent' where task_id = $1", lost)
+	m := dispatch.Maintenance{Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	left := func(id uuid.UUID, after time.Duration) int {
+		t.Helper()
+		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+		return l.count("scheduler_go.work where task_id = $1", id)
+	}
+	left(lost, 0)
+	if left(lost, 11*time.Minute) != 0 {
+		t.Error("what is out of its queue is not given up while another message is on its way there")
+	}
+	l.exec("update scheduler_go.work set not_before = '-infinity'")
+	stop := testenv.Run(t, l.deliverer.Run)
+	testenv.Becomes(t, "messages sent", 1, func() int { return l.count("scheduler_go.work where state = 'sent'") })
+	stop()
+	testenv.Take(t, testenv.Channel(t, l.broker.URL), express)
+	l.held(t, express, 0)
+	if left(refused, 12*time.Minute) != 1 {
+		t.Error("a message is given up that a worker has just taken: it was not in its queue before it was sent")
+	}
+}
+
+// Claims for a queue, while its messages are counted and compared with the ledger, have nothing given up that waits in it.
+func TestNothingIsGivenUpThatWaitsDuringClaims(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(1000, 30)...)
+	express := "express:" + lanedQueue
+	l.claim(10)
+	l.sent()
+	l.exec("update scheduler_go.work set since = since - interval '12 minutes'")
+	queue := testenv.Channel(t, l.broker.URL)
+	testenv.Declare(t, queue, express, nil)
+	testenv.Put(t, queue, express, make([]amqp.Publishing, 10)...)
+	l.held(t, express, 10)
+	ctx, stop := context.WithCancel(t.Context())
+	var claims sync.WaitGroup
+	claims.Go(func() {
+		for ctx.Err() == nil {
+			l.claim(1)
+		}
+	})
+	defer claims.Wait()
+	defer stop()
+	m := dispatch.Maintenance{Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	for hour := range 500 {
+		if _, err := m.GiveUp(t.Context(), l.now.Add(time.Duration(hour)*10*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if n := l.count("scheduler_go.work where state = 'sent'"); n != 10 {
+			t.Fatalf("%d of 10 messages are left after %d looks, all of which wait", n, hour+1)
+		}
+	}
+}
