@@ -119,8 +119,10 @@ type Silence uint8
 // Silences.
 const (
 	Short Silence = iota
-	Long          // by the clock, since it was seen that it isn't in its queue
-	Known         // and the events until then are known
+	Noted         // a look found it out of its queue, and its start is not known
+	Begun         // its start is known
+	Long          // so is that its time is over, by the clock
+	Known         // the events until Noted, or Long, are known
 )
 
 // Faults are those that may still happen.
@@ -144,7 +146,7 @@ type Scope struct {
 type Rules struct {
 	SilenceByClock  bool // silence counts by the clock, whatever waits unread
 	UnackedIgnored  bool // the event queue counts as empty while listeners hold events
-	CountedLate     bool // silence counts from when a message was sent, and only then its queue is counted
+	CountedLate     bool // silence counts from when a message was sent, not from a look that found it out of its queue
 	QueueIgnored    bool // what waits in its queue is given up, too
 	AckFirst        bool // events are acknowledged before they are written
 	SameID          bool // the next lane's try keeps the id

@@ -217,19 +217,27 @@ func (w world) journal(s State, i, t int) {
 func (w world) silence(s State, i int) {
 	work := s.Works[i]
 	try := work.Tries[work.Try]
-	over := try.Copy == Finished || try.Copy == Died || try.Copy == Queued && (w.rules.CountedLate || w.rules.QueueIgnored)
-	if try.Silent == Short && over && (work.Row == Sent || work.Row == Settled || work.Open) {
+	switch {
+	case try.Silent == Short && try.Copy >= Running && work.waits():
+		s.Works[i].Tries[work.Try].Silent = Noted
+		w.to.To(s, "a look finds %d out of its queue", i)
+		return
+	case try.Silent == Short && try.Copy == Queued && work.waits() && (w.rules.CountedLate || w.rules.QueueIgnored):
+		s.Works[i].Tries[work.Try].Silent = Noted
+		w.to.To(s, "%d was sent long ago", i)
+		return
+	case try.Silent == Begun && try.Copy > Running && work.waits():
 		s.Works[i].Tries[work.Try].Silent = Long
-		w.to.To(s, "%d is silent for long", i)
+		w.to.To(s, "the time of %d is over", i)
 		return
 	}
-	if w.rules.StaysSilent || try.Silent < Long || try.Silent < Known && !w.rules.SilenceByClock {
+	if w.rules.StaysSilent || try.Silent < Known && !w.rules.SilenceByClock {
 		return
 	}
-	if try.Copy == Queued && !w.rules.QueueIgnored {
+	if try.Silent == Short || try.Silent == Begun || try.Copy == Queued && !w.rules.QueueIgnored {
 		return
 	}
-	unread := try.Copy == Queued || try.End == Unread || try.End == Taken
+	unread := try.Copy == Queued || try.Copy == Running || try.End == Unread || try.End == Taken
 	switch {
 	case work.Row == Sent:
 		given := s
@@ -253,13 +261,19 @@ func (w world) silence(s State, i int) {
 	}
 }
 
+// waits says whether somebody waits for the end of work, or for its runtime.
+func (w Work) waits() bool { return w.Row == Sent || w.Row == Settled || w.Open }
+
 // keeper looks at the event queue, and at lanes that were removed.
 func (w world) keeper(s State) {
 	if s.known(w.rules) {
 		seen := s
 		for i := range seen.Works {
 			for t := range seen.Works[i].Tries {
-				if try := &seen.Works[i].Tries[t]; try.Silent == Long {
+				switch try := &seen.Works[i].Tries[t]; {
+				case try.Silent == Noted && try.Copy == Running:
+					try.Silent = Begun
+				case try.Silent == Noted, try.Silent == Long:
 					try.Silent = Known
 				}
 			}
@@ -344,8 +358,16 @@ func (w world) faults(s State) {
 
 var seed = maphash.MakeSeed()
 
-// canonical returns one of the states that differ only in names of works.
+// canonical returns one of the states that differ only in names of works, and in how silent tries are for which nobody
+// waits any more.
 func canonical(s State) State {
+	for i := range s.Works {
+		for t := range s.Works[i].Tries {
+			if t != int(s.Works[i].Try) || !s.Works[i].waits() {
+				s.Works[i].Tries[t].Silent = Short
+			}
+		}
+	}
 	if s.Works[0] != s.Works[1] && maphash.Comparable(seed, s.Works[0]) > maphash.Comparable(seed, s.Works[1]) {
 		s.Works[0], s.Works[1] = s.Works[1], s.Works[0]
 	}
