@@ -74,7 +74,9 @@ type Consumer struct {
 type consumeSession struct {
 	conn    *connection
 	channel *amqp.Channel
-	calls   sync.Mutex // held while the channel is asked: it takes one question at a time
+	calls   sync.Mutex    // held while the channel is asked: it takes one question at a time
+	stopped bool          // we cancelled the consumer; the connection stays open. By calls
+	ended   <-chan string // has the consumer's tag once the broker cancelled it, or is closed with the channel
 }
 
 // NewConsumer makes a consumer; Run connects.
@@ -130,7 +132,7 @@ func (c *Consumer) open(ctx context.Context) (*consumeSession, <-chan amqp.Deliv
 		return nil, nil, err
 	}
 	defer conn.killAfter(ctx)()
-	ch, deliveries, err := c.consume(conn)
+	ch, deliveries, ended, err := c.consume(conn)
 	if err != nil {
 		conn.close()
 		return nil, nil, fmt.Errorf("%s: %w", conn.node, err)
@@ -141,40 +143,41 @@ func (c *Consumer) open(ctx context.Context) (*consumeSession, <-chan amqp.Deliv
 		conn.close()
 		return nil, nil, ErrClosed
 	}
-	c.session = &consumeSession{conn: conn, channel: ch}
+	c.session = &consumeSession{conn: conn, channel: ch, ended: ended}
 	return c.session, deliveries, nil
 }
 
 const consumerTag = "consumer"
 
-func (c *Consumer) consume(conn *connection) (*amqp.Channel, <-chan amqp.Delivery, error) {
+func (c *Consumer) consume(conn *connection) (_ *amqp.Channel, _ <-chan amqp.Delivery, ended <-chan string, _ error) {
 	queue := c.options.Queue
 	found, err := hasQueue(conn.Connection, queue)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if !found {
 		if err := onChannel(conn.Connection, durableQueue(queue, nil)); err != nil {
-			return nil, nil, fmt.Errorf("declaring queue %q: %w", queue, err)
+			return nil, nil, nil, fmt.Errorf("declaring queue %q: %w", queue, err)
 		}
 	}
 	for _, b := range c.options.Bindings {
 		if err := bind(conn.Connection, queue, b); err != nil {
-			return nil, nil, fmt.Errorf("binding queue %q to exchange %q: %w", queue, b.Exchange, err)
+			return nil, nil, nil, fmt.Errorf("binding queue %q to exchange %q: %w", queue, b.Exchange, err)
 		}
 	}
 	ch, err := conn.Channel()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	ended = ch.NotifyCancel(make(chan string, 1))
 	if err := ch.Qos(c.options.Prefetch, 0, false); err != nil {
-		return nil, nil, fmt.Errorf("setting the prefetch limit: %w", err)
+		return nil, nil, nil, fmt.Errorf("setting the prefetch limit: %w", err)
 	}
 	deliveries, err := ch.Consume(queue, consumerTag, false, false, false, false, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading queue %q: %w", queue, err)
+		return nil, nil, nil, fmt.Errorf("reading queue %q: %w", queue, err)
 	}
-	return ch, deliveries, nil
+	return ch, deliveries, ended, nil
 }
 
 // bind makes the exchange if it doesn't exist, and uses one of any type.
@@ -227,6 +230,7 @@ func (c *Consumer) stop(s *consumeSession, deliveries <-chan amqp.Delivery) {
 	})
 	s.calls.Lock()
 	defer s.calls.Unlock()
+	s.stopped = true
 	_ = s.channel.Cancel(consumerTag, false)
 	drained.Wait()
 }

@@ -17,7 +17,7 @@ type Look struct {
 	last    uint64 // tag of the last delivery that came before the answer
 }
 
-// ErrNotReading says that a Consumer has no connection now.
+// ErrNotReading says that a Consumer doesn't read its queue now: it has no connection, or it stops.
 var ErrNotReading = errors.New("the queue is not read now")
 
 // Look asks the broker about the queue, on the channel of the deliveries. All that the broker had sent to
@@ -52,6 +52,9 @@ func (c *Consumer) Look(ctx context.Context) (Look, error) {
 func (s *consumeSession) look(queue string) (Look, error) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
+	if s.stopped {
+		return Look{}, ErrNotReading
+	}
 	var first amqp.Queue
 	for i := range 2 {
 		answer, err := s.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -61,6 +64,12 @@ func (s *consumeSession) look(queue string) (Look, error) {
 		if i == 0 {
 			first = answer
 		}
+	}
+	select {
+	case <-s.ended: // before the answer: another consumer may have come in this one's place
+		s.stopped = true
+		return Look{}, ErrNotReading
+	default:
 	}
 	look := Look{Ready: first.Messages, Consumers: first.Consumers, session: s}
 	look.last, _ = s.conn.socket.held.tags()

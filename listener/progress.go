@@ -28,7 +28,7 @@ const (
 // they read the queue before it and have written all that was sent to them by its end. A consumer that is no
 // such listener (a stopped process, the Python scheduler's listener) makes the numbers differ, so that no
 // look counts. A listener whose connection ends gives back what it has not written, which waits in the
-// queue again.
+// queue again. One that has cancelled its consumer, to stop, makes no looks: it is not among the consumers any more.
 type Progress struct {
 	ProgressOptions
 

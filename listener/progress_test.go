@@ -127,6 +127,27 @@ func TestProgressOfListenersThatShareAQueue(t *testing.T) {
 		t.Error("when that is written, what is known stands still")
 	}
 
+	// A listener that stops reads no more, while its connection lasts for what is still to be acknowledged.
+	b = newReader(t, mq.URL, store)
+	readers = append(readers, b)
+	if !passes(now()) {
+		t.Error("two listeners with empty hands again: what is known stands still")
+	}
+	came = now()
+	testenv.Put(t, events, celery.EventsQueue, amqp.Publishing{Body: []byte("{}")}, amqp.Publishing{Body: []byte("{}")})
+	held := a.take(1)
+	b.acknowledge(b.take(1))
+	b.stop()
+	if passes(came) {
+		t.Error("what a listener holds counts as written while another one stops")
+	}
+	a.acknowledge(held)
+	_ = b.consumer.Close()
+	readers = readers[:1]
+	if !passes(came) {
+		t.Error("when that is written, what is known stands still")
+	}
+
 	// A consumer that reports nothing.
 	foreign, err := events.Consume(celery.EventsQueue, "foreign", false, false, false, false, nil)
 	if err != nil {
