@@ -68,13 +68,6 @@ func (b *broker) pause(most time.Duration) {
 	time.Sleep(d)
 }
 
-// happens reports whether something happens that does so once in n times.
-func (b *broker) happens(n int) bool {
-	b.m.Lock()
-	defer b.m.Unlock()
-	return b.random.IntN(n) == 0
-}
-
 // show has the statistics see what there is. b.m is held.
 func (b *broker) show() {
 	now := time.Now()
