@@ -113,7 +113,7 @@ type Client struct {
 	kafka   []kgo.Opt // how to reach the brokers and to consume
 	metrics *metrics
 	decoder *decoder
-	rejects service.Seldom
+	rejects service.LogLimit
 
 	pulse      *service.Pulse
 	kafkaState *service.Service

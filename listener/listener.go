@@ -72,7 +72,7 @@ type Options struct {
 type Listener struct {
 	Options
 	metrics    *metrics
-	complaints service.Seldom
+	complaints service.LogLimit
 	workers    *workers
 	pulse      *service.Pulse
 	size       db.BatchSize // of transactions

@@ -47,9 +47,9 @@ type Dashboard struct {
 	now       *now
 	metrics   *metrics
 	timeout   time.Duration  // Timeout, unless a test sets it
-	refusals  service.Seldom // of logins
-	failures  service.Seldom // of steps of actions
-	unread    service.Seldom // of parts of pages
+	refusals  service.LogLimit // of logins
+	failures  service.LogLimit // of steps of actions
+	unread    service.LogLimit // of parts of pages
 	streams   streams
 	asked     chan struct{} // has a value for each page that is read or waits for it
 	readings  chan struct{} // has a value for each page that is read

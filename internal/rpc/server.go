@@ -81,7 +81,7 @@ type Options struct {
 type Server struct {
 	Options
 	metrics  *metrics
-	refusals service.Seldom
+	refusals service.LogLimit
 	guesses  Guesses
 	room     room
 	door     *door.Server

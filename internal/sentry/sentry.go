@@ -37,7 +37,7 @@ type Reporter struct {
 	client     *sdk.Client
 	command    string
 	errorsOnly bool
-	seldom     service.Seldom
+	seldom     service.LogLimit
 }
 
 // New makes a Reporter. Its error shows no part of the DSN.

@@ -61,7 +61,7 @@ type Server struct {
 	metrics  *metrics
 	counts   *counts
 	sessions sessions
-	seldom   service.Seldom
+	seldom   service.LogLimit
 	working  context.Context // of what connects to the database
 	stopWork context.CancelFunc
 

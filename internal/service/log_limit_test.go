@@ -10,7 +10,7 @@ import (
 func TestSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s Seldom
+		var s LogLimit
 		for i, want := range []struct {
 			after time.Duration
 			kind  string
@@ -18,7 +18,7 @@ func TestSeldom(t *testing.T) {
 			ok    bool
 		}{
 			{0, "a", 0, true}, {0, "a", 0, false}, {time.Second, "a", 0, false}, {0, "b", 0, true},
-			{seldomPeriod, "a", 2, true}, {0, "b", 0, true}, {seldomPeriod, "a", 0, true},
+			{logLimitPeriod, "a", 2, true}, {0, "b", 0, true}, {logLimitPeriod, "a", 0, true},
 		} {
 			time.Sleep(want.after)
 			if held, ok := s.Log(want.kind); held != want.held || ok != want.ok {
