@@ -152,7 +152,7 @@ func TestClosedDoors(t *testing.T) {
 		"an older one":       {405, nil, "", "has no door to its database: replace the RPC server first, or give this daemon a database (scheduler.db)"},
 		"one that is closed": {404, http.Header{"Upgrade": {Protocol}}, "The door\nis closed.", `has a closed door to its database: its owner opens it by "swh-scheduler migrate --door"`},
 		"one that is full":   {503, http.Header{"Upgrade": {Protocol}}, "200 connections are open", "HTTP status 503 Service Unavailable: 200 connections are open"},
-		"credentials":        {401, nil, "who?", "refuses the credentials in scheduler.url (HTTP status 401)"},
+		"credentials":        {401, nil, "who?", "refuses the credentials in scheduler.url (HTTP status 401): write those that it has for daemons, as http://USER:PASSWORD@HOST:PORT/"},
 		"a proxy":            {502, nil, strings.Repeat("x", 100_000), "HTTP status 502 Bad Gateway"},
 		"a redirection":      {302, http.Header{"Location": {"http://elsewhere.example/"}}, "", "HTTP status 302 Found"},
 	} {

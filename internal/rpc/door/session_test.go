@@ -3,20 +3,21 @@ package door
 import (
 	"bytes"
 	"io"
-	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // However the database's stream is divided, the client gets the same messages, with signs of life between
 // them only.
 func TestToClient(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
+	random := seed.Rand(t)
 	var stream []byte
 	for range 300 {
 		size := []int{10, 500, 5000, downSize, 20_000, 3 * bulkSize}[random.IntN(6)]
