@@ -26,6 +26,7 @@ func TestPriorityOfAGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSharing(t, map[string]float64{"urgent": 1000}, 1)
+			s.now = time.Now() // messages are marked as sent by the database's clock
 			s.q.Shares.Priorities = map[string]uint8{"urgent": 7}
 			ch := s.channel(t)
 			testenv.Declare(t, ch, s.q.Name, amqp.Table{"x-max-priority": 10})
