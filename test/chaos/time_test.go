@@ -19,6 +19,7 @@ update scheduler_go.work set claimed = claimed - %[1]s, since = since - %[1]s, s
 	started = started - extract(epoch from %[1]s);
 update scheduler_go.event_queues set complete = complete - %[1]s;
 update scheduler_go.event_readers set complete = complete - %[1]s, since = since - %[1]s;
+update scheduler_go.queue_looks set looked = looked - %[1]s, sent_before = sent_before - %[1]s;
 update scheduler_go.keeper set began = began - %[1]s, until = until - %[1]s;
 update scheduler_go.walks set began = began - %[1]s, finished = finished - %[1]s;
 update scheduler_go.sending set since = since - %[1]s, seen = seen - %[1]s;
