@@ -46,7 +46,7 @@ type startedServices struct {
 // which it could stop them, and so that none of their goroutines shows up in
 // the leak checks of the packages under test.
 var startOnce = sync.OnceValues(func() (*startedServices, error) {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return nil, err
 	}

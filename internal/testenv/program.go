@@ -14,10 +14,15 @@ const ProgramEnv = "GORACE=halt_on_error=1 atexit_sleep_ms=0"
 // BuildProgram builds swh-scheduler at path (absolute), with the race detector if the test has
 // it.
 func BuildProgram(path string) error {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return err
 	}
+	return BuildProgramIn(root, path)
+}
+
+// BuildProgramIn is BuildProgram of the sources in another directory.
+func BuildProgramIn(root, path string) error {
 	args := slices.Concat([]string{"build", "-C", root}, raceFlags, []string{"-ldflags=-s -w", "-o", path, "swh-scheduler/cmd/swh-scheduler"})
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %q: %w\n%s", args, err, out)
@@ -25,9 +30,9 @@ func BuildProgram(path string) error {
 	return nil
 }
 
-// moduleRoot returns the directory of the scheduler's module, whatever module the test is
+// ModuleRoot returns the directory of the scheduler's module, whatever module the test is
 // of.
-func moduleRoot() (string, error) {
+func ModuleRoot() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "swh-scheduler").Output()
 	if err != nil {
 		return "", fmt.Errorf("look for the scheduler's module: %w", err)

@@ -42,7 +42,7 @@ func TestChaos(t *testing.T) {
 	}
 	runtime.LockOSThread() // children die with the thread that started them
 	drawn := seed.Of(t)
-	c := newCluster(t, t.ArtifactDir())
+	c := newCluster(t, t.ArtifactDir(), buildProgram(t, t.ArtifactDir()), access{})
 	c.awaitReady(newWatcher(c))
 	w, l := newWatcher(c), &load{c: c}
 	watching, stopWatching := context.WithCancel(t.Context())

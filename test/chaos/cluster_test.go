@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -67,7 +68,14 @@ journal:
   brokers: %s
   prefix: chaos
   group_id: chaos
-`
+%s`
+
+// access is how the RPC servers are reached. The zero value is HTTP that asks for nothing.
+type access struct {
+	serve  string   // the section rpc_serve of their configuration
+	client string   // before host:port in a daemon's URL of them; empty: http://
+	env    []string // of the daemons
+}
 
 // commands are the daemons, and how often each runs. As in production, only the RPC servers have the
 // database, the other daemons reach it through them, and there are four listeners.
@@ -170,6 +178,8 @@ type daemon struct {
 	broker   []*testenv.Toxic
 	api      *testenv.Toxic
 	metrics  string // host:port
+
+	configure func() // writes its configuration, of the present access
 }
 
 // cluster is all that runs.
@@ -180,7 +190,8 @@ type cluster struct {
 	database *testenv.DatabasePair
 	kafka    *services.KafkaCluster
 	pool     *pgxpool.Pool // the test's own
-	program  string
+	program  string        // which the daemons run at first
+	access   access
 	config   string   // without proxies
 	servers  []string // addresses of the RPC servers
 	daemons  []*daemon
@@ -191,14 +202,21 @@ type cluster struct {
 	port     int    // the next that may be free
 }
 
-// newCluster starts the services and the daemons. The calling goroutine must be locked to
-// its thread.
-func newCluster(t *testing.T, dir string) *cluster {
+// buildProgram builds the program of the present code.
+func buildProgram(t *testing.T, dir string) (path string) {
 	t.Helper()
-	c := &cluster{t: t, dir: dir, program: filepath.Join(dir, "swh-scheduler"), notes: filepath.Join(dir, "notes"), port: 10_000}
-	if err := testenv.BuildProgram(c.program); err != nil {
+	path = filepath.Join(dir, "swh-scheduler")
+	if err := testenv.BuildProgram(path); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// newCluster starts the services and the daemons. The calling goroutine must be locked to
+// its thread.
+func newCluster(t *testing.T, dir, program string, how access) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: dir, program: program, access: how, notes: filepath.Join(dir, "notes"), port: 10_000}
 	c.kafka = testenv.KafkaCluster(t, 3, nil)
 	c.makeTopic()
 	c.broker = testenv.RabbitMQCluster(t, 3, brokerSettings...)
@@ -248,7 +266,7 @@ func (c *cluster) writeConfig(name, scheduler, broker, management string) (path 
 		c.t.Fatal(err)
 	}
 	path = filepath.Join(c.dir, name+".yml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, configuration, scheduler, broker, management, brokers), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, configuration, scheduler, broker, management, brokers, c.access.serve), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 	return path
@@ -269,14 +287,17 @@ func (c *cluster) addDaemon(args []string, copy int) {
 		way := proxy(c.t, host)
 		d.database, ways = append(d.database, way), append(ways, way.Addr)
 	}
-	var scheduler string
+	var scheduler func() string
 	if args[0] == "rpc-serve" {
-		scheduler = ofDatabase(c.database.DSN(ways...))
+		scheduler = func() string { return ofDatabase(c.database.DSN(ways...)) }
 		address := c.freeAddress()
 		_, port, _ := net.SplitHostPort(address)
 		c.servers, args = append(c.servers, address), append(slices.Clone(args), port)
 	} else {
-		scheduler = fmt.Sprintf("{cls: remote, url: %q}", "http://"+testenv.Balance(c.t, time.Minute, ways...).Addr)
+		address := testenv.Balance(c.t, time.Minute, ways...).Addr
+		scheduler = func() string {
+			return fmt.Sprintf("{cls: remote, url: %q}", cmp.Or(c.access.client, "http://")+address)
+		}
 	}
 	for i := range c.broker.Nodes {
 		through, way := testenv.Through(c.t, c.broker.Nodes[(n+i)%len(c.broker.Nodes)].URL, testenv.Proxy)
@@ -289,11 +310,13 @@ func (c *cluster) addDaemon(args []string, copy int) {
 		name = fmt.Sprintf("%s with priority %d", args[0], copy)
 	}
 	file := strings.ReplaceAll(name, " ", "-")
-	config := c.writeConfig(file, scheduler, strings.Join(urls, ";"), management)
+	var config string
+	d.configure = func() { config = c.writeConfig(file, scheduler(), strings.Join(urls, ";"), management) }
+	d.configure()
 	d.child = &child{
 		t: c.t, name: name, log: filepath.Join(c.dir, file+".log"),
 		argv: append([]string{c.program, "-C", config, "--metrics-addr", d.metrics}, args...),
-		env:  []string{testenv.ProgramEnv}, ownClock: ownClocks,
+		env:  append([]string{testenv.ProgramEnv}, c.access.env...), ownClock: ownClocks,
 	}
 	d.start()
 	c.daemons = append(c.daemons, d)

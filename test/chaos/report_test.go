@@ -19,8 +19,6 @@ type seedRun struct {
 
 // report is what a run showed, as Markdown.
 func (w *watcher) report(all []seedRun, faults map[string]int, v verdict) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("| run | |\n|---|---|")
@@ -33,14 +31,40 @@ func (w *watcher) report(all []seedRun, faults map[string]int, v verdict) string
 		lasted += run.lasted
 	}
 	line("| seed | %s |\n| faults fell for | %s |", drawn, lasted.Round(time.Second))
-	line("| tasks and origins | %d |\n| executions | %d |", v.work, v.executions)
-	line("| sent again, with the same id | %d |\n| delivered again by RabbitMQ | %d |", v.repeats, v.redelivered)
-	line("| begun, and lost with a worker | %d |\n| done, and done again: the end was lost with a worker | %d |", v.lost, v.again)
-	line("| done, and done again: the visit was lost with its topic | %d |", v.visits)
+	b.WriteString(outcome(v))
 	line("\n| fault | times |\n|---|---|")
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {
 		line("| %s | %d |", kind, faults[kind])
 	}
+	b.WriteString(w.longest())
+	line("\n| seed | faults | tasks and origins so far | |\n|---|---|---|---|")
+	for _, run := range all {
+		ended := "holds"
+		if run.failed {
+			ended = "fails"
+		}
+		line("| %d | %s | %d | %s |", run.seed, strings.Join(run.faults, "; "), run.work, ended)
+	}
+	return b.String()
+}
+
+// outcome has the rows of a report on what became of all work.
+func outcome(v verdict) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("| tasks and origins | %d |\n| executions | %d |", v.work, v.executions)
+	line("| sent again, with the same id | %d |\n| delivered again by RabbitMQ | %d |", v.repeats, v.redelivered)
+	line("| begun, and lost with a worker | %d |\n| done, and done again: the end was lost with a worker | %d |", v.lost, v.again)
+	line("| done, and done again: the visit was lost with its topic | %d |", v.visits)
+	return b.String()
+}
+
+// longest has the tables of a report on the longest stalls of daemons and of queues.
+func (w *watcher) longest() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("\n| daemon | longest not ready, after a fault of its own | otherwise | peak RSS |\n|---|---|---|---|")
 	for _, d := range w.c.daemons {
 		s := w.daemons[d]
@@ -52,14 +76,6 @@ func (w *watcher) report(all []seedRun, faults map[string]int, v verdict) string
 			s := w.queues[q.name]
 			line("| %s (%s) | %d | %d | %s | %s |", q.name, q.kind, q.limit, w.most[q.name], seconds(s.after.lasted), seconds(s.beside.lasted))
 		}
-	}
-	line("\n| seed | faults | tasks and origins so far | |\n|---|---|---|---|")
-	for _, run := range all {
-		ended := "holds"
-		if run.failed {
-			ended = "fails"
-		}
-		line("| %d | %s | %d | %s |", run.seed, strings.Join(run.faults, "; "), run.work, ended)
 	}
 	return b.String()
 }
