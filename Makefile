@@ -39,6 +39,11 @@ SEEDS  ?= 1
 FAULTS ?=
 REPORT ?=
 
+# How long `make day` lasts, and the earlier code it upgrades from: a commit of this clone, or a program
+# (the commit before the newest migration if it is empty).
+DAY  ?= 60m
+FROM ?=
+
 # What `make test-debian` tests on.
 RELEASE ?= trixie
 
@@ -54,7 +59,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test screenshots chaos chaos-weekly chaos-seeds model test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test screenshots chaos chaos-weekly chaos-seeds day model test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +90,12 @@ chaos-seeds: CHAOS = 30s
 chaos-seeds: SEEDS = 300
 chaos-seeds: REPORT = bin/chaos/seeds.md
 chaos-seeds: chaos ## The same with many seeds of 30 s each, with the report in bin/chaos/seeds.md (SEED, SEEDS)
+
+day: REPORT = bin/day/report.md
+day: ## Run a day of 24 hours in an hour, with upgrades and what else operators do, and check that nothing grows (DAY, FROM)
+	@mkdir -p bin/day
+	@$(ALL) env DAY=$(DAY) FROM=$(if $(wildcard $(FROM)),$(abspath $(FROM)),$(FROM)) REPORT=$(abspath $(REPORT)) \
+		go test -C test -count=1 -timeout=24h -v -run '^TestDay$$' -artifacts -outputdir=$(CURDIR)/bin/day ./chaos
 
 model: ## Explore the models of the protocol, and hold the program to them, further than CI does: about an hour, 2 GB
 	@$(ALL) $(SERVICES) env SWH_MODEL=long go test -C test -count=1 -timeout=2h -v ./model/...

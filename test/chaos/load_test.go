@@ -14,7 +14,8 @@ import (
 type load struct {
 	c      *cluster
 	rounds int
-	added  []string // keys and URLs whose commit was confirmed
+	added  []string             // keys and URLs whose commit was confirmed
+	urgent map[string]time.Time // tasks with priority, and when they were added
 	graphs int
 }
 
@@ -29,12 +30,19 @@ const (
 // run adds work in rounds. A round that fails is not repeated: its commit may have been
 // made.
 func (l *load) run(ctx context.Context) {
+	if l.urgent == nil {
+		l.urgent = map[string]time.Time{}
+	}
 	ticker := time.NewTicker(roundEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		l.rounds++
+		began := time.Now()
 		if keys, err := l.round(ctx); err == nil {
 			l.added = append(l.added, keys...)
+			for _, key := range keys[plainTasks : plainTasks+urgentTasks] {
+				l.urgent[key] = began
+			}
 		}
 		if l.rounds%graphEvery == 0 {
 			l.submit(ctx)

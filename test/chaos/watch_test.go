@@ -284,13 +284,16 @@ func (w *watcher) lookAtWork(ctx context.Context) {
 }
 
 // peakMemory returns how much memory a process has had at most, in kB; 0 if it is gone.
-func peakMemory(pid int64) (kB int) {
+func peakMemory(pid int64) (kB int) { return memory(pid, "VmHWM:") }
+
+// memory returns a line of what the kernel says of a process's memory, in kB; 0 if it is gone.
+func memory(pid int64, line string) (kB int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(text), "VmHWM:")
-	line, _, _ := strings.Cut(rest, "kB")
-	kB, _ = strconv.Atoi(strings.TrimSpace(line))
+	_, rest, _ := strings.Cut(string(text), line)
+	number, _, _ := strings.Cut(rest, "kB")
+	kB, _ = strconv.Atoi(strings.TrimSpace(number))
 	return kB
 }
