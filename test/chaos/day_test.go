@@ -60,6 +60,7 @@ func TestDay(t *testing.T) {
 		e.do(d)
 		t.Logf("%s over", d.w.age())
 	}
+	late := time.Since(d.began) > (dayHours-compared)*d.hour
 	d.until(dayHours + 1)
 	d.rest()
 	<-d.meter.done
@@ -72,8 +73,12 @@ func TestDay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range grown(hours) {
-		t.Error(wrong)
+	if late {
+		t.Logf("growth is not judged: %s are too short for this machine, as something happened in the last %d hours", lasts, compared)
+	} else {
+		for _, wrong := range grown(hours) {
+			t.Error(wrong)
+		}
 	}
 	report := fmt.Sprintf("| day | |\n|---|---|\n| lasted | %s |\n| earlier code | %s |\n", lasts, commit) + outcome(v) + tabulate(hours) + d.w.longest()
 	if path := os.Getenv("REPORT"); path != "" {
