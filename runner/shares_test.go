@@ -203,9 +203,11 @@ func TestUnheardWorkIsGivenUp(t *testing.T) {
 	if n := underway(); n != 100 {
 		t.Errorf("%d of 100 underway a minute later: their events may be on the way", n)
 	}
-	// Not before the management API has counts of the queue, which is new.
+	// Not before the management API has counts of the queue, which is new. A look finds them out of their queue; a later
+	// one gives them up.
 	testenv.Becomes(t, "underway after an hour of silence", 0, func() int {
 		look(time.Hour)
+		look(2 * time.Hour)
 		return underway()
 	})
 	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
