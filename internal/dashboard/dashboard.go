@@ -46,7 +46,7 @@ type Dashboard struct {
 	data      shared
 	now       *now
 	metrics   *metrics
-	timeout   time.Duration  // Timeout, unless a test sets it
+	timeout   time.Duration    // Timeout, unless a test sets it
 	refusals  service.LogLimit // of logins
 	failures  service.LogLimit // of steps of actions
 	unread    service.LogLimit // of parts of pages
