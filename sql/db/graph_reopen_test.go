@@ -183,6 +183,36 @@ func TestFailuresAreTakenBackFirst(t *testing.T) {
 	}
 }
 
+// A failure is taken back from a task that two of its dependencies kept from running, one of which followed from the
+// other: whichever of them has the lower number.
+func TestFailuresOfTwoAreTakenBack(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	g := submitGraph(t, store, on(), on(0))
+	extended, err := store.ExtendGraph(t.Context(), g.ID, db.GraphKey{}, func([]db.GraphTask) (db.Extension, error) {
+		return db.Extension{
+			Tasks: []db.NewGraphTask{{Name: "late", Type: "step", DependsOn: existing(g.Tasks[0])}},
+			Add:   []db.MoreDependency{{Task: g.Tasks[1], On: db.NewDependency{Place: 0}}},
+		}, nil
+	}, at(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := extended.Tasks[0]
+	for range 2 {
+		setStatus(t, store, model.TaskDisabled, g.Tasks[0])
+		drain(t, store)
+		if a, b := graphState(t, store, g.Tasks[1]), graphState(t, store, late); a != byFailed || b != byFailed {
+			t.Errorf("after the failure: %s, %s", a, b)
+		}
+		setStatus(t, store, model.TaskNotScheduled, g.Tasks[0])
+		drain(t, store)
+		if a, b := graphState(t, store, g.Tasks[1]), graphState(t, store, late); a != waiting || b != waiting {
+			t.Errorf("once it is open again: %s, %s", a, b)
+		}
+	}
+}
+
 // The same beside a runner, whatever it is about when the task is open again.
 func TestFailuresAreTakenBackBesideARunner(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,7 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	since := []string{
 		"00530_unused_functions.sql", "00540_cooldowns.sql", "00555_definers.sql", "00560_event_queues.sql", "00561_removed_lanes.sql", "00562_began.sql",
 		"00565_whole_messages.sql", "00570_graphs_reopened.sql", "00575_as_old_as_the_visit.sql", "00580_door.sql", "00585_sending.sql", "00590_queue_looks.sql",
-		"00598_graph_retries.sql",
+		"00598_graph_retries.sql", "00600_failed_by.sql",
 	}
 	if s := status(t, dsn); !slices.Equal(s.Pending, since) || len(s.Newer) > 0 {
 		t.Errorf("%+v, want it to lack %v", s, since)
