@@ -3,6 +3,7 @@ package held
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,9 @@ var lanes = [2]model.Lane{
 	{Name: "express", Queue: "express", SoftTimeLimit: cost * time.Second, TimeLimit: 2 * cost * time.Second},
 	{Name: "slow", Queue: "slow", SoftTimeLimit: cost * time.Second, TimeLimit: 2 * cost * time.Second},
 }
+
+// endsKnown is the step with which ends are known up to now.
+const endsKnown = "the event queue is seen with nothing ready and nothing unacknowledged"
 
 // confirming is a broker that takes all.
 type confirming struct{}
@@ -68,7 +72,10 @@ type endsWorld struct {
 	tasks   []int64
 	ids     [][]uuid.UUID       // of the tries of each work
 	ended   []map[int]time.Time // when tries ended, by the worker's clock
-	clock   time.Time           // the worker's
+	clock   time.Time           // ahead of the database's; minutes pass with each step
+	known   time.Time           // ends are known up to then
+	begun   []map[int]time.Time // since when a start is known
+	over    []map[int]time.Time // when the time of what began was over
 	now     time.Time           // of the process that has lanes
 	trace   []string
 	taken   int // steps of the model
@@ -91,11 +98,34 @@ func (w *endsWorld) take(s check.Step[ends.State]) {
 	w.trace = append(w.trace, s.Name)
 	w.steps++
 	w.taken++
+	w.clock = w.clock.Add(2 * time.Minute)
 	for _, p := range w.model.Always {
 		if !p.Holds(w.state) {
 			w.fail("broken: %s", p.Name)
 		}
 	}
+}
+
+// takeAll takes the steps of a kind that are possible with works whose messages are in a lane: what looks at a queue
+// does not look at one of them.
+func (w *endsWorld) takeAll(format string, lane uint8) {
+	for i := range w.works {
+		if m := w.state.Works[i]; m.Row == ends.Sent && m.Lane == lane {
+			if s, ok := w.possible(fmt.Sprintf(format, i)); ok {
+				w.take(s)
+			}
+		}
+	}
+}
+
+// possible returns the step of a name, if the model has it.
+func (w *endsWorld) possible(name string) (check.Step[ends.State], bool) {
+	steps := w.model.From(w.state)
+	n := slices.IndexFunc(steps, func(s check.Step[ends.State]) bool { return s.Name == name })
+	if n < 0 {
+		return check.Step[ends.State]{}, false
+	}
+	return steps[n], true
 }
 
 func url(work int) string { return fmt.Sprint("https://example.org/", work) }
@@ -133,18 +163,36 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 	case is("the failed visit of try %d of %d is held", &t, &i), is("the failed visit of try %d of %d is known to be a time-out", &t, &i), is("the failed visit of try %d of %d counts", &t, &i):
 		w.visit(i, t, s.Next.Works[i].Tries[t].Visit)
 	case is("the message of %d is given up", &i):
-		w.age("since", i)
-		queue, given := lanes[before.Works[i].Lane].Queue, map[string]int{}
-		err := w.store.ByKey(ctx, func(ctx context.Context, tx *db.Tx) error {
-			err := tx.LockQueues(ctx, queue)
-			if err == nil {
-				given, _, err = tx.GiveUpWork(ctx, db.Unheard{Queue: queue, Waiting: 100, Now: time.Now(), LostBefore: time.Now().Add(-time.Hour), Most: db.MaintenanceBatch})
+		lane := before.Works[i].Lane
+		var silent []int
+		for j := range w.works {
+			if _, ok := w.possible(fmt.Sprintf("the message of %d is given up", j)); ok && before.Works[j].Lane == lane {
+				silent = append(silent, j)
 			}
-			return err
-		})
-		if err != nil || given[laneSet] != 1 {
-			w.fail("given up: %v, %v", given, err)
 		}
+		if given := w.look(lane, givesUp); given != len(silent) {
+			w.fail("%d messages are given up, want those of %v", given, silent)
+		}
+		w.takeAll("the message of %d is given up", lane)
+		w.takeAll("a look finds %d out of its queue", lane)
+		w.follow(before)
+		return
+	case is("a look finds %d out of its queue", &i):
+		lane := before.Works[i].Lane
+		w.look(lane, notes)
+		w.take(s)
+		w.takeAll("a look finds %d out of its queue", lane)
+		return
+	case is("the time of %d is over", &i):
+		w.over[i][int(before.Works[i].Try)] = w.clock
+	case s.Name == endsKnown:
+		w.known = w.clock
+		for i, m := range s.Next.Works[:w.works] {
+			if t := int(m.Try); m.Tries[t].Silent == ends.Begun && before.Works[i].Tries[t].Silent == ends.Noted {
+				w.begun[i][t] = w.clock
+			}
+		}
+		w.must(w.store.ForgetLooks(ctx, w.known, w.known.AddDate(-1, 0, 0)))
 	case is("the runtime of %d is waited for no more", &i):
 		w.age("settled", i)
 		w.must(w.store.ForgetSettled(ctx, time.Now().Add(-time.Hour)))
@@ -169,11 +217,15 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 		}
 	}
 	w.take(s)
+	w.follow(before)
+}
+
+// follow notes what became of works in a step.
+func (w *endsWorld) follow(before ends.State) {
 	for i := range w.works {
 		was, now := before.Works[i], w.state.Works[i]
 		for t, try := range now.Tries {
 			if try.Copy == ends.Finished && was.Tries[t].Copy != ends.Finished {
-				w.clock = w.clock.Add(10 * time.Millisecond)
 				w.ended[i][t] = w.clock
 			}
 		}
@@ -183,7 +235,7 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 			w.add(i, 1)
 		case now.Try > was.Try: // its time-out sent it on, under a new id
 			w.ids[i] = append(w.ids[i], testenv.Value[uuid.UUID](w.t, w.store.Pool(), "select task_id from scheduler_go.work where state <> 'settled' and kwargs ->> 'n' = $1", fmt.Sprint(i)))
-		case was.Open && !now.Open && now.Tries[now.Try].Outcome == ends.Done && !strings.HasSuffix(s.Name, "is lost"):
+		case was.Open && !now.Open && now.Tries[now.Try].Outcome == ends.Done && !strings.HasSuffix(w.trace[len(w.trace)-1], "is lost"):
 			w.taskIs(i, "completed")
 		case was.Open && !now.Open:
 			w.taskIs(i, "disabled")
@@ -211,6 +263,60 @@ func (w *endsWorld) age(column string, work int) {
 		fmt.Sprint(work), w.ids[work][len(w.ids[work])-1])
 }
 
+// What a look for silent messages does.
+const (
+	notes   = iota // which messages are out of their queue
+	tries          // nothing that stays
+	givesUp        // it gives up, too
+)
+
+// look looks for what is silent in a lane's queue, and returns how many messages it gives up, or would.
+//
+// The starts of works are written for the look alone: an end whose start is known is charged by it, and the model has no
+// such ends.
+func (w *endsWorld) look(lane uint8, does int) (given int) {
+	unheard := db.Unheard{Queue: lanes[lane].Queue, Now: w.clock, UnheardBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: db.MaintenanceBatch}
+	if does == notes {
+		unheard.UnheardBefore = time.Unix(0, 0)
+	}
+	begun := false
+	for i, m := range w.state.Works[:w.works] {
+		if m.Row != ends.Sent || m.Lane != lane {
+			continue
+		}
+		if m.Tries[m.Try].Copy == ends.Queued {
+			unheard.Waiting++
+		}
+		if at, ok := w.begun[i][int(m.Try)]; ok {
+			begun = true
+			limit := 1000 * time.Hour
+			if over, ok := w.over[i][int(m.Try)]; ok {
+				limit = over.Sub(at)
+			}
+			testenv.Exec(w.t, w.store.Pool(), "update scheduler_go.work set started = $2, hard_limit = $3 where task_id = $1", w.ids[i][m.Try], model.UnixSeconds(at), limit.Seconds())
+		}
+	}
+	undo := errors.New("the look is undone")
+	err := w.store.ByKey(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.LockQueues(ctx, unheard.Queue); err != nil {
+			return err
+		}
+		n, _, err := tx.GiveUpWork(ctx, unheard)
+		given = n[laneSet]
+		if err == nil && does == tries {
+			err = undo
+		}
+		return err
+	})
+	if !errors.Is(err, undo) {
+		w.must(err)
+	}
+	if begun {
+		testenv.Exec(w.t, w.store.Pool(), "update scheduler_go.work set started = null where started is not null")
+	}
+	return given
+}
+
 func (w *endsWorld) noneRemoved() {
 	if sets, err := w.store.RemovedLaneSets(context.Background(), w.now); err != nil || len(sets) > 0 {
 		w.fail("removed: %v, %v", sets, err)
@@ -223,7 +329,7 @@ func (w *endsWorld) send(lane int) check.Step[ends.State] {
 		if err := tx.LockQueues(ctx, queue); err != nil {
 			return err
 		}
-		return tx.SendBacklog(ctx, laneSet, lane, lane, 1, lanes[lane], 1-lane, time.Now())
+		return tx.SendBacklog(ctx, laneSet, lane, lane, 1, lanes[lane], 1-lane, w.clock)
 	}))
 	sent := testenv.Column[int](w.t, w.store.Pool(), "select (kwargs ->> 'n')::int from scheduler_go.work where state = 'outgoing'")
 	if len(sent) != 1 {
@@ -232,13 +338,11 @@ func (w *endsWorld) send(lane int) check.Step[ends.State] {
 	_, err := w.deliverer.Drain(context.Background())
 	w.must(err)
 	name := fmt.Sprintf("%d is sent to lane %d", sent[0], lane)
-	for _, s := range w.model.From(w.state) {
-		if s.Name == name {
-			return s
-		}
+	s, ok := w.possible(name)
+	if !ok {
+		w.fail("the program does what the model doesn't: %s", name)
 	}
-	w.fail("the program does what the model doesn't: %s", name)
-	panic(nil)
+	return s
 }
 
 // end is the event of the end of a try.
@@ -314,9 +418,19 @@ func (w *endsWorld) compare() {
 	held := testenv.Column[string](w.t, pool, "select url from scheduler_go.held_visits order by url")
 	released, err := w.store.ReleasedVisits(context.Background(), 100)
 	w.must(err)
+	if s, ok := w.possible(endsKnown); ok && s.Next == w.state {
+		w.known = w.clock
+	}
 	var wantHeld, wantReleased []string
+	var sent, silent [len(lanes)]int
 	for i := range w.works {
 		m := w.state.Works[i]
+		if m.Row == ends.Sent {
+			sent[m.Lane]++
+			if m.Tries[m.Try].Silent == ends.Known {
+				silent[m.Lane]++
+			}
+		}
 		var want, got []string
 		switch m.Row {
 		case ends.Backlog:
@@ -366,6 +480,14 @@ func (w *endsWorld) compare() {
 			w.fail("%d was charged %v s, want %d\n%+v", i, charged[i], total, m)
 		}
 	}
+	for lane, n := range silent {
+		if sent[lane] == 0 {
+			continue
+		}
+		if given := w.look(uint8(lane), tries); given != n {
+			w.fail("in lane %d %d messages would be given up, want %d\n%+v", lane, given, n, w.state.Works)
+		}
+	}
 	var gotReleased []string
 	for _, v := range released {
 		gotReleased = append(gotReleased, v.URL)
@@ -378,7 +500,7 @@ func (w *endsWorld) compare() {
 
 func (b *endsBench) sequence(t *rapid.T) {
 	defer testenv.Exec(t, b.store.Pool(), `delete from scheduler_go.work; delete from task_run; delete from task; delete from scheduler_go.share_charges;
-		delete from scheduler_go.held_visits; delete from scheduler_go.lane_timeouts; delete from scheduler_go.lane_history; delete from scheduler_go.configured_lanes`)
+		delete from scheduler_go.held_visits; delete from scheduler_go.lane_timeouts; delete from scheduler_go.lane_history; delete from scheduler_go.queue_looks; delete from scheduler_go.configured_lanes`)
 	upTo := func(n int, what string) uint8 { return uint8(rapid.IntRange(0, n).Draw(t, what)) }
 	scope := ends.Scope{
 		Works: rapid.IntRange(1, 2).Draw(t, "works"), Retries: rapid.IntRange(0, 1).Draw(t, "retries"),
@@ -387,13 +509,14 @@ func (b *endsBench) sequence(t *rapid.T) {
 			ScaleDown: upTo(1, "scale-downs"), Failures: upTo(2, "failures"), Revokes: upTo(1, "revokes"),
 		},
 	}
-	w := &endsWorld{endsBench: b, t: t, model: ends.Model(scope, ends.Rules{}), works: scope.Works, retries: scope.Retries, clock: time.Now(), now: time.Now()}
+	w := &endsWorld{endsBench: b, t: t, model: ends.Model(scope, ends.Rules{}), works: scope.Works, retries: scope.Retries, clock: time.Now().Add(time.Hour), now: time.Now()}
 	w.state = w.model.Initial
 	w.must(b.store.SeeLaneSets(context.Background(), []string{laneSet}, w.now))
 	for i := range scope.Works {
 		w.tasks = append(w.tasks, testenv.Value[int64](t, b.store.Pool(), `insert into task (type, arguments, next_run, current_interval, status, policy, retries_left)
 			values ('load-git', '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 'oneshot', $1) returning id`, scope.Retries))
 		w.ids, w.ended = append(w.ids, nil), append(w.ended, make(map[int]time.Time))
+		w.begun, w.over = append(w.begun, make(map[int]time.Time)), append(w.over, make(map[int]time.Time))
 		w.add(i, 0)
 	}
 	next := func(choice uint32) bool {

@@ -2,6 +2,7 @@ package held
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,6 +41,15 @@ type graphsWorld struct {
 	now   time.Time
 	trace []string
 	taken int
+
+	extension *extension // under way, or nil
+}
+
+// extension is one whose transaction is open.
+type extension struct {
+	goOn chan struct{}
+	done chan struct{}
+	err  error // once done
 }
 
 func (w *graphsWorld) fail(format string, args ...any) {
@@ -144,8 +154,11 @@ func (w *graphsWorld) do(s check.Step[graphs.State]) {
 		w.must(err)
 	case is("%d is respawned"):
 		testenv.Exec(w.t, w.store.Pool(), "update task set status = 'next_run_not_scheduled', next_run = now() where id = $1", w.tasks[i])
-	case s.Name == "the extension is stored":
+	case s.Name == "an extension begins":
 		w.extend()
+	case s.Name == "the extension is stored":
+		w.cancelWaits()
+		w.must(w.endExtension())
 	}
 	w.take(s)
 }
@@ -155,6 +168,7 @@ func (w *graphsWorld) end(i int, status model.RunStatus) {
 	w.must(settle.Store{Store: w.store}.ApplyOutcomes(context.Background(), []settle.Outcome{end}))
 }
 
+// extend begins an extension, and returns once its transaction is open, or has ended.
 func (w *graphsWorld) extend() {
 	tasks, places := w.request(func(i int) bool { return w.graph.Added[i] })
 	e := db.Extension{Tasks: tasks}
@@ -165,9 +179,56 @@ func (w *graphsWorld) extend() {
 			}
 		}
 	}
-	stored, err := w.store.ExtendGraph(context.Background(), w.id, db.GraphKey{}, func([]db.GraphTask) (db.Extension, error) { return e, nil }, w.now)
-	w.must(err)
-	w.stored(stored.Tasks, places)
+	x, now, open := &extension{goOn: make(chan struct{}), done: make(chan struct{})}, w.now, make(chan struct{}, 10)
+	w.extension = x
+	go func() {
+		defer close(x.done)
+		stored, err := w.store.ExtendGraph(context.Background(), w.id, db.GraphKey{}, func([]db.GraphTask) (db.Extension, error) {
+			open <- struct{}{}
+			<-x.goOn
+			return e, nil
+		}, now)
+		if x.err = err; err == nil {
+			w.stored(stored.Tasks, places)
+		}
+	}()
+	select {
+	case <-open:
+	case <-x.done:
+	}
+}
+
+// endExtension lets an extension go on to its end.
+func (w *graphsWorld) endExtension() error {
+	x := w.extension
+	w.extension = nil
+	close(x.goOn)
+	<-x.done
+	return x.err
+}
+
+// cancelWaits fails unless a cancel waits for the extension that is under way.
+func (w *graphsWorld) cancelWaits() {
+	if w.state.Left.Cancels == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := w.store.CancelGraph(ctx, w.id, w.now); !errors.Is(err, context.DeadlineExceeded) {
+		w.fail("a graph is cancelled while an extension is under way: %v", err)
+	}
+}
+
+// refused fails unless the graph can't be extended when the model says so: it is cancelled, or what would get
+// dependencies runs or has ended.
+func (w *graphsWorld) refused() {
+	if w.state.Left.Extensions == 0 || w.state.Extending || slices.ContainsFunc(w.model.From(w.state), func(s check.Step[graphs.State]) bool { return s.Name == "an extension begins" }) {
+		return
+	}
+	w.extend()
+	if err := w.endExtension(); err == nil {
+		w.fail("the graph was extended")
+	}
 }
 
 // drain lets the drain do all that there is to do, in the model too, and compares.
@@ -180,7 +241,10 @@ func (w *graphsWorld) drain() {
 		}
 		w.take(steps[0])
 	}
-	for {
+	for began := time.Now(); ; {
+		if time.Since(began) > 20*time.Second {
+			w.fail("the drain doesn't end")
+		}
 		round, err := w.store.DrainGraphs(context.Background(), w.now)
 		w.must(err)
 		if !round.More && !round.Waits {
@@ -198,6 +262,7 @@ func (w *graphsWorld) drain() {
 		graphs.Failed: model.GraphFailed, graphs.ByDependency: model.GraphByDependency, graphs.Skipped: model.GraphSkipped,
 		graphs.ByDeadline: model.GraphByDeadline, graphs.ByCancel: model.GraphCancelled,
 	}
+	w.refused()
 	for i, t := range w.state.Tasks {
 		if got := states[w.tasks[i]]; got != want[t.Status] {
 			w.fail("task %d is %q, want %q\n%+v", i, got, want[t.Status], t)
@@ -207,6 +272,11 @@ func (w *graphsWorld) drain() {
 
 func (b *graphsBench) sequence(t *rapid.T) {
 	w := &graphsWorld{graphsBench: b, t: t, now: time.Now()}
+	defer func() {
+		if w.extension != nil {
+			_ = w.endExtension()
+		}
+	}()
 	for i := 1; i < graphTasks; i++ {
 		for d := range i {
 			w.graph.Needs[i][d] = rapid.SampledFrom([]graphs.Condition{graphs.No, graphs.Success, graphs.Failure, graphs.End}).Draw(t, fmt.Sprintf("%d needs %d", i, d))
