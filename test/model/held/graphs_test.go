@@ -161,6 +161,9 @@ func (w *graphsWorld) do(s check.Step[graphs.State]) {
 		w.must(w.endExtension())
 	}
 	w.take(s)
+	if s.Name == "the graph is cancelled" {
+		w.drain() // a cancel of the program looks at the graph's tasks itself
+	}
 }
 
 func (w *graphsWorld) end(i int, status model.RunStatus) {
