@@ -387,7 +387,7 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	}
 	x := injectInto(t, listener, testenv.Host(t, env.URL))
 	x.onlyFirst.Store(true)
-	const confirmTimeout, stuckTime = 5 * time.Second, 20 * time.Second
+	const confirmTimeout, stuckTime = 5 * time.Second, 12 * time.Second // closed before a heartbeat is missed
 	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: confirmTimeout})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
