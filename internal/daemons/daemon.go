@@ -52,11 +52,13 @@ func (o *Options) run(ctx context.Context, build func(ctx context.Context, store
 		return err
 	}
 	return o.work(ctx, store, func(ctx context.Context) ([]service.Component, error) {
+		met := o.health.Expect("PostgreSQL") // until the start has read all; /readyz is for strangers, too: no host, no user
 		if err := o.waitForDatabase(ctx, store); err != nil {
 			return nil, err
 		}
 		o.starting = true
 		components, err := build(ctx, store)
+		met()
 		return append(components, o.contact(store), o.seen(store)), err
 	})
 }
@@ -180,9 +182,8 @@ func (o *Options) followLevelSignals(ctx context.Context, signals chan os.Signal
 // waitForDatabase returns when the database answers and the daemon has the rights that it needs;
 // an unusable one is an error.
 func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
-	met := o.health.Expect("PostgreSQL") // /readyz is for strangers, too: no host, no user
 	opened := func() {}
-	err := o.askPatiently(ctx, store.Name(), func(ctx context.Context) error {
+	return o.askPatiently(ctx, store.Name(), func(ctx context.Context) error {
 		err := store.CheckUsable(ctx, o.Command)
 		opened()
 		opened = func() {}
@@ -193,10 +194,6 @@ func (o *Options) waitForDatabase(ctx context.Context, store *db.Store) error {
 	}, func(err error) bool {
 		return errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported)
 	})
-	if err == nil {
-		met()
-	}
-	return err
 }
 
 // patiently calls ask; a daemon that is starting repeats it while the database is away.
