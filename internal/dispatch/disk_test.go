@@ -14,7 +14,7 @@ func TestFullDiskRepeatsNothing(t *testing.T) {
 	b := newBench(t)
 	b.exec(t, `create table room (free bool);
 		create sequence tries;
-		create function no_room() returns trigger language plpgsql as
+		create function no_room() returns trigger language plpgsql security definer as
 			$$ begin perform nextval('public.tries'); if (select not free from public.room) then raise exception 'could not extend file' using errcode = 'disk_full'; end if; return new; end $$;
 		create trigger no_room before insert on scheduler_go.deliveries for each row execute function no_room();
 		insert into room values (false)`)
