@@ -128,8 +128,7 @@ func TestProgressOfListenersThatShareAQueue(t *testing.T) {
 	}
 
 	// A listener that stops reads no more, while its connection lasts for what is still to be acknowledged.
-	b = newReader(t, mq.URL, store)
-	readers = append(readers, b)
+	b = join()
 	if !passes(now()) {
 		t.Error("two listeners with empty hands again: what is known stands still")
 	}
