@@ -7,7 +7,7 @@ import (
 )
 
 // The first of a kind is logged, then one a minute, which says how many were not.
-func TestSeldom(t *testing.T) {
+func TestLogLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s LogLimit
