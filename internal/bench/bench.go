@@ -17,6 +17,8 @@ const (
 	Ours = "ours"
 	Peer = "peer" // the Python scheduler, on a database without our triggers
 
+	// Before is another build of our program (SWH_BENCH_BEFORE).
+	Before = "ours-before"
 	// PeerBeside is the Python scheduler on a database with our triggers.
 	PeerBeside = "peer-beside-ours"
 

@@ -45,8 +45,8 @@ func (p Program) Config(b *testing.B, dsn, broker string, more ...string) (path 
 	return configFile(b, fmt.Sprintf("{cls: remote, url: %q}", url+"/"), broker, more...), stop
 }
 
-// Programs returns our program, which it builds, the Python scheduler, and the Python scheduler on a database with our
-// triggers.
+// Programs returns our program, which it builds, the Python scheduler, the Python scheduler on a database with our
+// triggers, and if SWH_BENCH_BEFORE is the path of another build of our program, that one, on its own schema.
 func Programs(b *testing.B) []Program {
 	b.Helper()
 	ours := build(b, "swh-scheduler/cmd/swh-scheduler")
@@ -59,11 +59,22 @@ func Programs(b *testing.B) []Program {
 		}
 	}
 	peer := with(swh, "scheduler")
-	return []Program{
+	programs := []Program{
 		{Ours, testenv.Database, with(ours), nil},
 		{Peer, testenv.PeerDatabase, peer, nil},
 		{PeerBeside, testenv.Database, peer, nil},
 	}
+	if path := os.Getenv("SWH_BENCH_BEFORE"); path != "" {
+		before := with(path)
+		programs = append(programs, Program{Before, func(t testing.TB) string {
+			dsn := testenv.PeerDatabase(t)
+			if out, err := before(ConfigFile(b, dsn, ""), "migrate").CombinedOutput(); err != nil {
+				t.Fatalf("migrate by %s: %v\n%s", path, err, out)
+			}
+			return dsn
+		}, before, nil})
+	}
+	return programs
 }
 
 // ByServers returns our program and the Python scheduler, of those that Programs has returned, with RPC
