@@ -17,8 +17,7 @@ type round struct {
 	*Scheduler
 	visitType string
 	log       *slog.Logger
-	size      db.BatchSize // of claims
-	picked    Picked       // by the last claim
+	picked    Picked // by the last claim
 
 	idle  bool          // the last round found nothing to visit
 	left  bool          // it left visits to hosters that take no more
@@ -72,29 +71,26 @@ func (r *round) picker() Picker {
 }
 
 // runOnce fills the free slots of the visit type's queue and returns how long to wait
-// before the next round, without splay. After a claim that timed out it claims half as many.
+// before the next round, without splay.
 func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	// Read anew each time: the limit may have changed.
 	tt, err := r.Store.TaskType(ctx, model.LoaderTaskType(r.visitType))
 	if err != nil {
 		return 0, err
 	}
-	full, asked := false, 0
 	r.idle, r.left, r.picked = false, false, Picked{}
 	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
-	n, err := r.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		if full = tooFull(free, queue.Limit); full {
-			return dispatch.Claimed{}, nil
-		}
-		asked = r.size.Of(free)
-		work, err := r.claim(ctx, tx, tt, queue, asked)
-		r.left = tx.Spared() && len(work) < asked
-		return dispatch.Claimed{Work: work}, err
-	})
-	if err == nil {
-		asked = n
+	c, err := r.Slots.Open(ctx, queue)
+	if err != nil {
+		return 0, err
 	}
-	r.size.Note(asked, err)
+	full := tooFull(c.Free, queue.Limit)
+	var work []db.Work
+	if !full {
+		work, err = r.claim(ctx, c, tt, queue)
+		r.left = c.Tx.Spared() && len(work) < c.Size
+	}
+	n, err := c.Commit(ctx, work, err)
 	switch {
 	case err != nil:
 		return 0, err
@@ -120,28 +116,28 @@ func tooFull(free int, limit *int64) bool {
 	return free == 0 || limit != nil && float64(free) < float64(*limit)*minSlotsRatio
 }
 
-// claim picks up to free origins, divided between the groups of listers if they share
+// claim picks origins up to the size of a claim, divided between the groups of listers if they share
 // the queue, and makes their messages.
-func (r *round) claim(ctx context.Context, tx *db.Tx, tt model.TaskType, queue dispatch.Queue, free int) ([]db.Work, error) {
+func (r *round) claim(ctx context.Context, c *dispatch.Claim, tt model.TaskType, queue dispatch.Queue) ([]db.Work, error) {
 	now := r.now()
 	picker := r.picker()
 	var picked Picked
 	var err error
 	if shares, ok := r.Shares[tt.Type]; ok && shares.By.OfVisits() {
-		picked, err = picker.PickShared(ctx, tx, dispatch.SharedQueue{Name: tt.BackendName, Shares: shares}, now, free)
+		picked, err = picker.PickShared(ctx, c.Tx, dispatch.SharedQueue{Name: tt.BackendName, Shares: shares}, now, c.Size)
 	} else {
-		picked, err = picker.Pick(ctx, tx, now, free)
+		picked, err = picker.Pick(ctx, c.Tx, now, c.Size)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := picked.StepThreshold(ctx, tx, r.visitType, now, free, r.Slots.Waiting(queue)); err != nil {
+	if err := picked.StepThreshold(ctx, c.Tx, r.visitType, now, c.Size, r.Slots.Waiting(queue)); err != nil {
 		return nil, err
 	}
 	r.count(r.visitType, picked, r.log)
 	Mix(picked.Visits)
 	r.picked = picked
-	return dispatch.VisitWork(ctx, tx, tt.BackendName, tt.BackendName, picked.Visits, now)
+	return dispatch.VisitWork(ctx, c.Tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 
 // Mix shuffles what was picked, like the Python scheduler: origins of different policies

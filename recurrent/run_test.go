@@ -101,7 +101,7 @@ func TestNewsThatCannotBeClaimedAreLookedForLess(t *testing.T) {
 	}
 	step(newsPeriod)
 	w.list(t, "plain", 1, true)
-	r.Slots = noSlots{}
+	r.Slots = noSlots{w.slots}
 	step(2 * newsPeriod)
 	step(4 * newsPeriod)
 	r.Slots = w.slots
@@ -110,11 +110,16 @@ func TestNewsThatCannotBeClaimedAreLookedForLess(t *testing.T) {
 	step(newsPeriod)
 }
 
-// noSlots claims nothing.
-type noSlots struct{}
+// noSlots opens claims that take nothing.
+type noSlots struct{ Slots }
 
-func (noSlots) Claim(context.Context, dispatch.Queue, dispatch.ClaimFunc) (int, error) { return 0, nil }
-func (noSlots) Waiting(dispatch.Queue) bool                                            { return false }
+func (s noSlots) Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, error) {
+	c, err := s.Slots.Open(ctx, q)
+	if err == nil {
+		c.Size = 0
+	}
+	return c, err
+}
 
 // awaitScheduled waits until n origins are scheduled.
 func (w *world) awaitScheduled(t *testing.T, n int) {

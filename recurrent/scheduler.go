@@ -33,9 +33,9 @@ type Store interface {
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
 }
 
-// Slots claims within the free slots of a queue.
+// Slots opens claims for the free slots of queues.
 type Slots interface {
-	Claim(ctx context.Context, q dispatch.Queue, claim dispatch.ClaimFunc) (int, error)
+	Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, error)
 	// Waiting reports whether messages waited for a worker when a claim last counted them.
 	Waiting(q dispatch.Queue) bool
 }

@@ -29,8 +29,18 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		return Picked{}, err
 	}
 	s.got = make([]int, len(s.policies))
-	_, atCeiling, err := dispatch.ShareOut(ctx, tx, queue, now, slots, dispatch.Waiting{Groups: slices.Collect(maps.Keys(s.groups)), Visits: true}, s.grab)
-	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: atCeiling}, err
+	d, err := dispatch.Divide(ctx, tx, queue, now, slots, dispatch.Waiting{Groups: slices.Collect(maps.Keys(s.groups)), Visits: true})
+	if err != nil {
+		return Picked{}, err
+	}
+	for asks := d.Next(); asks != nil; asks = d.Next() {
+		given, err := s.grab(ctx, asks)
+		if err != nil {
+			return Picked{}, err
+		}
+		d.Gave(given)
+	}
+	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: d.AtCeiling}, d.Save(ctx, tx)
 }
 
 // sharedPick picks one round's origins for groups.

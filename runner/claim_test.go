@@ -62,11 +62,11 @@ type oneFails struct {
 	queue string
 }
 
-func (s oneFails) Claim(ctx context.Context, q dispatch.Queue, claim dispatch.ClaimFunc) (int, error) {
+func (s oneFails) Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, error) {
 	if q.Name == s.queue {
-		return 0, errors.New("not now")
+		return nil, errors.New("not now")
 	}
-	return s.Slots.Claim(ctx, q, claim)
+	return s.Slots.Open(ctx, q)
 }
 
 // A type whose claim fails holds up no other, and the pass tells of it.
@@ -243,7 +243,7 @@ func (w *world) claim(t *testing.T) map[string]bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := w.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: w.store.Now(), Max: 10, Unrouted: true})
+		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: w.store.Now(), Groups: []db.TaskGroup{{Count: 10}}, Tried: true})
 		for _, m := range work {
 			var args []string
 			if err := json.Unmarshal(m.Args, &args); err != nil {

@@ -52,13 +52,12 @@ type FirstVisits struct {
 	FirstVisitsOptions
 	now    func() time.Time
 	visits *prometheus.CounterVec
-	sizes  claimSizes
 }
 
 // NewFirstVisits makes a FirstVisits; its counters are registered on o.Reg.
 func NewFirstVisits(o FirstVisitsOptions) *FirstVisits {
 	return &FirstVisits{
-		FirstVisitsOptions: o, now: o.Store.Now, sizes: make(claimSizes),
+		FirstVisitsOptions: o, now: o.Store.Now,
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_first_visits_scheduled_total", Help: "First visits claimed for scheduling, by visit type.",
 		}, []string{"visit_type"}),
@@ -129,8 +128,7 @@ func nameOf(l model.Lister) string {
 	return fmt.Sprintf("lister %q, instance %q", l.Name, l.InstanceName)
 }
 
-// claim fills the free slots of one queue for first visits. After a claim that timed out it
-// claims half as many.
+// claim fills the free slots of one queue for first visits.
 func (f *FirstVisits) claim(ctx context.Context, q firstQueue, listers []model.Lister) (int, error) {
 	tt, err := f.Store.TaskType(ctx, model.LoaderTaskType(q.visitType))
 	if err != nil {
@@ -139,27 +137,21 @@ func (f *FirstVisits) claim(ctx context.Context, q firstQueue, listers []model.L
 	queue := dispatch.Queue{Name: q.prefix + ":" + tt.BackendName, Limit: tt.MaxQueueLength}
 	key, _ := model.KeyOf(queue.Name, tt)
 	queue = queue.WithLanes(key, tt, f.Lanes)
-	shares, shared := f.Shares[key]
-	size, asked := f.sizes.of(queue.Name), 0
-	n, err := f.Slots.Claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		g := firstGrab{tx: tx, now: f.now(), visitType: q.visitType}
-		asked = size.Of(free)
-		var err error
-		if shared {
-			err = g.share(ctx, dispatch.SharedQueue{Name: queue.Name, Shares: shares}, listers, asked)
-		} else {
-			_, err = g.grab(ctx, listers, asked, db.Share{})
-		}
-		if err != nil {
-			return dispatch.Claimed{}, err
-		}
-		work, err := dispatch.VisitWork(ctx, tx, queue.Name, tt.BackendName, g.visits, g.now)
-		return dispatch.Claimed{Work: work}, err
-	})
-	if err == nil {
-		asked = n
+	c, err := f.Slots.Open(ctx, queue)
+	if err != nil {
+		return 0, err
 	}
-	size.Note(asked, err)
+	g := firstGrab{tx: c.Tx, now: f.now(), visitType: q.visitType}
+	if shares, shared := f.Shares[key]; shared {
+		err = g.share(ctx, dispatch.SharedQueue{Name: queue.Name, Shares: shares}, listers, c.Size)
+	} else {
+		_, err = g.grab(ctx, listers, c.Size, db.Share{})
+	}
+	var work []db.Work
+	if err == nil {
+		work, err = dispatch.VisitWork(ctx, c.Tx, queue.Name, tt.BackendName, g.visits, g.now)
+	}
+	n, err := c.Commit(ctx, work, err)
 	if n > 0 {
 		f.visits.WithLabelValues(q.visitType).Add(float64(n))
 		f.Log.Info("first visits claimed", "queue", queue.Name, "visits", n)
@@ -207,15 +199,18 @@ func (g *firstGrab) share(ctx context.Context, queue dispatch.SharedQueue, liste
 		groups[group] = append(groups[group], l)
 	}
 	waiting := dispatch.Waiting{Groups: slices.Collect(maps.Keys(groups)), Visits: true}
-	_, _, err := dispatch.ShareOut(ctx, g.tx, queue, g.now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+	d, err := dispatch.Divide(ctx, g.tx, queue, g.now, free, waiting)
+	if err != nil {
+		return err
+	}
+	for asks := d.Next(); asks != nil; asks = d.Next() {
 		given := make([]int, len(asks))
 		for i, ask := range asks {
-			var err error
 			if given[i], err = g.grab(ctx, groups[ask.Name], ask.Count, ask.Share()); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		return given, nil
-	})
-	return err
+		d.Gave(given)
+	}
+	return d.Save(ctx, g.tx)
 }

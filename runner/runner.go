@@ -28,9 +28,9 @@ type Store interface {
 	DrainGraphs(ctx context.Context, now time.Time) (db.GraphRound, error)
 }
 
-// Slots claims within the free slots of a queue.
+// Slots opens claims for the free slots of queues.
 type Slots interface {
-	Claim(ctx context.Context, q dispatch.Queue, claim dispatch.ClaimFunc) (int, error)
+	Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, error)
 }
 
 // Options configure a Runner.
@@ -60,14 +60,13 @@ type Runner struct {
 	now                func() time.Time
 	claimed            *prometheus.CounterVec
 	released, neverRun prometheus.Counter
-	sizes              claimSizes
 }
 
 // New makes a Runner; its counters are registered on o.Reg.
 func New(o Options) *Runner {
 	reg := promauto.With(o.Reg)
 	return &Runner{
-		Options: o, now: o.Store.Now, sizes: make(claimSizes),
+		Options: o, now: o.Store.Now,
 		claimed: reg.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the Python scheduler's counter).",
 		}, []string{"task_type"}),
@@ -127,8 +126,13 @@ func (r *Runner) Drain(ctx context.Context) (int, error) {
 	}
 }
 
-// deliveryWait is the delay while too many messages are outgoing.
-const deliveryWait = 100 * time.Millisecond
+const (
+	// deliveryWait is the delay while too many messages are outgoing.
+	deliveryWait = 100 * time.Millisecond
+	// claimAtMost is the most tasks of a claim, whose messages are in memory until its commit. The next pass
+	// follows at once.
+	claimAtMost = 2000
+)
 
 // tooManyOutgoing reports whether so many messages are outgoing that claiming more would
 // mark tasks as scheduled long before they are sent.
@@ -182,63 +186,27 @@ func (r *Runner) wanted(name string) bool {
 		slices.ContainsFunc(r.TaskTypePatterns, func(prefix string) bool { return strings.HasPrefix(name, prefix) }))
 }
 
-// claim fills the free slots of a job's queue. After one that timed out it claims half as
-// many.
+// claim fills the free slots of a job's queue with its tasks.
 func (r *Runner) claim(ctx context.Context, j job) (int, error) {
-	var claimed map[string]int // by type
-	size, asked := r.sizes.of(j.queue.Name), 0
-	n, err := r.Slots.Claim(ctx, j.queue, func(ctx context.Context, tx *db.Tx, free int) (got dispatch.Claimed, err error) {
-		if free > 0 && (r.WithPriority || worthRefilling(free, j.queue.Limit)) {
-			asked = size.Of(free)
-			claimed, got, err = r.claimFree(ctx, tx, j, asked)
-		}
-		return got, err
-	})
-	if err == nil {
-		asked = n
-	}
-	size.Note(asked, err)
-	for taskType, n := range claimed {
-		if err == nil && n > 0 {
-			r.claimed.WithLabelValues(taskType).Add(float64(n))
-			r.Log.Info("tasks claimed", "task_type", taskType, "queue", j.queue.Name, "tasks", n)
-		}
-	}
-	return n, err
-}
-
-// claimSizes are the sizes of claims, by queue.
-type claimSizes map[string]*db.BatchSize
-
-func (s claimSizes) of(queue string) *db.BatchSize {
-	if s[queue] == nil {
-		s[queue] = new(db.BatchSize)
-	}
-	return s[queue]
-}
-
-// claimFree claims as many tasks as there are free slots, and returns their number by
-// type.
-func (r *Runner) claimFree(ctx context.Context, tx *db.Tx, j job, free int) (map[string]int, dispatch.Claimed, error) {
-	if j.shares != nil {
-		return r.shareOut(ctx, tx, j, free)
-	}
-	c := r.taskClaim(j, j.types[0])
-	c.Max = free
-	got, work, err := tx.ClaimTasks(ctx, c)
+	c, err := r.Slots.Open(ctx, j.queue)
 	if err != nil {
-		return nil, dispatch.Claimed{}, err
+		return 0, err
 	}
-	claimed := dispatch.Claimed{Work: work}
-	if !c.Unrouted {
-		claimed.Written = got[0]
+	c.Size = min(c.Size, claimAtMost)
+	var taken map[string]int // by type
+	var work []db.Work
+	if c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, j.queue.Limit)) {
+		taken, work, err = r.take(ctx, c, j)
 	}
-	return map[string]int{j.name(): got[0]}, claimed, nil
-}
-
-// taskClaim returns a claim of tasks of a type for a job.
-func (r *Runner) taskClaim(j job, tt model.TaskType) db.TaskClaim {
-	return db.TaskClaim{Type: tt, Queue: j.queue.Name, WithPriority: r.WithPriority, Ageing: r.Ageing, Now: r.now(), Unrouted: j.queue.Lanes != nil}
+	n, err := c.Commit(ctx, work, err)
+	if err != nil {
+		return 0, err
+	}
+	for taskType, n := range taken {
+		r.claimed.WithLabelValues(taskType).Add(float64(n))
+		r.Log.Info("tasks claimed", "task_type", taskType, "queue", j.queue.Name, "tasks", n)
+	}
+	return n, nil
 }
 
 // queueOf returns the queue of a type's tasks.

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"slices"
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
@@ -19,6 +20,11 @@ type job struct {
 
 // name is for logs and errors.
 func (j job) name() string { return j.types[0].Type }
+
+// typeOf returns a type of the job by its name.
+func (j job) typeOf(name string) model.TaskType {
+	return j.types[slices.IndexFunc(j.types, func(tt model.TaskType) bool { return tt.Type == name })]
+}
 
 // jobs returns the jobs for the ready types, in their order. Tasks with priority are
 // never divided between groups.
@@ -84,50 +90,53 @@ func (r *Runner) withLanes(j job, all []model.TaskType) dispatch.Queue {
 	return j.queue
 }
 
-// shareOut divides the free slots of a job's queue between groups of its tasks. It
-// returns the number of claimed tasks by type.
-func (r *Runner) shareOut(ctx context.Context, tx *db.Tx, j job, free int) (map[string]int, dispatch.Claimed, error) {
-	byType := j.shares.By == model.ShareByTaskType
-	claims := make(map[string]db.TaskClaim, len(j.types)) // by type
+// take claims tasks of a job up to the size of a claim. It returns their number by type, for types with any, and their
+// messages.
+func (r *Runner) take(ctx context.Context, c *dispatch.Claim, j job) (taken map[string]int, work []db.Work, err error) {
+	claim := db.TaskClaim{Type: j.types[0], Queue: j.queue.Name, WithPriority: r.WithPriority, Ageing: r.Ageing, Now: r.now(), Tried: j.queue.Lanes != nil}
+	if j.shares != nil {
+		claim.By = j.shares.By
+	}
+	d, err := divide(ctx, c, j, claim)
+	if err != nil {
+		return nil, nil, err
+	}
+	taken = make(map[string]int)
+	for asks := d.Next(); asks != nil; asks = d.Next() {
+		given := make([]int, 0, len(asks))
+		for len(given) < len(asks) {
+			claim.Groups = asks[len(given):]
+			if claim.By == model.ShareByTaskType { // the groups are types: one at a time
+				claim.Groups, claim.Type = claim.Groups[:1], j.typeOf(claim.Groups[0].Name)
+			}
+			some, messages, err := c.Tx.ClaimTasks(ctx, claim)
+			if err != nil {
+				return nil, nil, err
+			}
+			given, work = append(given, some...), append(work, messages...)
+			if len(messages) > 0 {
+				taken[claim.Type.Type] += len(messages)
+			}
+		}
+		d.Gave(given)
+	}
+	return taken, work, d.Save(ctx, c.Tx)
+}
+
+// divide begins the division of a claim between the groups of its queue that have tasks ready.
+func divide(ctx context.Context, c *dispatch.Claim, j job, claim db.TaskClaim) (*dispatch.Division, error) {
+	if j.shares == nil {
+		return dispatch.Undivided(c.Size), nil
+	}
 	waiting := dispatch.Waiting{Only: j.only}
 	for _, tt := range j.types {
-		c := r.taskClaim(j, tt)
-		c.By = j.shares.By
-		claims[tt.Type] = c
 		waiting.Groups = append(waiting.Groups, tt.Type)
 	}
-	now := claims[j.name()].Now
-	if !byType {
+	if claim.By != model.ShareByTaskType {
 		var err error
-		if waiting.Groups, err = tx.ReadyTaskGroups(ctx, claims[j.name()], j.shares.By); err != nil {
-			return nil, dispatch.Claimed{}, err
+		if waiting.Groups, err = c.Tx.ReadyTaskGroups(ctx, claim, claim.By); err != nil {
+			return nil, err
 		}
 	}
-	perType := make(map[string]int, len(j.types))
-	var claimed dispatch.Claimed
-	queue := dispatch.SharedQueue{Name: j.queue.Name, Shares: *j.shares}
-	n, _, err := dispatch.ShareOut(ctx, tx, queue, now, free, waiting, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
-		given := make([]int, 0, len(asks))
-		// All groups of one type at once; where groups are types, one at a time.
-		for len(given) < len(asks) {
-			some, taskType := asks[len(given):], j.name()
-			if byType {
-				some, taskType = some[:1], some[0].Name
-			}
-			c := claims[taskType]
-			c.Groups = some
-			got, work, err := tx.ClaimTasks(ctx, c)
-			if err != nil {
-				return nil, err
-			}
-			for _, n := range got {
-				perType[taskType] += n
-			}
-			given = append(given, got...)
-			claimed.Work = append(claimed.Work, work...)
-		}
-		return given, nil
-	})
-	claimed.Written = n - len(claimed.Work)
-	return perType, claimed, err
+	return dispatch.Divide(ctx, c.Tx, dispatch.SharedQueue{Name: j.queue.Name, Shares: *j.shares}, claim.Now, c.Size, waiting)
 }

@@ -52,9 +52,15 @@ type Sender struct {
 	dispatcher *dispatcher
 }
 
-func (s *Sender) claim(ctx context.Context, queue dispatch.Queue, claim dispatch.ClaimFunc) (n int, err error) {
+// claim claims what take returns, within the free slots of a queue, and delivers it.
+func (s *Sender) claim(ctx context.Context, queue dispatch.Queue, take func(ctx context.Context, c *dispatch.Claim) ([]db.Work, error)) (n int, err error) {
 	err = s.options.sendOnce(ctx, s.dispatcher, sender{once: func(ctx context.Context) (int, error) {
-		n, err = s.dispatcher.slots.Claim(ctx, queue, claim)
+		c, err := s.dispatcher.slots.Open(ctx, queue)
+		if err != nil {
+			return 0, err
+		}
+		work, err := take(ctx, c)
+		n, err = c.Commit(ctx, work, err)
 		return n, err
 	}})
 	return n, err
@@ -77,20 +83,19 @@ func (s *Sender) queue(name string, limit *int64, tt model.TaskType) (queue disp
 // Visits sends visits up to the free slots of their queue.
 func (s *Sender) Visits(ctx context.Context, v Visits) (int, error) {
 	queue, shared := s.queue(v.Queue, v.TaskType.MaxQueueLength, v.TaskType)
-	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		now := tx.Now()
-		origins, err := tx.GrabNextVisits(ctx, v.Filter, now, free, false)
+	return s.claim(ctx, queue, func(ctx context.Context, c *dispatch.Claim) ([]db.Work, error) {
+		now := c.Tx.Now()
+		origins, err := c.Tx.GrabNextVisits(ctx, v.Filter, now, c.Size, false)
 		if err != nil {
-			return dispatch.Claimed{}, err
+			return nil, err
 		}
 		visits := dispatch.Visits(origins)
 		if shared != nil && shared.Shares.By.OfVisits() {
-			if err := dispatch.ShareVisits(ctx, tx, *shared, visits, now); err != nil {
-				return dispatch.Claimed{}, err
+			if err := dispatch.ShareVisits(ctx, c.Tx, *shared, visits, now); err != nil {
+				return nil, err
 			}
 		}
-		work, err := dispatch.VisitWork(ctx, tx, v.Queue, v.TaskType.BackendName, visits, now)
-		return dispatch.Claimed{Work: work}, err
+		return dispatch.VisitWork(ctx, c.Tx, v.Queue, v.TaskType.BackendName, visits, now)
 	})
 }
 
@@ -98,20 +103,18 @@ func (s *Sender) Visits(ctx context.Context, v Visits) (int, error) {
 // limit (0: none). A queue with lanes has their slots instead.
 func (s *Sender) Messages(ctx context.Context, tt model.TaskType, name string, limit int64, all []celery.TaskMessage) (int, error) {
 	queue, shared := s.queue(name, &limit, tt)
-	return s.claim(ctx, queue, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		work, now := make([]db.Work, min(free, len(all))), tx.Now()
+	return s.claim(ctx, queue, func(ctx context.Context, c *dispatch.Claim) ([]db.Work, error) {
+		work, now := make([]db.Work, min(c.Size, len(all))), c.Tx.Now()
 		for i := range work {
 			id, err := uuid.Parse(all[i].ID)
 			if err != nil {
-				return dispatch.Claimed{}, err
+				return nil, err
 			}
 			work[i] = db.Work{TaskID: id, Home: name, TaskName: all[i].Name, Args: all[i].Args, Kwargs: all[i].Kwargs, Claimed: now}
 		}
-		if shared != nil {
-			if err := dispatch.ShareWork(ctx, tx, *shared, tt.Type, work, now); err != nil {
-				return dispatch.Claimed{}, err
-			}
+		if shared == nil {
+			return work, nil
 		}
-		return dispatch.Claimed{Work: work}, nil
+		return work, dispatch.ShareWork(ctx, c.Tx, *shared, tt.Type, work, now)
 	})
 }

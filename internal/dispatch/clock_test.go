@@ -46,10 +46,10 @@ func TestWrongClocksClaimNothing(t *testing.T) {
 		plain := dispatch.Queue{Name: "q", Limit: new(int64(10))}
 		for _, q := range []dispatch.Queue{plain, plain.WithLanes("load", model.TaskType{Type: "load", BackendName: "q"}, map[string][]model.Lane{"load": two(2, 2)})} {
 			claims := 0
-			_, err := slots.Claim(t.Context(), q,
-				func(context.Context, *db.Tx, int) (dispatch.Claimed, error) {
+			_, err := claimWith(t.Context(), slots, q,
+				func(context.Context, *db.Tx, int) ([]db.Work, error) {
 					claims++
-					return dispatch.Claimed{}, nil
+					return nil, nil
 				})
 			_, wrong := errors.AsType[*db.ClockError](err)
 			if wrong != (c.says != "") || !wrong && err != nil || claims != map[bool]int{false: 1}[wrong] || wrong && !strings.Contains(err.Error(), c.says) {
@@ -86,10 +86,10 @@ func TestDeliveriesOfWrongClocksCount(t *testing.T) {
 		}
 		b.hold(t, "q", limit).take(t, limit)
 		free := -1
-		if _, err := dispatch.NewSlots(b.store, inspector, func() {}).Claim(t.Context(), dispatch.Queue{Name: "q", Limit: new(int64(limit))},
-			func(_ context.Context, _ *db.Tx, n int) (dispatch.Claimed, error) {
+		if _, err := claimWith(t.Context(), dispatch.NewSlots(b.store, inspector, func() {}), dispatch.Queue{Name: "q", Limit: new(int64(limit))},
+			func(_ context.Context, _ *db.Tx, n int) ([]db.Work, error) {
 				free = n
-				return dispatch.Claimed{}, nil
+				return nil, nil
 			}); err != nil || free != 0 {
 			t.Errorf("%s ahead: %d slots are free in a full queue, %v", ahead, free, err)
 		}
@@ -112,9 +112,9 @@ func staleInspector(t *testing.T, b *bench, queue string) *celery.QueueInspector
 func freeIn(t *testing.T, slots *dispatch.Slots, queue string, limit int64) int {
 	t.Helper()
 	free := -1
-	if _, err := slots.Claim(t.Context(), dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, n int) (dispatch.Claimed, error) {
+	if _, err := claimWith(t.Context(), slots, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, n int) ([]db.Work, error) {
 		free = n
-		return dispatch.Claimed{}, nil
+		return nil, nil
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -142,9 +142,9 @@ func TestFullQueueGetsNothing(t *testing.T) {
 	ch := b.channel(t)
 	claim := func() int {
 		t.Helper()
-		n, err := slots.Claim(t.Context(), dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+		n, err := claimWith(t.Context(), slots, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
 			rows, _ := messages("q", free)
-			return dispatch.Claimed{Work: rows}, nil
+			return rows, nil
 		})
 		if err != nil {
 			t.Fatal(err)

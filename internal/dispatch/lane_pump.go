@@ -88,7 +88,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	}
 	for _, q := range queues {
 		// A queue that can't be asked is no outage: the other lane sets go on.
-		if _, err := p.Slots.Claim(ctx, q, nil); err != nil && !celery.IsOfQueue(err) {
+		if err := p.Slots.Fill(ctx, q); err != nil && !celery.IsOfQueue(err) {
 			failed = append(failed, fmt.Errorf("lanes of %q: %w", q.Lanes.Name, err))
 		}
 	}

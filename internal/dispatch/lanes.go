@@ -66,55 +66,48 @@ func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.L
 	return q
 }
 
-// claimLanes claims for a queue with lanes. It returns how many messages were claimed and
-// how many sent.
-func (s *Slots) claimLanes(ctx context.Context, tx *db.Tx, q Queue, observed observations, claim ClaimFunc) (claimed, sent int, err error) {
-	l := q.Lanes
+// countLanes takes the locks of a queue with lanes and counts their free slots and the room of their backlogs.
+func (c *Claim) countLanes(ctx context.Context, observed observations) (err error) {
+	l := c.queue.Lanes
 	// Its own lock, too: the state of its groups is that of all claims for it, with lanes or not.
-	if err := tx.LockQueues(ctx, append(l.Queues(), q.Name)...); err != nil {
-		return 0, 0, err
+	if err := c.Tx.LockQueues(ctx, append(l.Queues(), c.queue.Name)...); err != nil {
+		return err
 	}
-	states, err := s.laneStates(ctx, tx, l, observed)
+	if c.states, err = c.slots.laneStates(ctx, c.Tx, l, observed); err != nil {
+		return err
+	}
+	backlog := 0
+	for _, s := range c.states {
+		backlog += s.TimedOut + s.Waiting
+	}
+	if backlog < maxBacklog {
+		c.Free = min(lanes.Room(c.states, lanes.Sizes(c.states, true)), MaxClaim)
+	}
+	return nil
+}
+
+// route routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns how
+// many messages are outgoing by it.
+func (c *Claim) route(ctx context.Context, work []db.Work) (sent int, err error) {
+	s, l := c.slots, c.queue.Lanes
+	expected, err := s.predict(ctx, c.Tx, l, work)
 	if err != nil {
-		return 0, 0, err
-	}
-	var taken Claimed
-	var expected []float64
-	if claim != nil {
-		room := min(lanes.Room(states, lanes.Sizes(states, true)), MaxClaim)
-		backlog := 0
-		for _, s := range states {
-			backlog += s.TimedOut + s.Waiting
-		}
-		if backlog >= maxBacklog {
-			room = 0
-		}
-		if taken, err = claim(ctx, tx, room); err != nil {
-			return 0, 0, err
-		}
-		if expected, err = s.predict(ctx, tx, l, taken.Work); err != nil {
-			return 0, 0, err
-		}
-		if int64(room) > *q.Limit/5 {
-			// For fewer slots the claim may not have tried.
-			s.idle.Store(l.Name, taken.Count() < room)
-		}
+		return 0, err
 	}
 	idle, _ := s.idle.Load(l.Name)
-	sends, _ := s.sends.LoadOrStore(l.Name, new(db.BatchSize))
-	size := sends.(*db.BatchSize)
-	for _, move := range route(l, states, idle != true, taken.Work, expected) {
+	size := batchSize(&s.sends, l.Name)
+	for _, move := range route(l, c.states, idle != true, work, expected) {
 		n := size.Of(move.Count) // the rest when it is looked at next
 		sent += n + move.fresh
 		if n > 0 {
-			err := tx.SendBacklog(ctx, l.Name, move.From, move.To, n, l.Lanes[move.To], l.left(move.To), s.now())
+			err := c.Tx.SendBacklog(ctx, l.Name, move.From, move.To, n, l.Lanes[move.To], l.left(move.To), s.now())
 			size.Note(n, err)
 			if err != nil {
-				return 0, 0, err
+				return 0, err
 			}
 		}
 	}
-	return taken.Count(), sent, tx.AddWork(ctx, taken.Work)
+	return sent, c.Tx.AddWork(ctx, work)
 }
 
 // laneStates counts the messages in the lanes' queues and backlogs. The queues' locks

@@ -86,7 +86,7 @@ func TestClaimsWaitForTheLockOfTheirQueue(t *testing.T) {
 				return err
 			}
 			go func() {
-				_, err := l.slots.Claim(t.Context(), tc.queue, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) { return dispatch.Claimed{}, nil })
+				_, err := claimWith(t.Context(), l.slots, tc.queue, func(context.Context, *db.Tx, int) ([]db.Work, error) { return nil, nil })
 				claimed <- err
 			}()
 			testenv.Becomes(t, "claims that wait", 1, func() int {
@@ -117,10 +117,10 @@ func TestClaimsForLaneSetsAtOnce(t *testing.T) {
 	for _, name := range []string{"load-git", "load-hg"} {
 		q := dispatch.Queue{Name: name}.WithLanes(name, model.TaskType{Type: name, BackendName: name}, map[string][]model.Lane{name: two(2, 2)})
 		claims.Go(func() {
-			_, err := l.slots.Claim(t.Context(), q, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) {
+			_, err := claimWith(t.Context(), l.slots, q, func(context.Context, *db.Tx, int) ([]db.Work, error) {
 				both.Done()
 				both.Wait()
-				return dispatch.Claimed{}, nil
+				return nil, nil
 			})
 			if err != nil {
 				t.Error(err)
@@ -244,9 +244,9 @@ func TestWorkOfARunGivenUpGoesOnNowhere(t *testing.T) {
 	l := newLaned(t, two(2, 2)...)
 	l.exec(`insert into task (type, arguments, next_run, status, policy, retries_left) values
 		('load-git', '{"args": [], "kwargs": {"url": "https://forge.example/1"}}', now(), 'next_run_not_scheduled', 'oneshot', 2)`)
-	if _, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: l.tt, Queue: l.q.Name, Max: free, Now: time.Now(), Unrouted: true})
-		return dispatch.Claimed{Work: work}, err
+	if _, err := claimWith(t.Context(), l.slots, l.q, func(ctx context.Context, tx *db.Tx, free int) ([]db.Work, error) {
+		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: l.tt, Queue: l.q.Name, Groups: []db.TaskGroup{{Count: free}}, Tried: true, Now: time.Now()})
+		return work, err
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -80,14 +80,14 @@ func (l *laned) claimed(n int) {
 
 func (l *laned) claimWith(count func(free int) int) int {
 	l.t.Helper()
-	n, err := l.slots.Claim(l.t.Context(), l.q, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+	n, err := claimWith(l.t.Context(), l.slots, l.q, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
 		rows := make([]db.Work, count(free))
 		for i := range rows {
 			kwargs := fmt.Sprintf(`{"url": "https://forge.example/%d", "lister_name": "gitea"}`, l.next)
 			l.next++
 			rows[i] = db.Work{TaskID: uuid.New(), Home: l.q.Name, TaskName: lanedQueue, Args: json.RawMessage("[]"), Kwargs: json.RawMessage(kwargs), Claimed: l.now}
 		}
-		return dispatch.Claimed{Work: rows}, nil
+		return rows, nil
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -98,7 +98,7 @@ func (l *laned) claimWith(count func(free int) int) int {
 // keep sends what there are slots for.
 func (l *laned) keep() {
 	l.t.Helper()
-	if _, err := l.slots.Claim(l.t.Context(), l.q, nil); err != nil {
+	if err := l.slots.Fill(l.t.Context(), l.q); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -357,9 +357,9 @@ func runsMoveOn(t *testing.T, retry bool) {
 		select id, gen_random_uuid(), case n when 2 then 'failed' else 'eventful' end::task_run_status, now() - n * interval '1 day', null, now()
 		from task, generate_series(2, 3) n where arguments -> 'kwargs' ->> 'url' like '%/2'`)
 	l.exec("update task set status = 'next_run_not_scheduled', next_run = now() - interval '1 hour', retries_left = 2")
-	_, err := l.slots.Claim(t.Context(), l.q, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
-		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: l.tt, Queue: l.q.Name, Max: free, Now: time.Now(), Unrouted: true})
-		return dispatch.Claimed{Work: work}, err
+	_, err := claimWith(t.Context(), l.slots, l.q, func(ctx context.Context, tx *db.Tx, free int) ([]db.Work, error) {
+		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: l.tt, Queue: l.q.Name, Groups: []db.TaskGroup{{Count: free}}, Tried: true, Now: time.Now()})
+		return work, err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -425,11 +425,11 @@ func TestSharesCountOverLanes(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 1)...)
 	id := uuid.New()
-	_, err := l.slots.Claim(t.Context(), l.q, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) {
-		return dispatch.Claimed{Work: []db.Work{{
+	_, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]db.Work, error) {
+		return []db.Work{{
 			TaskID: id, Home: l.q.Name, TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage(`{"url": "u"}`), Claimed: l.now,
 			Share: db.Share{Shared: true, Group: "gitea", Cost: 5},
-		}}}, nil
+		}}, nil
 	})
 	if err != nil {
 		t.Fatal(err)

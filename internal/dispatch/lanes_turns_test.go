@@ -20,10 +20,10 @@ func TestClaimsWithAndWithoutLanesTakeTurns(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := l.slots.Claim(t.Context(), plain, func(ctx context.Context, _ *db.Tx, _ int) (dispatch.Claimed, error) {
+		_, err := claimWith(t.Context(), l.slots, plain, func(ctx context.Context, _ *db.Tx, _ int) ([]db.Work, error) {
 			close(began)
 			<-end
-			return dispatch.Claimed{}, nil
+			return nil, nil
 		})
 		ended <- err
 	}()
@@ -31,9 +31,9 @@ func TestClaimsWithAndWithoutLanesTakeTurns(t *testing.T) {
 	entered := make(chan struct{})
 	other := make(chan error, 1)
 	go func() {
-		_, err := l.slots.Claim(t.Context(), l.q, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) {
+		_, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]db.Work, error) {
 			close(entered)
-			return dispatch.Claimed{}, nil
+			return nil, nil
 		})
 		other <- err
 	}()

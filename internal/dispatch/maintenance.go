@@ -195,16 +195,26 @@ func (m *Maintenance) Release(ctx context.Context, now time.Time) (string, error
 		}
 		n := 0
 		if err == nil {
-			n, err = m.Slots.Claim(ctx, home, func(ctx context.Context, tx *db.Tx, free int) (Claimed, error) {
-				n, err := tx.SendWithoutLanes(ctx, set, home.Name, free, now)
-				return Claimed{Written: n}, err
-			})
+			n, err = m.release(ctx, set, home, now)
 		}
 		if total += n; err != nil {
 			failed = append(failed, fmt.Errorf("send the backlog of the removed lanes of %q: %w", set, err))
 		}
 	}
 	return count(total, "sent without lanes"), errors.Join(failed...)
+}
+
+// release sends the backlog of a removed lane set to a queue, as far as there are slots.
+func (m *Maintenance) release(ctx context.Context, set string, home Queue, now time.Time) (int, error) {
+	c, err := m.Slots.Open(ctx, home)
+	if err != nil {
+		return 0, err
+	}
+	c.Moved, err = c.Tx.SendWithoutLanes(ctx, set, home.Name, c.Size, now)
+	if _, err := c.Commit(ctx, nil, err); err != nil {
+		return 0, err
+	}
+	return c.Moved, nil
 }
 
 // count says what was done to how many messages, if there were any.

@@ -276,9 +276,9 @@ func TestQueueIsNeverOverfilled(t *testing.T) {
 		all.Go(func() { _ = d.Run(ctx) })
 		all.Go(func() {
 			for ctx.Err() == nil {
-				_, err := slots.Claim(ctx, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+				_, err := claimWith(ctx, slots, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
 					rows, _ := messages("q", free)
-					return dispatch.Claimed{Work: rows}, nil
+					return rows, nil
 				})
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)

@@ -51,55 +51,85 @@ func (w Waiting) busy(s *db.ShareState, now time.Time) bool {
 // Ask is how many messages of a group are wanted, and their expected cost, in seconds.
 type Ask = db.TaskGroup
 
-// ShareOut divides free slots of a queue between the groups that have work waiting
-// (see package shares), within a claim (Slots.Claim). It returns how much was claimed, and
-// whether a group is at its ceiling.
-// grab claims what is asked of some groups and returns how many of each there were; if
-// fewer than asked, the group has no more, and its part goes to the others. Groups that the
-// claim didn't look at keep their credit.
-func ShareOut(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting Waiting,
-	grab func(ctx context.Context, asks []Ask) ([]int, error)) (claimed int, atCeiling bool, err error) {
+// Division divides free slots of a queue between the groups that have work waiting (see package shares), in rounds:
+// what a group has no work for goes to the others in the next one. A claim asks Next, claims, and says Gave, until
+// there is nothing to ask; then it calls Save.
+type Division struct {
+	AtCeiling bool // a group that may have work waiting is at its ceiling
+
+	queue   *SharedQueue // nil if nobody shares it
+	now     time.Time
+	waiting Waiting
+	states  map[string]*db.ShareState
+	groups  []shares.Group // that may get more
+	asked   []Ask
+	left    int // slots
+}
+
+// Divide begins the division of free slots in a transaction that holds the queue's lock. Groups that the claim didn't
+// look at keep their credit.
+func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting Waiting) (*Division, error) {
 	states, err := tx.Shares(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
-		return 0, false, err
+		return nil, err
 	}
-	groups := join(states, q.Shares, waiting, now)
-	atCeiling = len(groups) < len(waiting.Groups)
-	for claimed < free && len(groups) > 0 {
-		asks := asks(groups, shares.Divide(free-claimed, groups), q.Shares)
-		given, err := grab(ctx, asks)
-		if err != nil {
-			return 0, false, err
-		}
-		for i, ask := range asks {
-			claimed += given[i]
-			at := slices.IndexFunc(groups, func(g shares.Group) bool { return g.Name == ask.Name })
-			g := &groups[at]
-			full := given[i] == g.Most && g.Most > 0
-			g.Load += float64(given[i]) * ask.Cost
-			g.Most = max(0, g.Most-given[i])
-			states[ask.Name].InFlight += given[i]
-			atCeiling = atCeiling || full
-			if full || given[i] < ask.Count {
-				groups = slices.Delete(groups, at, at+1)
-			}
+	d := &Division{queue: &q, now: now, waiting: waiting, states: states, left: free}
+	d.groups = join(states, q.Shares, waiting, now)
+	d.AtCeiling = len(d.groups) < len(waiting.Groups)
+	return d, nil
+}
+
+// Undivided is the division of a queue that nobody shares: all slots go to one group without a name.
+func Undivided(free int) *Division {
+	return &Division{states: map[string]*db.ShareState{"": {}}, groups: []shares.Group{{Weight: 1, Cost: 1}}, left: free}
+}
+
+// Next returns how many messages of which groups to claim now; nil if there is nothing to claim.
+func (d *Division) Next() []Ask {
+	d.asked = nil
+	if d.left > 0 && len(d.groups) > 0 {
+		d.ask(shares.Divide(d.left, d.groups))
+	}
+	return d.asked
+}
+
+// Gave records how many messages there were of each group that Next has returned. A group with fewer than asked has no
+// more.
+func (d *Division) Gave(given []int) {
+	for i, ask := range d.asked {
+		at := slices.IndexFunc(d.groups, func(g shares.Group) bool { return g.Name == ask.Name })
+		g := &d.groups[at]
+		full := given[i] == g.Most && g.Most > 0
+		g.Load += float64(given[i]) * ask.Cost
+		g.Most = max(0, g.Most-given[i])
+		d.states[ask.Name].InFlight += given[i]
+		d.left -= given[i]
+		d.AtCeiling = d.AtCeiling || full
+		if full || given[i] < ask.Count {
+			d.groups = slices.Delete(d.groups, at, at+1)
 		}
 	}
-	for name, s := range states {
-		if waiting.Only == nil || slices.Contains(waiting.Only, name) {
-			same, _ := waiting.since(s)
+}
+
+// Save writes the state of the groups, if a queue has some, and which of them have work waiting.
+func (d *Division) Save(ctx context.Context, tx *db.Tx) error {
+	if d.queue == nil {
+		return nil
+	}
+	for name, s := range d.states {
+		if d.waiting.Only == nil || slices.Contains(d.waiting.Only, name) {
+			same, _ := d.waiting.since(s)
 			*same = 0
 		}
 	}
-	for _, g := range groups { // those left still have work waiting
-		same, _ := waiting.since(states[g.Name])
-		*same = model.UnixSeconds(now)
+	for _, g := range d.groups { // those left still have work waiting
+		same, _ := d.waiting.since(d.states[g.Name])
+		*same = model.UnixSeconds(d.now)
 	}
-	return claimed, atCeiling, tx.SaveShares(ctx, q.Name, now, states)
+	return tx.SaveShares(ctx, d.queue.Name, d.now, d.states)
 }
 
-// ShareVisits sets the groups of visits that ShareOut did not choose, such as those sent by
-// hand.
+// ShareVisits sets the groups of visits that no Division chose, such as those sent by hand.
 func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, now time.Time) error {
 	listers, err := listersOf(ctx, tx, Origins(visits))
 	if err != nil {
@@ -187,14 +217,18 @@ func join(states map[string]*db.ShareState, s model.Shares, waiting Waiting, now
 	return groups
 }
 
-func asks(groups []shares.Group, parts []int, s model.Shares) []Ask {
-	asks := make([]Ask, 0, len(groups))
-	for i, g := range groups {
-		if parts[i] > 0 {
-			asks = append(asks, Ask{Name: g.Name, Count: parts[i], Cost: g.Cost, Priority: s.Priorities[g.Name]})
+// ask asks the groups that get a part.
+func (d *Division) ask(parts []int) {
+	for i, g := range d.groups {
+		if parts[i] == 0 {
+			continue
 		}
+		ask := Ask{Name: g.Name, Count: parts[i], Cost: g.Cost}
+		if d.queue != nil {
+			ask.Priority = d.queue.Shares.Priorities[g.Name]
+		}
+		d.asked = append(d.asked, ask)
 	}
-	return asks
 }
 
 // meanCost returns what a message of a queue took lately, in seconds; 1 if nothing is

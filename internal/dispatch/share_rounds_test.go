@@ -12,7 +12,7 @@ import (
 
 // What a group can't use goes to the others so that all are even with what they got
 // before, in the same claim too.
-func TestShareOutCountsWhatItGave(t *testing.T) {
+func TestDivisionCountsWhatItGave(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, nil, 1)
 	s.waiting = map[string]int{"a": -1, "b": -1, "c": -1}
@@ -41,9 +41,14 @@ func TestGroupsThatAreNotLookedAtStayWaiting(t *testing.T) {
 			return err
 		}
 		q := dispatch.SharedQueue{Name: "q", Shares: model.Shares{By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
-		if _, _, err := dispatch.ShareOut(ctx, tx, q, now, 10, dispatch.Waiting{Groups: []string{"a"}, Only: []string{"a", "c"}}, func(_ context.Context, asks []dispatch.Ask) ([]int, error) {
-			return make([]int, len(asks)), nil // it has none after all
-		}); err != nil {
+		d, err := dispatch.Divide(ctx, tx, q, now, 10, dispatch.Waiting{Groups: []string{"a"}, Only: []string{"a", "c"}})
+		if err != nil {
+			return err
+		}
+		for asks := d.Next(); asks != nil; asks = d.Next() {
+			d.Gave(make([]int, len(asks))) // it has none after all
+		}
+		if err := d.Save(ctx, tx); err != nil {
 			return err
 		}
 		states, err := tx.ShareStates(ctx, "q", now, time.Hour)

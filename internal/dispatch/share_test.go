@@ -59,7 +59,11 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 		if err := tx.LockQueues(ctx, s.q.Name); err != nil {
 			return err
 		}
-		n, _, err := dispatch.ShareOut(ctx, tx, s.q, s.now, free, dispatch.Waiting{Groups: waiting, Visits: s.visits}, func(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+		d, err := dispatch.Divide(ctx, tx, s.q, s.now, free, dispatch.Waiting{Groups: waiting, Visits: s.visits})
+		if err != nil {
+			return err
+		}
+		for asks := d.Next(); asks != nil; asks = d.Next() {
 			given := make([]int, len(asks))
 			var rows []db.Work
 			for i, ask := range asks {
@@ -77,16 +81,12 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 				}
 				got[ask.Name] += given[i]
 			}
-			return given, tx.AddWork(ctx, rows)
-		})
-		total := 0
-		for _, n := range got {
-			total += n
+			if err := tx.AddWork(ctx, rows); err != nil {
+				return err
+			}
+			d.Gave(given)
 		}
-		if n != total {
-			s.t.Errorf("%d claimed, %d given", n, total)
-		}
-		return err
+		return d.Save(ctx, tx)
 	})
 }
 
@@ -116,7 +116,7 @@ func (s *sharing) want(got map[string]int, want map[string]int, off int) {
 
 // The example of the design: 30, 50 and 20 with all at work; 37.5 and 62.5 from the
 // pass on in which the third has nothing; and back, without a rush, when it has.
-func TestShareOutGivesAnIdleGroupsPartToTheOthers(t *testing.T) {
+func TestDivisionGivesAnIdleGroupsPartToTheOthers(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, map[string]float64{"a": 30, "b": 50}, 20)
 	s.waiting = map[string]int{"a": -1, "b": -1, "c": -1}
@@ -162,7 +162,7 @@ func TestClaimsOfTasksAndVisitsOnOneQueue(t *testing.T) {
 
 // One slot a pass is enough for a tenth of a slot: each piece of the loads is in
 // the database, whoever makes the pass.
-func TestShareOutKeepsFractions(t *testing.T) {
+func TestDivisionKeepsFractions(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, map[string]float64{"small": 1, "large": 9}, 1)
 	s.waiting = map[string]int{"small": -1, "large": -1}

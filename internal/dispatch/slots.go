@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -27,19 +26,6 @@ type Queue struct {
 	Lanes *LaneSet // may be nil
 }
 
-// Claimed is what a claim took.
-type Claimed struct {
-	Written int       // messages written to the ledger, outgoing for the queue
-	Work    []db.Work // messages to be routed and written
-}
-
-// Count returns the number of messages.
-func (c Claimed) Count() int { return c.Written + len(c.Work) }
-
-// ClaimFunc claims up to free messages in a transaction. For a queue with lanes it must
-// return them as Claimed.Work.
-type ClaimFunc = func(ctx context.Context, tx *db.Tx, free int) (Claimed, error)
-
 // Observer observes what the broker holds, for claims. It may take seconds, so no lock is held and no transaction
 // is open.
 type Observer interface {
@@ -58,13 +44,14 @@ type QueueLengths interface {
 	LengthSince(ctx context.Context, queue string, figures celery.QueueFigures, recent int) (celery.QueueLength, error)
 }
 
-// Slots runs claims within the free slots of queues.
+// Slots opens claims for the free slots of queues. It is safe for concurrent use.
 type Slots struct {
 	store   *db.Store
 	broker  Observer
 	claimed func() // called after a claim with outgoing messages
 	now     func() time.Time
 	metrics slotMetrics
+	sizes   sync.Map // by name of the queue: the *db.BatchSize of its claims
 	idle    sync.Map // by name of the lane set: true if the last claim left no work waiting
 	sends   sync.Map // by name of the lane set: the *db.BatchSize in which its backlogs are sent
 	failing sync.Map // queues that can't be asked
@@ -137,61 +124,6 @@ func observe(ctx context.Context, store *db.Store, broker Observer, statistics b
 
 // limited reports whether the queue has a limit.
 func (q Queue) limited() bool { return q.Limit != nil && *q.Limit > 0 }
-
-// Claim counts the free slots of a queue, calls claim with that number, routes what it
-// took, writes that to the ledger, and returns the number of messages. All of it is one
-// transaction under the queue's lock, so the count stays valid until the commit. claim
-// may be called with 0, so that it can tell a full queue from idle work.
-//
-// For a queue with lanes, claimed messages may wait in the backlogs, and backlogs are
-// sent as far as there are slots. With a nil claim only the latter is done.
-//
-// If the queue can't be asked, nothing is claimed for it, whatever its limit, and
-// celery.IsOfQueue holds for the error. Lanes whose queues can't be asked get nothing; the
-// others go on.
-func (s *Slots) Claim(ctx context.Context, q Queue, claim ClaimFunc) (int, error) {
-	observed, err := s.observe(ctx, q)
-	if err != nil {
-		return 0, err
-	}
-	began := time.Now() // the claim reads the database's clock anew
-	var claimed, sent int
-	err = s.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		if q.Lanes != nil {
-			claimed, sent, err = s.claimLanes(ctx, tx, q, observed, claim)
-		} else {
-			claimed, err = s.claimPlain(ctx, tx, q, observed, claim)
-			sent = claimed
-		}
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	s.metrics.seconds.WithLabelValues(q.Name).Observe(time.Since(began).Seconds())
-	if sent > 0 {
-		s.claimed()
-	}
-	return claimed, nil
-}
-
-func (s *Slots) claimPlain(ctx context.Context, tx *db.Tx, q Queue, observed observations, claim ClaimFunc) (int, error) {
-	if err := tx.LockQueues(ctx, q.Name); err != nil {
-		return 0, err
-	}
-	free, err := s.free(ctx, tx, q, observed)
-	if err != nil {
-		return 0, fmt.Errorf("count the free slots of queue %q: %w", q.Name, err)
-	}
-	claimed, err := claim(ctx, tx, free)
-	if err != nil {
-		return 0, err
-	}
-	for i := range claimed.Work {
-		claimed.Work[i].Queue = q.Name
-	}
-	return claimed.Count(), tx.AddWork(ctx, claimed.Work)
-}
 
 // free counts the free slots of a queue whose lock is held.
 func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, observed observations) (int, error) {

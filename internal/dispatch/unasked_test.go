@@ -38,9 +38,9 @@ func TestNothingIsClaimedForAQueueThatCannotBeAsked(t *testing.T) {
 	unlock := b.lock(t, "locked")
 	slots := dispatch.NewSlots(b.store, b.inspector, func() {})
 	claim := func(q dispatch.Queue) (int, error) {
-		return slots.Claim(t.Context(), q, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+		return claimWith(t.Context(), slots, q, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
 			rows, _ := messages(q.Name, min(free, 5))
-			return dispatch.Claimed{Work: rows}, nil
+			return rows, nil
 		})
 	}
 	limited, unlimited := dispatch.Queue{Name: "locked", Limit: new(int64(10))}, dispatch.Queue{Name: "locked"}
@@ -80,9 +80,9 @@ func TestLaneThatCannotBeAskedHoldsUpNoOther(t *testing.T) {
 	l := newLaned(t, two(20, 10)...)
 	l.lock(t, lanedQueue)
 	l.lock(t, "express:"+lanedQueue)
-	if n, err := l.slots.Claim(t.Context(), l.q, func(context.Context, *db.Tx, int) (dispatch.Claimed, error) {
+	if n, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]db.Work, error) {
 		t.Error("claimed")
-		return dispatch.Claimed{}, nil
+		return nil, nil
 	}); n != 0 || !celery.IsOfQueue(err) {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -139,10 +139,10 @@ func TestWaitingForFiguresHoldsNoLock(t *testing.T) {
 	waiting := celery.NewQueueInspector(address, silent.URL, celery.InspectorOptions{Timeout: time.Minute})
 	t.Cleanup(func() { _ = waiting.Close() })
 	claim := func(lengths dispatch.Observer) (int, error) {
-		return dispatch.NewSlots(b.store, lengths, func() {}).Claim(t.Context(), dispatch.Queue{Name: "q", Limit: new(int64(10))},
-			func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+		return claimWith(t.Context(), dispatch.NewSlots(b.store, lengths, func() {}), dispatch.Queue{Name: "q", Limit: new(int64(10))},
+			func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
 				rows, _ := messages("q", min(free, 5))
-				return dispatch.Claimed{Work: rows}, nil
+				return rows, nil
 			})
 	}
 	var first sync.WaitGroup

@@ -17,9 +17,9 @@ func TestUnlimitedQueueIsBoundedByWhatIsOutgoing(t *testing.T) {
 	slots := dispatch.NewSlots(b.store, b.inspector, func() {})
 	claim := func() int {
 		t.Helper()
-		n, err := slots.Claim(t.Context(), dispatch.Queue{Name: "q"}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+		n, err := claimWith(t.Context(), slots, dispatch.Queue{Name: "q"}, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
 			work, _ := messages("q", free)
-			return dispatch.Claimed{Work: work}, nil
+			return work, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ func TestSetAsideIsExplained(t *testing.T) {
 			('00000000-0000-0000-0000-000000000001', 'https://far', 'git', '{}', true, now(), 'infinity')`,
 	)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		if _, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "load-git"}, Queue: "swh.git", Now: time.Now(), Max: 5}); err != nil {
+		if _, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "load-git"}, Queue: "swh.git", Now: time.Now(), Groups: []db.TaskGroup{{Count: 5}}}); err != nil {
 			return err
 		}
 		_, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 5, false)

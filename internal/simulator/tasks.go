@@ -51,15 +51,11 @@ func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time)
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		tt := a.types[of.visitType]
-		claim := db.TaskClaim{Type: tt, Queue: tt.Queue(), WithPriority: of.urgent, Ageing: a.ageing, Max: n, Now: now}
+		claim := db.TaskClaim{Type: tt, Queue: tt.Queue(), WithPriority: of.urgent, Ageing: a.ageing, Groups: []db.TaskGroup{{Count: n}}, Now: now}
 		if err := tx.LockQueues(ctx, claim.Queue); err != nil {
 			return err
 		}
-		if _, _, err := tx.ClaimTasks(ctx, claim); err != nil {
-			return err
-		}
-		// The virtual queue replaces the broker's.
-		messages, err := tx.TakeOutgoing(ctx, claim.Queue)
+		_, messages, err := tx.ClaimTasks(ctx, claim) // to the virtual queue, not to the ledger
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func TestTasksOfLowPriorityAge(t *testing.T) {
 			for minute := range 40 {
 				claim := db.TaskClaim{
 					Type: model.TaskType{Type: "t", BackendName: "q"}, Queue: "q", WithPriority: true,
-					Now: begin.Add(time.Duration(minute) * time.Minute), Max: 2, Ageing: tc.ageing,
+					Now: begin.Add(time.Duration(minute) * time.Minute), Groups: []db.TaskGroup{{Count: 2}}, Ageing: tc.ageing,
 				}
 				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 					taken, _, err := tx.ClaimTasks(ctx, claim)
@@ -98,7 +98,7 @@ func TestTasksGoByTheirTurn(t *testing.T) {
 				}
 			}
 			if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-				_, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "t", BackendName: "q"}, Queue: "q", WithPriority: true, Now: now, Max: most, Ageing: ageing})
+				_, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "t", BackendName: "q"}, Queue: "q", WithPriority: true, Now: now, Groups: []db.TaskGroup{{Count: most}}, Ageing: ageing})
 				return err
 			}); err != nil {
 				t.Fatal(err)

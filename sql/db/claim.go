@@ -30,13 +30,9 @@ type TaskClaim struct {
 	// until it goes before one of the next priority that becomes ready then. 0 is for ever.
 	Ageing time.Duration
 
-	Max    int            // how many, if Groups is nil
-	Groups []TaskGroup    // to claim for; may be nil
-	By     model.ShareKey // by which tasks are grouped
-
-	// Unrouted makes ClaimTasks return the messages instead of writing them to the
-	// ledger as outgoing.
-	Unrouted bool
+	Tried  bool           // look up Work.Tried, by which lanes are chosen
+	By     model.ShareKey // by which tasks are grouped; "": they are one group, whatever its name
+	Groups []TaskGroup    // to claim for
 }
 
 // TaskGroup is a group of tasks to claim.
@@ -53,18 +49,13 @@ func (g TaskGroup) Share() Share {
 	return Share{Shared: true, Group: g.Name, Cost: g.Cost, Priority: g.Priority}
 }
 
-// ClaimTasks marks up to c.Max ready tasks as scheduled, or as many of each group as are
-// asked for, with a run each, as the Python runner does (its runs have no metadata yet).
+// ClaimTasks marks as many ready tasks of each group as are asked for as scheduled, with a run each, as the Python runner does (its runs have no metadata yet).
 // The longest ready come first; with priority, the highest. Tasks that cannot be sent as
 // they are (scheduler_go.odd_task), or that PostgreSQL refuses to mark, are set aside
-// instead, and others taken. It returns the number of tasks of each group (of all, without
-// groups), and their messages if c.Unrouted.
+// instead, and others taken. It returns the number of tasks of each group, and their messages, without a queue: those of
+// groups have their Share.
 func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
-	groups := c.Groups
-	if groups == nil {
-		groups = []TaskGroup{{Count: c.Max}}
-	}
-	groups = slices.Clone(groups)
+	groups := slices.Clone(c.Groups)
 	taken = make([]int, len(groups))
 	for range oddRounds {
 		odd, err := tx.claimTasks(ctx, c, groups, taken, &work)
@@ -87,6 +78,7 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 	for _, g := range asked {
 		all += g.Count
 	}
+	*work = slices.Grow(*work, all)
 	// part is the part of the groups that is from first to end in the row of all that is asked for.
 	part := func(first, end int) []TaskGroup {
 		some, at := slices.Clone(asked), 0
@@ -134,29 +126,37 @@ func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGrou
 		return nil, 0, err
 	}
 	taken = make([]int, len(groups))
-	var place, n int
-	var id uuid.NullUUID
+	var place *int // nil in the only row without a task
 	w := Work{Home: c.Queue, TaskName: c.Type.BackendName, Urgent: c.WithPriority, Claimed: c.Now}
-	columns := []any{&odd, &place, &n}
-	if c.Unrouted {
-		columns = append(columns, &id, &w.Args, &w.Kwargs, &w.Tried)
-	}
-	_, err = pgx.ForEachRow(rows, columns, func() error {
-		if n == 0 { // nothing was claimed
+	var id uuid.NullUUID
+	var text arena
+	_, err = pgx.ForEachRow(rows, []any{&odd, &place, &id, nil, nil, &w.Tried}, func() error {
+		if place == nil {
 			return nil
 		}
-		taken[place-1] += n
-		if c.Unrouted {
-			w.TaskID = id.UUID
-			if c.Groups != nil {
-				w.Share = groups[place-1].Share()
-			}
-			*work = append(*work, w)
-			w.Args, w.Kwargs = nil, nil
+		taken[*place-1]++
+		w.TaskID = id.UUID
+		raw := rows.RawValues()
+		w.Args, w.Kwargs = text.copy(raw[3]), text.copy(raw[4])
+		if c.By != "" {
+			w.Share = groups[*place-1].Share()
 		}
+		*work = append(*work, w)
 		return nil
 	})
 	return taken, odd, err
+}
+
+// arena copies texts into large blocks: one allocation for many.
+type arena []byte
+
+func (a *arena) copy(text []byte) []byte {
+	if cap(*a)-len(*a) < len(text) {
+		*a = make([]byte, 0, max(64<<10, len(text)))
+	}
+	from := len(*a)
+	*a = append(*a, text...)
+	return (*a)[from:len(*a):len(*a)]
 }
 
 // ageingSeconds returns the ageing for scheduler_go.turn: in the strict order, longer than any
@@ -184,12 +184,12 @@ func (c TaskClaim) ready() string {
 	if c.WithPriority {
 		ready = "priority is not null"
 	}
-	if c.Groups != nil && c.By != model.ShareByTaskType { // there the type is the group
+	if c.By != "" && c.By != model.ShareByTaskType { // there the type is the group
 		ready += " and " + taskGroup(c.By) + " = w.name"
 	}
 	return `
 with wanted as (
-	select * from unnest(@names::text[], @counts::integer[], @costs::double precision[], @priorities::smallint[]) with ordinality w (name, count, cost, message_priority, place)
+	select * from unnest(@names::text[], @counts::integer[]) with ordinality w (name, count, place)
 ), ready as (
 	select t.id, t.odd, w.* from wanted w cross join lateral (
 		select id, scheduler_go.odd_task(arguments) as odd from task
@@ -205,21 +205,6 @@ with wanted as (
 // statement puts the claim together, from fixed parts.
 func (c TaskClaim) statement() string {
 	order := c.order()
-	kept, keptValues := "", "" // work of groups stays in the ledger
-	if c.Groups != nil {
-		kept, keptValues = ", home, since, share_group, cost, priority", ", @queue, @now, name, cost, message_priority"
-	}
-	const arguments = `coalesce(arguments -> 'args', '[]')::text::json, coalesce(arguments -> 'kwargs', '{}')::text::json`
-	write, result := `, messages as (
-	insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent, claimed`+kept+`)
-	select backend_id, @queue, @task_name, `+arguments+`, @urgent, @now`+keptValues+`
-	from claimed order by `+order+`
-)`, `odd, coalesce(place, 0), count(id) from counted left join claimed on true group by odd, place`
-	if c.Unrouted {
-		write, result = "", `odd, coalesce(place, 0), case when id is null then 0 else 1 end, backend_id, `+arguments+`,
-	coalesce((select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = claimed.id order by r.scheduled desc limit 1), false)
-from counted left join claimed on true order by `+order
-	}
 	return c.ready() + `, aside as (
 	insert into scheduler_go.set_aside_tasks (task, arguments, reason)
 	select id, (select md5(arguments::text) from task where task.id = ready.id), odd from ready where odd is not null
@@ -230,24 +215,22 @@ from counted left join claimed on true order by `+order
 ), claimed as (
 	update task set status = 'next_run_scheduled'
 	from ready where task.id = ready.id and ready.odd is null
-	returning task.id, task.next_run, task.priority, task.arguments, ready.name, ready.cost, ready.message_priority, ready.place, gen_random_uuid() as backend_id
+	returning task.id, task.next_run, task.priority, task.arguments, ready.place, gen_random_uuid() as backend_id
 ), runs as (
 	insert into task_run (task, backend_id, scheduled, status)
 	select id, backend_id::text, @now, 'scheduled' from claimed order by ` + order + `
-)` + write + `
-select ` + result
+)
+select odd, place, backend_id, coalesce(arguments -> 'args', '[]')::text::json, coalesce(arguments -> 'kwargs', '{}')::text::json,
+	case when @tried then coalesce((select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = claimed.id order by r.scheduled desc limit 1), false) else false end
+from counted left join claimed on true order by ` + order
 }
 
 func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 	names, counts := make([]string, len(groups)), make([]int32, len(groups))
-	costs, priorities := make([]float64, len(groups)), make([]int16, len(groups))
 	for i, g := range groups {
-		names[i], counts[i], costs[i], priorities[i] = g.Name, int32(g.Count), g.Cost, int16(g.Priority)
+		names[i], counts[i] = g.Name, int32(g.Count)
 	}
-	return pgx.NamedArgs{
-		"type": c.Type.Type, "task_name": c.Type.BackendName, "queue": c.Queue, "urgent": c.WithPriority, "now": c.Now,
-		"names": names, "counts": counts, "costs": costs, "priorities": priorities, "ageing": ageingSeconds(c.Ageing),
-	}
+	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "names": names, "counts": counts, "ageing": ageingSeconds(c.Ageing), "tried": c.Tried}
 }
 
 // taskGroup is the SQL expression of a task's group, which shares_indexes.go indexes. The

@@ -28,10 +28,9 @@ func refuseMarks(t *testing.T, store *db.Store, table, condition string) {
 func TestRefusedTasksStopNoClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]db.TaskClaim{
-		"plain":    {Max: 20},
-		"unrouted": {Max: 20, Unrouted: true},
-		"priority": {Max: 20, WithPriority: true},
-		"groups":   {Groups: []db.TaskGroup{{Name: "a", Count: 8, Cost: 1}, {Name: "b", Count: 12, Cost: 1}}, By: "kwargs.of", Unrouted: true},
+		"plain":    {Groups: []db.TaskGroup{{Count: 20}}},
+		"priority": {Groups: []db.TaskGroup{{Count: 20}}, WithPriority: true},
+		"groups":   {Groups: []db.TaskGroup{{Name: "a", Count: 8, Cost: 1}, {Name: "b", Count: 12, Cost: 1}}, By: "kwargs.of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +47,7 @@ func TestRefusedTasksStopNoClaim(t *testing.T) {
 				for _, of := range taken {
 					n += of
 				}
-				if n != 20 || c.Unrouted && len(work) != 20 {
+				if n != 20 || len(work) != 20 {
 					t.Errorf("%v tasks and %d messages were claimed, want 20", taken, len(work))
 				}
 				return err
@@ -142,7 +141,7 @@ func TestAllRefusedMarksAreNotSetAside(t *testing.T) {
 	refuseMarks(t, store, "origin_visit_stats", "true")
 	for _, claim := range []func(ctx context.Context, tx *db.Tx) error{
 		func(ctx context.Context, tx *db.Tx) error {
-			_, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "t", BackendName: "t"}, Queue: "t", Now: time.Now(), Max: 150})
+			_, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "t", BackendName: "t"}, Queue: "t", Now: time.Now(), Groups: []db.TaskGroup{{Count: 150}}})
 			return err
 		},
 		func(ctx context.Context, tx *db.Tx) error {

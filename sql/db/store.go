@@ -3,6 +3,7 @@ package db
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -258,8 +259,30 @@ const (
 )
 
 func (t transactor) inTx(ctx context.Context, o pgx.TxOptions, do func(context.Context, *Tx) error) error {
-	return pgx.BeginTxFunc(ctx, t.pool, o, func(tx pgx.Tx) error {
-		q := queries.New(metered{tx})
-		return do(ctx, &Tx{statementsOn(q, t.route), q, tx, t.clock, t.drains, t.hosters, nil, make(map[model.OriginKey]float64)})
-	})
+	return pgx.BeginTxFunc(ctx, t.pool, o, func(tx pgx.Tx) error { return do(ctx, t.newTx(tx)) })
+}
+
+func (t transactor) newTx(tx pgx.Tx) *Tx {
+	q := queries.New(metered{tx})
+	return &Tx{statementsOn(q, t.route), q, tx, t.clock, t.drains, t.hosters, nil, make(map[model.OriginKey]float64)}
+}
+
+// Begin begins a transaction as InTx does. It holds a connection until End.
+func (t transactor) Begin(ctx context.Context) (*Tx, error) {
+	tx, err := t.pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.newTx(tx), nil
+}
+
+// End commits a transaction of Begin if err is nil. Otherwise it rolls back and returns err.
+func (tx *Tx) End(ctx context.Context, err error) error {
+	if err == nil {
+		return tx.tx.Commit(ctx)
+	}
+	if undo := tx.tx.Rollback(ctx); undo != nil && !errors.Is(undo, pgx.ErrTxClosed) {
+		return errors.Join(err, undo)
+	}
+	return err
 }

@@ -180,13 +180,6 @@ func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, age
 	return lowest, failed(err, "look for work that waits for long")
 }
 
-// TakeOutgoing removes all messages of a queue, in the order they were written, and
-// returns their TaskID and Kwargs. It replaces a broker in simulations.
-func (tx *Tx) TakeOutgoing(ctx context.Context, queue string) ([]Work, error) {
-	rows, err := tx.q.TakeOutgoing(ctx, queue)
-	return list(rows, err, func(r queries.TakeOutgoingRow) Work { return Work{TaskID: r.TaskID, Queue: queue, Kwargs: r.Kwargs} })
-}
-
 // Confirm records that the broker has confirmed some messages: those that are kept
 // become sent, the others leave the ledger. Messages whose rows are gone count as delivered, too.
 func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing) error {

@@ -80,14 +80,6 @@ from (select min(w.place) as place from scheduler_go.work w where w.state = 'out
      (select least((select min(place) from scheduler_go.graph_changes), (select min(place) from scheduler_go.graph_checks)) as place) g
 where o.place < l.low or c.place < l.changes_low or g.place < l.graphs_low;
 
--- TakeOutgoing removes all outgoing messages of a queue that is not a broker's.
--- name: TakeOutgoing :many
-with taken as (
-  delete from scheduler_go.work where state = 'outgoing' and queue = @queue
-  returning place, task_id, kwargs
-)
-select task_id, kwargs from taken order by place;
-
 -- name: DropWork :exec
 delete from scheduler_go.work where task_id = any(@task_ids::uuid[]);
 

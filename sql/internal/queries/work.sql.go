@@ -802,40 +802,6 @@ func (q *Queries) StartWork(ctx context.Context, arg StartWorkParams) error {
 	return err
 }
 
-const takeOutgoing = `-- name: TakeOutgoing :many
-with taken as (
-  delete from scheduler_go.work where state = 'outgoing' and queue = $1
-  returning place, task_id, kwargs
-)
-select task_id, kwargs from taken order by place
-`
-
-type TakeOutgoingRow struct {
-	TaskID uuid.UUID
-	Kwargs json.RawMessage
-}
-
-// TakeOutgoing removes all outgoing messages of a queue that is not a broker's.
-func (q *Queries) TakeOutgoing(ctx context.Context, queue string) ([]TakeOutgoingRow, error) {
-	rows, err := q.db.Query(ctx, takeOutgoing, queue)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TakeOutgoingRow
-	for rows.Next() {
-		var i TakeOutgoingRow
-		if err := rows.Scan(&i.TaskID, &i.Kwargs); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const unheardWork = `-- name: UnheardWork :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place

@@ -243,13 +243,13 @@ type historyBench struct {
 func (h *historyBench) claims(ctx context.Context, b *broker, slots *dispatch.Slots, waits *waiting) {
 	for ctx.Err() == nil {
 		var taken []db.Work
-		_, err := slots.Claim(context.WithoutCancel(ctx), dispatch.Queue{Name: queue, Limit: new(int64(b.limit))}, func(ctx context.Context, tx *db.Tx, free int) (dispatch.Claimed, error) {
+		_, err := claimWith(context.WithoutCancel(ctx), slots, dispatch.Queue{Name: queue, Limit: new(int64(b.limit))}, func(ctx context.Context, tx *db.Tx, free int) ([]db.Work, error) {
 			b.m.Lock()
 			held := b.held()
 			b.m.Unlock()
 			rows, err := h.store.Pool().Query(ctx, "select task_id::text from scheduler_go.work where state = 'outgoing'")
 			if err != nil {
-				return dispatch.Claimed{}, err
+				return nil, err
 			}
 			for rows.Next() {
 				var id string
@@ -257,10 +257,10 @@ func (h *historyBench) claims(ctx context.Context, b *broker, slots *dispatch.Sl
 				held[id] = true
 			}
 			if err := rows.Err(); err != nil {
-				return dispatch.Claimed{}, err
+				return nil, err
 			}
 			if _, err := tx.SentMessages(ctx, queue); err != nil {
-				return dispatch.Claimed{}, err // the lock may be lost
+				return nil, err // the lock may be lost
 			}
 			b.m.Lock()
 			if free > 0 && len(held)+free > b.limit {
@@ -269,7 +269,7 @@ func (h *historyBench) claims(ctx context.Context, b *broker, slots *dispatch.Sl
 			b.m.Unlock()
 			b.pause(2 * time.Millisecond)
 			taken = waits.take(free)
-			return dispatch.Claimed{Work: taken}, nil
+			return taken, nil
 		})
 		if err != nil { // as after a cut
 			committed := testenv.Column[string](quietly{}, h.store.Pool(), "select task_id::text from scheduler_go.work")

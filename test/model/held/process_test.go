@@ -26,6 +26,16 @@ const statsAge = 12 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
+// claimWith claims for a queue what take returns for the number of free slots.
+func claimWith(ctx context.Context, slots *dispatch.Slots, q dispatch.Queue, take func(ctx context.Context, tx *db.Tx, free int) ([]db.Work, error)) (int, error) {
+	c, err := slots.Open(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	work, err := take(ctx, c.Tx, c.Free)
+	return c.Commit(ctx, work, err)
+}
+
 // figures are what the broker says of the queue.
 type figures struct{ ready, unacked, consumers int }
 
@@ -260,7 +270,7 @@ func (p *process) begins(limit int64, after time.Time) {
 	p.claim = c
 	go func() {
 		defer stop()
-		_, c.err = p.slots.Claim(ctx, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, free int) (dispatch.Claimed, error) {
+		_, c.err = claimWith(ctx, p.slots, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
 			c.free = &free
 			select {
 			case c.seen <- struct{}{}:
@@ -268,9 +278,9 @@ func (p *process) begins(limit int64, after time.Time) {
 			}
 			step, ok := <-c.next
 			if !ok {
-				return dispatch.Claimed{}, errEnds
+				return nil, errEnds
 			}
-			return dispatch.Claimed{Work: step.work}, nil
+			return step.work, nil
 		})
 		close(c.done)
 	}()
