@@ -275,8 +275,8 @@ func TestMigrateRefuses(t *testing.T) {
 		"ours of a program too old": {
 			change: `create schema scheduler_go;
 				create table scheduler_go.migrations (version_id bigint, is_applied boolean);
-				insert into scheduler_go.migrations values (0, true), (100, true), (510, true)`,
-			says: []string{"older swh-scheduler", "migration 510", "from 520 on", `"swh-scheduler migrate" of a version`, `"swh-scheduler migrate --remove"`},
+				insert into scheduler_go.migrations values (0, true), (100, true), (598, true)`,
+			says: []string{"older swh-scheduler", "migration 598", "from 600 on", `"swh-scheduler migrate" of a version`, `"swh-scheduler migrate --remove"`},
 		},
 		"ours of a newer program": {
 			change: `create schema scheduler_go;

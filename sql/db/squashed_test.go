@@ -14,8 +14,7 @@ import (
 
 // beforeSquash are the numbers of the migrations for which those up to the last number stand.
 var beforeSquash = []int64{
-	100, 110, 120, 130, 140, 150, 160, 170, 180, 190, 210, 220, 221, 230, 240, 280, 281, 300, 310, 320, 321, 322, 323,
-	330, 350, 370, 371, 380, 381, 382, 390, 391, 392, 400, 401, 410, 415, 416, 420, 430, 440, 450, 490, 500, 510, 520,
+	350, 370, 380, 390, 400, 410, 420, 430, 440, 450, 490, 500, 510, 520, 530, 540, 555, 560, 561, 562, 565, 570, 575, 580, 585, 590, 598, 600,
 }
 
 // workInEveryState is one row of each state of the ledger, a task of a graph that waits, and a
@@ -30,19 +29,10 @@ const workInEveryState = `
 	update task set next_run = scheduler_go.never();
 	insert into scheduler_go.held_visits values (gen_random_uuid(), 'https://a', 'git', now());`
 
-// sinceChanged makes what migrations after the squash drop, and drops what they make but for
-// columns, whose numbers would be others afterwards.
+// sinceChanged makes what migrations after the squash drop.
 const sinceChanged = `
-	drop function scheduler_go.held_by, scheduler_go.began, scheduler_go.ends_known, scheduler_go.graph_fate, scheduler_go.reopen_graph_task,
-	  scheduler_go.take_back_graph_failures, scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz, bigint[]);
-	drop index scheduler_go.graph_changes_reopened_idx;
-	grant execute on function scheduler_go.note_candidate(), scheduler_go.rebuild_candidates(), scheduler_go.note_graph_change(),
-	  scheduler_go.note_graph_deletion(), scheduler_go.note_listing() to public;
-	drop table scheduler_go.door;
-	create function scheduler_go.check_forgotten_graph_tasks() returns bigint language sql as 'select 1::bigint';
-	create function scheduler_go.empty_graph() returns bigint language sql as 'select 1::bigint';
-	create function scheduler_go.retry_graph_tasks(bigint, bigint, bigint) returns setof bigint language sql as 'select 1::bigint';
-	update scheduler_go.compatible set since = 310;`
+	create function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz) returns bigint language sql as 'select 1::bigint';
+	update scheduler_go.compatible set since = 520;`
 
 // migratedBefore is a migrated database with work in every state in which so many of the
 // migrations before the squash are noted as applied. What they made is what those make that stand for them.
@@ -71,19 +61,15 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	t.Parallel()
 	dsn, empty := migratedBefore(t, len(beforeSquash)), testenv.Database(t)
 	objects, rows := catalogueOf(t, connect(t, empty), "scheduler_go"), ownRows(t, dsn)
-	since := []string{
-		"00530_unused_functions.sql", "00540_cooldowns.sql", "00555_definers.sql", "00560_event_queues.sql", "00561_removed_lanes.sql", "00562_began.sql",
-		"00565_whole_messages.sql", "00570_graphs_reopened.sql", "00575_as_old_as_the_visit.sql", "00580_door.sql", "00585_sending.sql", "00590_queue_looks.sql",
-		"00598_graph_retries.sql", "00600_failed_by.sql",
-	}
+	since := []string{"00610_older_programs.sql"}
 	if s := status(t, dsn); !slices.Equal(s.Pending, since) || len(s.Newer) > 0 {
 		t.Errorf("%+v, want it to lack %v", s, since)
 	}
 	if done := migrate(t, dsn, db.MigrateOptions{}); !slices.Equal(done.Applied, since) {
 		t.Errorf("did %+v, want %v", done, since)
 	}
-	if n := testenv.Value[int](t, connect(t, dsn), "select since from scheduler_go.compatible"); n != 520 {
-		t.Errorf("programs from %d on can work with it, want 520", n)
+	if n := testenv.Value[int](t, connect(t, dsn), "select since from scheduler_go.compatible"); n != 570 {
+		t.Errorf("programs from %d on can work with it, want 570", n)
 	}
 	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
 		t.Error(err)
@@ -108,7 +94,7 @@ func TestMigratedToBeforeTheSquash(t *testing.T) {
 	rows := ownRows(t, dsn)
 	_, migrateErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
 	for by, err := range map[string]error{"migrate": migrateErr, "a daemon": open(t, dsn).CheckVersion(t.Context())} {
-		if !errors.Is(err, db.ErrUnsupported) || !strings.Contains(err.Error(), `migration 510, and can be upgraded from 520 on only: run "swh-scheduler migrate" of a version`) {
+		if !errors.Is(err, db.ErrUnsupported) || !strings.Contains(err.Error(), `migration 598, and can be upgraded from 600 on only: run "swh-scheduler migrate" of a version`) {
 			t.Errorf("%s: %v, want it refused, and what to do", by, err)
 		}
 	}

@@ -20,7 +20,7 @@ const leastPostgres = 13
 
 // squashedTo is the number of the last migration that has been squashed: the migrations up to
 // that number stand for others, which made the same. Where it was applied, all of these were.
-const squashedTo = 520
+const squashedTo = 600
 
 // peerModule is what the Python scheduler writes to dbmodule; an older one wrote the short form.
 const (

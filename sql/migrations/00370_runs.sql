@@ -59,10 +59,10 @@ create table scheduler_go.rejected_events (
   reason     text not null
 );
 
-comment on table scheduler_go.rejected_events is 'Events whose outcome could not be written; the newest few thousand are kept';
+comment on table scheduler_go.rejected_events is 'Events whose outcome could not be written, and messages that could not be read; the newest few thousand are kept';
 comment on column scheduler_go.rejected_events.received is 'When the listener got the event';
-comment on column scheduler_go.rejected_events.backend_id is 'Celery''s id of the task, task_run.backend_id';
-comment on column scheduler_go.rejected_events.event is 'The outcome in words';
+comment on column scheduler_go.rejected_events.backend_id is 'Celery''s id of the task, task_run.backend_id; empty: a whole message';
+comment on column scheduler_go.rejected_events.event is 'The outcome in words, or how the event or the message begins';
 comment on column scheduler_go.rejected_events.sqlstate is 'PostgreSQL''s error code; empty: the event itself made no sense';
 comment on column scheduler_go.rejected_events.reason is 'What is wrong with it';
 

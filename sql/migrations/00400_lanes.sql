@@ -59,8 +59,12 @@ comment on column scheduler_go.lane_timeouts.recorded is 'When that was heard; t
 
 create table scheduler_go.configured_lanes (
   lane_set text primary key,
-  seen     timestamptz not null
+  seen     timestamptz not null,
+  unseen timestamptz,
+  looked timestamptz
 ) with (fillfactor = 50);
 
 comment on table scheduler_go.configured_lanes is 'Lane sets that processes have in their configuration';
 comment on column scheduler_go.configured_lanes.seen is 'When a process last said so, by the database''s clock; each does every minute';
+comment on column scheduler_go.configured_lanes.unseen is 'Since when looks have found that no process has it in its configuration; null: the last one found that one has';
+comment on column scheduler_go.configured_lanes.looked is 'When maintenance last looked, if it had a backlog; after a time without looks, unseen begins anew';

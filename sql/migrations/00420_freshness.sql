@@ -63,12 +63,32 @@ comment on function scheduler_go.last_seen_fresh(boolean, timestamptz, timestamp
 -- Those never visited are due since they were listed. A visit that was not learnt from (the
 -- Python journal client applied it) puts the next one off all the same. Far dates are brought
 -- near, as no interval can be added to them.
+-- Most listers date updates in whole seconds, some in days. An update may so have come after a visit and
+-- have a date before it. The policies pools and freshness take an update for unseen until a visit has
+-- succeeded after the second, or day, of its date.
+-- No interval can be added to far dates; their second or day doesn't matter. Stable, so that the function is inlined.
+create function scheduler_go.update_ends(last_update timestamptz) returns timestamptz
+language sql stable parallel safe
+as $$
+select last_update + case
+  when last_update not between '1900-01-01Z' and '2200-01-01Z' then interval '0'
+  when date_part('epoch', last_update) / 86400 = floor(date_part('epoch', last_update) / 86400) then interval '24 hours'
+  when date_part('epoch', last_update) = floor(date_part('epoch', last_update)) then interval '1 second'
+  else interval '1 microsecond'
+end
+$$;
+comment on function scheduler_go.update_ends(timestamptz) is
+  'Returns the end of the time that the date of an update may mean: of its day (UTC) if it is at midnight, of its second if it is in whole seconds, else of its microsecond';
+
+-- Between a visit and the end of the second, or day, of an update's date, a visit can't tell whether the
+-- origin has changed since: the moment is not before that.
 create function scheduler_go.moment_of(for_visit_type text, for_url text, for_lister uuid, first_seen timestamptz, last_update timestamptz, loaded boolean, last_successful timestamptz)
 returns timestamptz language sql stable parallel safe
 as $$
 select case when s.seen is null then s.at when not s.stale then f.moment + greatest(s.at - f.seen, '0')
-  else s.at + make_interval(secs => least(k.longest, 86400 * (
-    s.each * (1 - exp(-least(s.updated / s.each, 700))) + sqrt(s.each * s.each + 2 * s.worth) - s.each)))
+  else greatest(case when last_update <= s.seen then scheduler_go.update_ends(last_update) end,
+    s.at + make_interval(secs => least(k.longest, 86400 * (
+    s.each * (1 - exp(-least(s.updated / s.each, 700))) + sqrt(s.each * s.each + 2 * s.worth) - s.each))))
   end
 from scheduler_go.freshness_control k
 left join scheduler_go.freshness f on f.origin = hashtextextended(for_visit_type || ' ' || for_url, 0)
@@ -80,7 +100,7 @@ cross join lateral (select
 ) d
 cross join lateral (select
   d.at, v.seen,
-  f.origin is null or coalesce(last_update > v.seen, false) as stale,
+  f.origin is null or coalesce(scheduler_go.update_ends(last_update) > v.seen, false) as stale,
   case when v.seen is not null and last_update is not null then greatest(extract(epoch from d.told - d.at) / 86400, 0)::double precision else 0 end as updated,
   coalesce(f.days::double precision / nullif(f.changes, 0), p.days::double precision / p.changes, k.days / k.changes) as each,
   k.applied * greatest(coalesce(f.cost, k.cost), 1) / 86400 as worth

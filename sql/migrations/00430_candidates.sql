@@ -31,7 +31,8 @@ create table scheduler_go.candidates (
 comment on table scheduler_go.candidates is 'Enabled listed origins, with what visit policies select and order by; those named in candidate_changes may be out of date';
 comment on column scheduler_go.candidates.due is 'Moment after which it may be visited, by the default cooldowns';
 comment on column scheduler_go.candidates.parked is 'Whether it is kept out of the indexes of the policies, as it was not due yet when last looked at';
-comment on column scheduler_go.candidates.lag is 'How much later than its last successful visit it changed; null: it did not, or was never loaded';
+comment on column scheduler_go.candidates.lag is
+  'How much later than its last successful visit it changed; zero: the dates do not tell which came first; null: it did not, or was never loaded';
 comment on column scheduler_go.candidates.queue_position is 'Where it stands in the queue of its visit type: origin_visit_stats.next_visit_queue_position';
 comment on column scheduler_go.candidates.loaded is 'Whether it has a snapshot';
 comment on column scheduler_go.candidates.successful is 'Whether its last visit succeeded';
@@ -79,7 +80,8 @@ create table scheduler_go.candidate_build (
   only_row         boolean primary key default true check (only_row),
   by_lister        boolean not null default false,
   by_fork          boolean not null default false,
-  by_freshness     boolean not null default false
+  by_freshness     boolean not null default false,
+  by_cooldown boolean not null default false
 );
 insert into scheduler_go.candidate_build (phase) values ('empty');
 
@@ -90,6 +92,7 @@ comment on column scheduler_go.candidate_build.after_lister is 'Lister of the la
 comment on column scheduler_go.candidate_build.by_lister is 'Whether candidates have indexes by lister too, for queues that groups of listers share';
 comment on column scheduler_go.candidate_build.by_fork is 'Whether candidates tell forks from originals, and have indexes for each';
 comment on column scheduler_go.candidate_build.by_freshness is 'Whether candidates have moments, and an index by them';
+comment on column scheduler_go.candidate_build.by_cooldown is 'Whether parked candidates have indexes by policy too, for cooldowns shorter than the default ones';
 
 -- The difference of two dates may be more than an interval holds: PostgreSQL 15 then
 -- gives a negative one, and PostgreSQL 17 an error, which would stop every drain of
@@ -108,6 +111,36 @@ $$;
 comment on function scheduler_go.lag_behind(timestamptz, timestamptz) is
   'How much later than the last successful visit an origin changed, if it did, for any dates';
 
+create function scheduler_go.lag_of(last_update timestamptz, last_successful timestamptz) returns interval
+language sql stable parallel safe
+as $$
+select case
+  when last_update > last_successful then scheduler_go.lag_behind(last_update, last_successful)
+  when scheduler_go.update_ends(last_update) > last_successful then interval '0'
+end
+$$;
+comment on function scheduler_go.lag_of(timestamptz, timestamptz) is
+  'How much later than the last successful visit an origin changed; zero if the dates do not tell which came first; null if it did not change';
+
+-- Where the configuration has cooldowns that are shorter than the default ones, parked
+-- candidates have indexes in the order of each policy, too. A candidate comes in earlier only if
+-- the cooldown that ends last is among the shorter ones, so each of these indexes has a part for
+-- each such cooldown.
+-- Seconds are exact (numeric), and those between infinite dates are no error. A far date, to which
+-- no cooldown is added, is its own end (candidates_now).
+create function scheduler_go.held_by(due timestamptz, last_scheduled timestamptz) returns text
+language sql immutable parallel safe
+as $$
+select case extract(epoch from due at time zone 'UTC') - extract(epoch from last_scheduled at time zone 'UTC')
+  when 0 then 'absolute'
+  when 43200 then 'absolute'
+  when 604800 then 'scheduled'
+  else 'visited'
+end
+$$;
+comment on function scheduler_go.held_by(timestamptz, timestamptz) is
+  'Which default cooldown of a candidate ends last: absolute, scheduled, or visited (that of its last visit, which failed or found nothing)';
+
 -- The rule, written once: what the copy holds. Cooldowns are the peer's
 -- defaults; hours, so that no time zone matters. Far dates, to which no interval
 -- can be added, stay as they are: they are in the future anyway. Origins that are set
@@ -122,9 +155,7 @@ select
   lo.last_update,
   lo.first_seen,
   ovs.last_scheduled,
-  case when ovs.last_snapshot is not null and lo.last_update > ovs.last_successful
-  then scheduler_go.lag_behind(lo.last_update, ovs.last_successful)
-  end as lag,
+  case when ovs.last_snapshot is not null then scheduler_go.lag_of(lo.last_update, ovs.last_successful) end as lag,
   ovs.next_visit_queue_position as queue_position,
   ovs.last_snapshot is not null as loaded,
   coalesce(ovs.last_visit_status = 'successful', false) as successful,
@@ -235,7 +266,8 @@ $$;
 comment on function scheduler_go.bound_candidate_changes(tid, bigint, bigint) is 'Gives candidates up, and deletes a part of their changes, if there are more than a bound; it looks only for places on each of so many pages';
 
 -- To be called by the trigger function note_candidate only.
-revoke execute on function scheduler_go.bound_candidate_changes(tid, bigint, bigint) from public;
+revoke execute on function scheduler_go.bound_candidate_changes(tid, bigint, bigint), scheduler_go.note_candidate(),
+  scheduler_go.rebuild_candidates() from public; -- who may execute a trigger function may attach it to a table of his own
 
 -- +goose StatementBegin
 create function scheduler_go.copy_candidates(max_candidates bigint) returns bigint
@@ -376,7 +408,7 @@ comment on function scheduler_go.drain_candidates(text, bigint) is
 
 create function scheduler_go.unpark_candidates(max_candidates bigint) returns bigint
 language sql
-set enable_seqscan = off set jit = off
+set enable_seqscan = off set enable_sort = off set jit = off
 as $$
 with unparked as (
   update scheduler_go.candidates set parked = false
@@ -386,6 +418,7 @@ with unparked as (
     cross join lateral (
       select ctid from scheduler_go.candidates
       where visit_type = g.visit_type and parked and due < now()
+      order by due
       limit max_candidates
     ) c
     limit max_candidates))

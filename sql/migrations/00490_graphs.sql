@@ -28,7 +28,8 @@ create table scheduler_go.graph_tasks (
   deadline     timestamptz,
   watch        bigint,
   reason       text check (reason in ('dependency', 'skipped', 'deadline', 'cancelled')),
-  failed_by    bigint
+  failed_by    bigint,
+  retries      bigint
 ) with (fillfactor = 80);
 create index graph_tasks_graph_idx on scheduler_go.graph_tasks (graph, task);
 create index graph_tasks_watch_idx on scheduler_go.graph_tasks (watch) where watch is not null;
@@ -43,6 +44,7 @@ comment on column scheduler_go.graph_tasks.deadline is 'Until when it may wait: 
 comment on column scheduler_go.graph_tasks.watch is 'Dependency whose end it waits for first: one that had not ended when last looked at, or whose end is in graph_changes; null: it does not wait, or is in graph_checks';
 comment on column scheduler_go.graph_tasks.reason is 'Why it was disabled without having been run';
 comment on column scheduler_go.graph_tasks.failed_by is 'Dependency that is the reason';
+comment on column scheduler_go.graph_tasks.retries is 'Number of retries that it was submitted with; null: as many as its type says';
 
 create table scheduler_go.graph_edges (
   task       bigint not null,
@@ -70,13 +72,18 @@ create sequence scheduler_go.graph_place_seq;
 create table scheduler_go.graph_changes (
   task  bigint not null,
   after bigint not null default 0,
-  place bigint not null default case when pg_current_xact_id() is not null then nextval('scheduler_go.graph_place_seq') end
+  place bigint not null default case when pg_current_xact_id() is not null then nextval('scheduler_go.graph_place_seq') end,
+  reopened     xid8,
+  locked_since timestamptz
 ) with (autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0);
 create index graph_changes_idx on scheduler_go.graph_changes (place);
+create index graph_changes_reopened_idx on scheduler_go.graph_changes (reopened, place) where reopened is not null;
 
 comment on table scheduler_go.graph_changes is 'Tasks that ended, or are open again, and whose dependents have to be looked at';
 comment on column scheduler_go.graph_changes.after is 'Last dependent that was looked at';
 comment on column scheduler_go.graph_changes.place is 'Order in which changes are spread';
+comment on column scheduler_go.graph_changes.reopened is 'Transaction in which a disabled task was opened again; nothing else is decided until its dependents are looked at. Null: the task ended';
+comment on column scheduler_go.graph_changes.locked_since is 'Since when the next dependent could not be opened, as others had locked its row';
 
 create table scheduler_go.graph_checks (
   task      bigint not null,
@@ -155,7 +162,8 @@ begin
     return null;
   end if;
   if exists (select from scheduler_go.graph_edges where depends_on = new.id) then
-    insert into scheduler_go.graph_changes (task) values (new.id);
+    insert into scheduler_go.graph_changes (task, reopened)
+    values (new.id, case when old.status = 'disabled' then pg_current_xact_id() end);
     notify scheduler_go_graph;
   end if;
   return null;
@@ -178,6 +186,8 @@ end
 $$;
 -- +goose StatementEnd
 comment on function scheduler_go.note_graph_change() is 'Notes that a task ended, or is open again, if others wait for it';
+-- Who may execute a trigger function may attach it to a table of his own, and so write these tables.
+revoke execute on function scheduler_go.note_graph_change(), scheduler_go.note_graph_deletion() from public;
 comment on function scheduler_go.note_graph_deletion() is 'Keeps how a task of a graph stood when it was deleted';
 
 create trigger scheduler_go_graph_change after update of status on task
@@ -208,7 +218,7 @@ with taken as (
   delete from scheduler_go.graph_changes
   where ctid = any(array(
     select ctid from scheduler_go.graph_changes
-    where place >= (select graphs_low from scheduler_go.low_water) order by place limit max_changes))
+    where reopened is null and place >= (select graphs_low from scheduler_go.low_water) order by place limit max_changes))
   returning task, after
 ), changed as materialized (
   select c.task, c.after,
@@ -288,13 +298,152 @@ $$;
 comment on function scheduler_go.check_graph_deadlines(bigint, timestamptz) is
   'Notes for a look those tasks of graphs that still wait after their deadline, unless they are noted, and returns how many. The caller holds the lock of graphs';
 
+-- A reopened task is seen here if its transaction has ended. Those seen before have a transaction before
+-- since, so that not all rows that were deleted since are passed by each time.
+create function scheduler_go.graph_fate(of_task bigint, since xid8)
+returns table (unmet bigint, others bigint, failed_dependency bigint, skipped_by bigint, fate text, undecided boolean)
+language sql stable
+as $$
+select f.unmet, f.others, f.failed_dependency, f.skipped_by,
+       case when f.failed_dependency is not null then 'dependency' when f.skipped_by is not null and f.others = 0 then 'skipped' end,
+       exists (select from scheduler_go.graph_changes where reopened >= since)
+from (
+  select count(*) filter (where d.unmet) as unmet, count(*) filter (where d.unmet and d.depends_on <> d.task) as others,
+         max(d.depends_on) filter (where d.fate = 'dependency') as failed_dependency,
+         max(d.depends_on) filter (where d.fate = 'skipped') as skipped_by
+  from scheduler_go.graph_dependencies d where d.task = of_task
+) f
+$$;
+comment on function scheduler_go.graph_fate(bigint, xid8) is
+  'Returns at one moment how many dependencies of a task have not ended, how many of these are not the task itself, and why it can never run: fate, failed_dependency, skipped_by; undecided: another task was opened again by a transaction that is not before since, so that nothing follows from this yet';
+
+-- A task that stays as it is although one of its dependencies is open again may stay so because of another one,
+-- which follows from the first and is opened next. So failed_by moves to that one.
+-- +goose StatementBegin
+create function scheduler_go.reopen_graph_task(in_task bigint, at timestamptz, out locked boolean)
+language plpgsql
+as $$ -- with the settings of its callers
+declare
+  is_disabled boolean;
+  g record;
+  f record;
+begin
+  locked := false;
+  select t.status = 'disabled' into is_disabled from public.task t where t.id = in_task for no key update skip locked;
+  if not found then
+    locked := exists (select from public.task t where t.id = in_task);
+    return;
+  end if;
+  select r.reason, r.deadline, s.cancelled into g
+  from scheduler_go.graph_tasks r left join scheduler_go.graphs s on s.id = r.graph where r.task = in_task;
+  if not found or not is_disabled or coalesce(g.reason not in ('dependency', 'skipped'), true)
+    or g.deadline <= at or g.cancelled is not null then
+    return;
+  end if;
+  select * into f from scheduler_go.graph_fate(in_task, null);
+  if f.fate is distinct from g.reason then
+    update public.task set status = 'next_run_not_scheduled', next_run = scheduler_go.never() where id = in_task;
+    insert into scheduler_go.graph_checks (task) values (in_task);
+  elsif f.fate = 'dependency' then
+    update scheduler_go.graph_tasks set failed_by = f.failed_dependency
+    where task = in_task and failed_by is distinct from f.failed_dependency;
+  end if;
+end
+$$;
+
+-- One change after the other, so that a chain is walked in one call. A dependent whose row others have
+-- locked stops the change that comes to it, but for no longer than patience: all graphs wait for that.
+create function scheduler_go.take_back_graph_failures(max_tasks bigint, max_edges bigint, at timestamptz, patience interval, only_note boolean,
+  out taken bigint, out put_off bigint, out more boolean)
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off
+set enable_hashjoin = off set enable_sort = off set jit = off
+as $$
+declare
+  c record; -- the change
+  d record; -- a dependent of its task
+  last_xid xid8 := '0';
+  last_place bigint := 0;
+  share bigint;
+  rest boolean; -- of the change, for another call
+  is_locked boolean;
+  stopped scheduler_go.graph_changes[] := '{}';
+begin
+  taken := 0; put_off := 0;
+  while max_tasks > 0 and max_edges > 0 loop
+    delete from scheduler_go.graph_changes
+    where ctid = (
+      select ctid from scheduler_go.graph_changes
+      where reopened is not null and (reopened, place) > (last_xid, last_place) order by reopened, place limit 1)
+    returning * into c;
+    exit when not found;
+    last_xid := c.reopened; last_place := c.place;
+    taken := taken + 1;
+    max_edges := max_edges - 1;
+    share := greatest(max_edges, 1);
+    rest := false;
+    for d in
+      select e.task, e.passed, g.reason, g.failed_by, g.watch, g.dependencies
+      from (
+        select o.task, row_number() over (order by o.task) as passed from scheduler_go.graph_edges o
+        where o.depends_on = c.task and o.task > c.after
+        order by o.task limit share
+      ) e
+      join scheduler_go.graph_tasks g on g.task = e.task
+      order by e.task
+    loop
+      max_edges := max_edges - 1;
+      if d.reason = 'skipped' or d.reason = 'dependency' and d.failed_by = c.task then
+        if max_tasks <= 0 then
+          rest := true;
+          exit;
+        end if;
+        max_tasks := max_tasks - 1;
+        max_edges := max_edges - d.dependencies;
+        is_locked := false;
+        if only_note then
+          insert into scheduler_go.graph_checks (task) values (d.task);
+        else
+          select r.locked into is_locked from scheduler_go.reopen_graph_task(d.task, at) r;
+        end if;
+        if is_locked then
+          put_off := put_off + 1;
+          c.locked_since := coalesce(c.locked_since, clock_timestamp());
+          if c.locked_since > clock_timestamp() - patience then
+            stopped := stopped || row(c.task, c.after, c.place, c.reopened, c.locked_since)::scheduler_go.graph_changes;
+            rest := false;
+            exit;
+          end if;
+          insert into scheduler_go.graph_checks (task) values (d.task);
+        end if;
+      elsif d.watch = d.task then -- it watches itself only once all others have ended
+        insert into scheduler_go.graph_checks (task) values (d.task);
+      end if;
+      c.after := d.task;
+      rest := d.passed = share;
+    end loop;
+    if rest then
+      insert into scheduler_go.graph_changes (task, after, reopened, locked_since) values (c.task, c.after, c.reopened, c.locked_since);
+    end if;
+  end loop;
+  more := exists (select from scheduler_go.graph_changes where reopened is not null);
+  insert into scheduler_go.graph_changes (task, after, reopened, locked_since)
+  select s.task, s.after, s.reopened, s.locked_since from unnest(stopped) s;
+end
+$$;
+-- +goose StatementEnd
+comment on function scheduler_go.reopen_graph_task(bigint, timestamptz) is
+  'Has a task that could not run because of others wait and be looked at, if that does not hold any more; what could not run before its deadline, or is in a cancelled graph, stays as it is. locked: others have locked its row. The caller holds the lock of graphs';
+comment on function scheduler_go.take_back_graph_failures(bigint, bigint, timestamptz, interval, boolean) is
+  'Takes changes of tasks that are open again, and opens those of their dependents that could not run because of them, and so on; returns how many changes it took, how many dependents others had locked, and whether more changes are left than those that wait for locks. only_note: it opens none, but notes them for a look. The caller holds the lock of graphs';
+
 -- One task after the other, each by small questions of an index, so that the cost
 -- is the same for all. Every statement sees what is committed by then. What could not run
 -- before its deadline stays as it is, so that it doesn't depend on the order in which tasks
 -- are looked at whether it is in the state deadline.
 -- +goose StatementBegin
-create function scheduler_go.settle_graph_tasks(max_tasks bigint, max_edges bigint, at timestamptz,
-  out looked_at bigint, out released bigint, out failed bigint, out put_off bigint)
+create function scheduler_go.settle_graph_tasks(max_tasks bigint, max_edges bigint, at timestamptz, these bigint[],
+  out looked_at bigint, out released bigint, out failed bigint, out put_off bigint, out reopened boolean)
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off
 set enable_hashjoin = off set jit = off
@@ -309,18 +458,29 @@ declare
   skipped_by bigint;
   next_watch bigint;
   fate text;
+  since xid8;           -- what was opened again before that is taken back
+  undecided boolean;    -- something was opened again meanwhile
 begin
   looked_at := 0; released := 0; failed := 0; put_off := 0;
+  select pg_snapshot_xmin(pg_current_snapshot()), exists (select from scheduler_go.graph_changes g where g.reopened is not null)
+  into since, undecided;
+  if undecided then -- nothing is decided now, except what is so whatever the dependencies
+    since := '0';
+  end if;
   for c in
     with taken as (
       delete from scheduler_go.graph_checks
-      where ctid = any(array(
+      where these is null and ctid = any(array(
         select ctid from scheduler_go.graph_checks
         where place >= (select graphs_low from scheduler_go.low_water) order by place limit max_tasks))
       returning task, failed_by
     )
     select g.*, k.failed_by as failed_now, s.cancelled
-    from (select task, max(failed_by) as failed_by from taken group by task) k
+    from (
+      select task, max(failed_by) as failed_by from taken group by task
+      union all
+      select distinct n.task, null::bigint from unnest(these) as n (task)
+    ) k
     join scheduler_go.graph_tasks g on g.task = k.task
     left join scheduler_go.graphs s on s.id = g.graph
     order by g.task
@@ -355,9 +515,14 @@ begin
     elsif waits and c.deadline <= at then
       fate := 'deadline';
     elsif waits and c.failed_now is not null then
-      select d.depends_on into failed_dependency from scheduler_go.graph_dependencies d
+      select d.depends_on, exists (select from scheduler_go.graph_changes g where g.reopened >= since) into failed_dependency, undecided
+      from scheduler_go.graph_dependencies d
       where d.task = c.task and d.depends_on = c.failed_now and d.fate = 'dependency';
-      if found then
+      if found and undecided then
+        insert into scheduler_go.graph_checks (task, failed_by) values (c.task, c.failed_now);
+        max_edges := 0;
+        continue;
+      elsif found then
         fate := 'dependency';
       else
         c.watch := null; -- that one is open again, but another may have failed: look at all
@@ -398,29 +563,29 @@ begin
       end if;
     end if;
 
+    if not waits then -- it could not run because of others
+      max_edges := max_edges - c.dependencies;
+      perform scheduler_go.reopen_graph_task(c.task, at);
+      continue;
+    end if;
+
     -- All of them, at one moment.
     max_edges := max_edges - c.dependencies;
-    select count(*) filter (where d.unmet), count(*) filter (where d.unmet and d.depends_on <> d.task),
-      max(d.depends_on) filter (where d.fate = 'dependency'), max(d.depends_on) filter (where d.fate = 'skipped')
-    into unmet, others, failed_dependency, skipped_by
-    from scheduler_go.graph_dependencies d where d.task = c.task;
-    fate := case when failed_dependency is not null then 'dependency' when skipped_by is not null and others = 0 then 'skipped' end;
-    if fate is not null then
-      if waits then
-        update public.task set status = 'disabled' where id = t.id;
-        failed := failed + 1;
-      elsif fate <> c.reason then -- no trigger notes that
-        insert into scheduler_go.graph_changes (task) values (c.task);
-      end if;
+    select f.unmet, f.others, f.failed_dependency, f.skipped_by, f.fate, f.undecided
+    into unmet, others, failed_dependency, skipped_by, fate, undecided
+    from scheduler_go.graph_fate(c.task, since) f;
+    if undecided and (fate is not null or unmet = 0) then
+      insert into scheduler_go.graph_checks (task) values (c.task);
+      max_edges := 0;
+    elsif fate is not null then
+      update public.task set status = 'disabled' where id = t.id;
+      failed := failed + 1;
       update scheduler_go.graph_tasks set watch = null, reason = fate, failed_by = coalesce(failed_dependency, skipped_by) where task = c.task;
     elsif unmet = 0 then
       update public.task set status = 'next_run_not_scheduled', next_run = at where id = t.id;
       update scheduler_go.graph_tasks set watch = null where task = c.task and watch is not null;
       released := released + 1;
     else
-      if not waits then
-        update public.task set status = 'next_run_not_scheduled', next_run = scheduler_go.never() where id = t.id;
-      end if;
       next_watch := c.task; -- itself only once all others have ended
       if others > 0 then
         select d.id into next_watch
@@ -436,11 +601,12 @@ begin
       update scheduler_go.graph_tasks set watch = next_watch where task = c.task;
     end if;
   end loop;
+  reopened := exists (select from scheduler_go.graph_changes g where g.reopened >= since);
 end
 $$;
 -- +goose StatementEnd
-comment on function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz) is
-  'Looks at some waiting tasks of graphs: releases those whose dependencies have ended, disables those that can never run, has the others watch a dependency, and puts off those that others hold locked. The caller holds the lock of graphs';
+comment on function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz, bigint[]) is
+  'Looks at some waiting tasks of graphs, those of these or, if that is null, those that are noted: releases those whose dependencies have ended, disables those that can never run, has the others watch a dependency, and puts off those that others hold locked. reopened: tasks are open again whose dependents come first. The caller holds the lock of graphs';
 
 -- All that didn't end well is open again before anything of it is looked at: a task that asks
 -- only for ends would otherwise run before those that it depends on follow.
@@ -449,7 +615,7 @@ language sql
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
 as $$
 with failed as materialized (
-  select t.id, tt.num_retries
+  select t.id, coalesce(g.retries, tt.num_retries, 0) as retries
   from scheduler_go.graph_tasks g
   join public.task t on t.id = g.task
   join public.task_type tt on tt.type = t.type
@@ -463,7 +629,7 @@ with failed as materialized (
   insert into scheduler_go.graph_checks (task) select id from failed
 )
 update public.task t
-set status = 'next_run_not_scheduled', next_run = scheduler_go.never(), retries_left = coalesce(failed.num_retries, 0)
+set status = 'next_run_not_scheduled', next_run = scheduler_go.never(), retries_left = failed.retries
 from failed where t.id = failed.id
 returning t.id
 $$;

@@ -31,6 +31,8 @@ $$;
 -- +goose StatementEnd
 comment on function scheduler_go.note_listing() is 'Notes that a listing ended';
 
+revoke execute on function scheduler_go.note_listing() from public; -- who may execute it may attach it to a table of his own
+
 create trigger scheduler_go_listing_insert after insert on listers
 for each row when (new.last_listing_finished_at is not null)
 execute function scheduler_go.note_listing();

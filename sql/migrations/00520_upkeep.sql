@@ -84,5 +84,5 @@ comment on column scheduler_go.actions.in_hand is 'The graph of the step in prog
 -- its last migration has this number or a greater one. A migration that an older program
 -- can't work with sets it to its own number.
 create table scheduler_go.compatible (since bigint not null);
-insert into scheduler_go.compatible values (310);
+insert into scheduler_go.compatible values (570);
 comment on table scheduler_go.compatible is 'A program that knows migration "since" can work with this schema, also if later ones have been applied';
