@@ -11,7 +11,9 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // A batch is what was read together, decoded, or a part of that.
@@ -89,7 +91,7 @@ func (b *batch) parts() []*batch {
 // write writes the batch to the database, in transactions of that size at most. After an
 // error it can be called again, and goes on where it was. A visit that was applied
 // although that is not known is ignored the second time.
-func (b *batch) write(ctx context.Context, store Store, rules Rules, size *db.BatchSize) error {
+func (b *batch) write(ctx context.Context, store Store, rules Rules, size *bulk.BatchSize) error {
 	if b.split == nil {
 		b.split = b.parts()
 		b.visits, b.from = nil, nil
@@ -117,7 +119,7 @@ func (b *batch) write(ctx context.Context, store Store, rules Rules, size *db.Ba
 }
 
 // writeAll writes the visits of a part, but for those with a value that PostgreSQL refuses.
-func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *db.BatchSize) (err error) {
+func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *bulk.BatchSize) (err error) {
 	b.written, err = size.Write(b.written, len(b.visits), func(first, end int) error {
 		return service.Within(ctx, writeTimeout, func(ctx context.Context) error {
 			applied, err := rules.Write(ctx, store, b.visits[first:end])
@@ -126,7 +128,7 @@ func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *db
 			}
 			return err
 		})
-	}, func(i int, err *db.RefusedError) {
+	}, func(i int, err *postgres.RefusedError) {
 		kind := KindRefused
 		if fault, ok := errors.AsType[*service.PanicError](err); ok {
 			kind, b.faults = KindPanic, append(b.faults, fault)
@@ -137,7 +139,7 @@ func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *db
 }
 
 // Write applies visits, in their order, to the stats of their origins, in one
-// transaction, and returns those that changed something. A *db.RefusedError is about a
+// transaction, and returns those that changed something. A *postgres.RefusedError is about a
 // value that PostgreSQL refuses.
 func (r Rules) Write(ctx context.Context, store Store, visits []Visit) (applied Applied, err error) {
 	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known db.KnownVisits) db.VisitChanges {

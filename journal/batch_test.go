@@ -18,6 +18,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
 )
 
@@ -171,7 +172,7 @@ func TestBatchGoesOnWhereItWas(t *testing.T) {
 		b.visits, b.from = append(b.visits, v), append(b.from, place{})
 	}
 	visits := len(b.visits)
-	var size db.BatchSize
+	var size bulk.BatchSize
 	if err := b.write(t.Context(), store, noFudge, &size); err == nil {
 		t.Error("it was written although the database was away")
 	}
@@ -220,7 +221,7 @@ func TestTransactionsAtOnce(t *testing.T) {
 			b.from = append(b.from, place{})
 		}
 		began := time.Now()
-		if err := b.write(t.Context(), store, noFudge, new(db.BatchSize)); err != nil {
+		if err := b.write(t.Context(), store, noFudge, new(bulk.BatchSize)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); store.most != maxWriters || took != maxParts/maxWriters*time.Second {

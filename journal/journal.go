@@ -16,6 +16,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
 )
 
@@ -122,8 +123,8 @@ type Client struct {
 	processed    int64
 	trials       service.Backoff // of canApply
 	nextTrial    time.Time
-	size         db.BatchSize // of transactions
-	heldSize     db.BatchSize // of those that count held visits
+	size         bulk.BatchSize // of transactions
+	heldSize     bulk.BatchSize // of those that count held visits
 }
 
 // New checks the options. Warnings name consumer settings that are not honoured;

@@ -14,6 +14,7 @@ import (
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // speedURL is the URL of origin n of speedValues in SQL.
@@ -64,7 +65,7 @@ func BenchmarkReplay(b *testing.B) {
 		sides = append(sides, bench.Side{Name: ours.Side, Run: func() bench.Figures {
 			dsn := ours.Database(b)
 			bench.Exec(b, dsn, listed)
-			store, err := db.Open(b.Context(), dsn, db.Options{})
+			store, err := db.Open(b.Context(), dsn, postgres.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -13,7 +13,9 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/tracing"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // prefetch is how many messages the broker sends ahead of their acknowledgement.
@@ -52,7 +54,7 @@ type Source interface {
 type Store interface {
 	Now() time.Time
 	// ApplyOutcomes writes all outcomes or none, and may be called again with
-	// the same ones. A *db.RefusedError says that one of them is at fault, any
+	// the same ones. A *postgres.RefusedError says that one of them is at fault, any
 	// other error that the database is.
 	ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) error
 	// RejectEvents keeps those events that are about runs of ours.
@@ -75,8 +77,8 @@ type Listener struct {
 	complaints service.LogLimit
 	workers    *workers
 	pulse      *service.Pulse
-	size       db.BatchSize // of transactions
-	unread     *reading     // of which a part is in a batch; nil for none
+	size       bulk.BatchSize // of transactions
+	unread     *reading       // of which a part is in a batch; nil for none
 }
 
 // New makes a Listener that does nothing before Run. Its metrics are registered
@@ -199,7 +201,7 @@ func (l *Listener) apply(ctx context.Context, b *batch) (err error) {
 	started := time.Now()
 	b.applied, err = l.size.Write(b.applied, len(b.outcomes), func(first, end int) error {
 		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return l.Store.ApplyOutcomes(ctx, b.outcomes[first:end]) })
-	}, func(i int, refused *db.RefusedError) {
+	}, func(i int, refused *postgres.RefusedError) {
 		fault, panicked := errors.AsType[*service.PanicError](refused)
 		if panicked {
 			l.fault(fault)
@@ -226,7 +228,7 @@ func (l *Listener) setAside(ctx context.Context, b *batch) (err error) {
 	before := b.kept
 	b.kept, err = l.size.Write(b.kept, len(b.rejected), func(first, end int) error {
 		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return l.Store.RejectEvents(ctx, b.rejected[first:end]) })
-	}, func(i int, refused *db.RefusedError) {
+	}, func(i int, refused *postgres.RefusedError) {
 		l.Log.Error("a rejected event is not kept", "task_id", b.rejected[i].BackendID, "error", refused)
 	})
 	l.metrics.rejected.Add(float64(b.kept - before))

@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // hosterWorld is a database whose claims spare hosters, in a time of its own.
@@ -214,7 +215,7 @@ func testHosters(t *testing.T, shared bool) {
 		needed.Hosters = w.limits
 	}
 	testenv.Migrate(t, dsn, needed)
-	w.store = testenv.Open(t, dsn, db.Options{Command: "test", Hosters: w.limits})
+	w.store = testenv.Open(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: w.limits})
 	exec := func(statement string) {
 		t.Helper()
 		testenv.Exec(t, w.store.Pool(), statement)
@@ -287,7 +288,7 @@ func testHosters(t *testing.T, shared bool) {
 func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	store := testenv.Open(t, w.dsn, db.Options{Command: "test", Hosters: model.Hosters{Default: model.HosterLimit{MaxInFlight: 10}, LostAfter: time.Hour}})
+	store := testenv.Open(t, w.dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: model.Hosters{Default: model.HosterLimit{MaxInFlight: 10}, LostAfter: time.Hour}})
 	w.store.Close()
 	w.store, w.slots = store, dispatch.NewSlots(store, freeQueues{}, func() {})
 	w.exec(t, "update task_type set max_queue_length = null")
@@ -332,7 +333,7 @@ func TestVisitsCountForHostersWithLimits(t *testing.T) {
 	limits := model.Hosters{LostAfter: time.Hour, Limits: map[string]model.HosterLimit{"busy.example": {MaxInFlight: 5}}}
 	dsn := testenv.Database(t)
 	testenv.Migrate(t, dsn, db.MigrateOptions{Hosters: limits})
-	store := testenv.Open(t, dsn, db.Options{Command: "test", Hosters: limits})
+	store := testenv.Open(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: limits})
 	for _, statement := range []string{
 		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'forge', '{}', now())`,
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)

@@ -14,7 +14,9 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 const (
@@ -73,7 +75,7 @@ type LostRuns struct {
 	LostOptions
 	now  func() time.Time
 	lost *prometheus.CounterVec
-	size db.BatchSize
+	size bulk.BatchSize
 	told string // the rules of which it was logged what they leave alone
 }
 
@@ -176,7 +178,7 @@ func (l *LostRuns) giveUp(ctx context.Context, lost []db.SilentRun) (n int, err 
 			}
 		}
 		return err
-	}, func(i int, err *db.RefusedError) {
+	}, func(i int, err *postgres.RefusedError) {
 		l.Log.Error("a run of which nothing was heard can't be given up; its task stays scheduled", "run", lost[i].ID, "task_type", lost[i].TaskType, "error", err)
 	})
 	return n, err

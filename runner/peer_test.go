@@ -21,6 +21,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // world is a database with tasks and a broker for one runner, ours or the Python scheduler's.
@@ -49,7 +50,7 @@ func newWorldWith(t *testing.T, settings string) *world {
 	}
 	w.celery = c.Celery
 	testenv.Migrate(t, w.dsn, db.MigrateOptions{})
-	w.store = testenv.Open(t, w.dsn, db.Options{Command: "test", Route: w.celery.Route()})
+	w.store = testenv.Open(t, w.dsn, postgres.Options{Command: "test"}).With(db.Rules{Route: w.celery.Route()})
 	for _, statement := range fixture {
 		testenv.Exec(t, w.store.Pool(), statement)
 	}

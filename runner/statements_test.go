@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // A pass that claims 1,000 tasks, and a batch of 1,000 events, take a few statements, however
@@ -53,7 +54,7 @@ func TestStatements(t *testing.T) {
 				}}
 			}
 			proxied, sent := testenv.Statements(t, w.dsn)
-			counted := testenv.Open(t, proxied, db.Options{Command: "test", MaxConns: 1})
+			counted := testenv.Open(t, proxied, postgres.Options{Command: "test", MaxConns: 1})
 			uncounted := w.store
 			w.store = counted
 			o.Store, o.Slots = counted, w.slots(t)

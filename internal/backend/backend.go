@@ -21,6 +21,7 @@ import (
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // Scheduler is what commands need; the methods are as db.Store's.
@@ -100,10 +101,10 @@ func (d Database) Zone(ctx context.Context) (*time.Location, error) { return Zon
 
 func (d Database) Interval(ctx context.Context, text string) (time.Duration, error) {
 	interval, err := d.ReadInterval(ctx, text)
-	if errors.Is(err, db.ErrNoInterval) {
+	if errors.Is(err, postgres.ErrNoInterval) {
 		return 0, pytext.Sentencef("'%s' is not an interval.", text)
 	}
-	if err == nil && db.TooLong(interval) {
+	if err == nil && postgres.TooLong(interval) {
 		return 0, pytext.Sentencef("'%s' is longer than 292 years.", text)
 	}
 	return interval, err

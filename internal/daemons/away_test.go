@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // gauge returns the values of a gauge by one of its labels; of several the largest.
@@ -52,7 +53,9 @@ func TestServicesThatAreAwayAreShown(t *testing.T) {
 	}
 	defer store.Close()
 	dsn, database := testenv.Through(t, store.Pool().Config().ConnString(), testenv.Proxy)
-	all.OpenStore = func(ctx context.Context) (*db.Store, error) { return db.Open(ctx, dsn, db.Options{Command: "test"}) }
+	all.OpenStore = func(ctx context.Context) (*db.Store, error) {
+		return db.Open(ctx, dsn, postgres.Options{Command: "test"})
+	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	var ended sync.WaitGroup

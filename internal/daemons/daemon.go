@@ -24,6 +24,7 @@ import (
 	"swh-scheduler/internal/statsd"
 	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 type Options struct {
@@ -201,7 +202,7 @@ func (o *Options) patiently(ctx context.Context, store *db.Store, ask func(ctx c
 	if !o.starting {
 		return ask(ctx)
 	}
-	return o.askPatiently(ctx, store.Name(), ask, func(err error) bool { return !db.IsAway(err) })
+	return o.askPatiently(ctx, store.Name(), ask, func(err error) bool { return !postgres.IsAway(err) })
 }
 
 // checkTaskTypes returns backend.UnknownTaskType for the first unknown name.

@@ -19,6 +19,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // options are those of a daemon on services of the test's own.
@@ -31,7 +32,7 @@ func options(t *testing.T, command string) daemons.Options {
 		Command: command, Version: "test", Config: c,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar), Metrics: prometheus.NewRegistry(),
 		OpenStore: func(ctx context.Context) (*db.Store, error) {
-			return db.Open(ctx, dsn, db.Options{Command: command})
+			return db.Open(ctx, dsn, postgres.Options{Command: command})
 		},
 	}
 }
@@ -66,7 +67,7 @@ func TestRefusedBrokerWithoutADatabase(t *testing.T) {
 			err := run(ctx, daemons.Options{
 				Command: name, Config: c, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar), Metrics: prometheus.NewRegistry(),
 				OpenStore: func(ctx context.Context) (*db.Store, error) {
-					return db.Open(ctx, "postgresql://127.0.0.1:1/none", db.Options{Command: "test"})
+					return db.Open(ctx, "postgresql://127.0.0.1:1/none", postgres.Options{Command: "test"})
 				},
 			})
 			if err == nil || !strings.Contains(err.Error(), "celery.task_broker") {

@@ -28,6 +28,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/listener"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // hostile would be a script if it were not escaped, steers what a reader sees, and is long.
@@ -51,7 +52,7 @@ func (queues) LengthSince(_ context.Context, queue string, _ celery.QueueFigures
 // site serves a dashboard on a small database, in which ann may act.
 func site(t *testing.T, statements ...string) string {
 	t.Helper()
-	store := testenv.OpenLocal(t, testenv.Database(t), db.Options{Command: "dashboard"})
+	store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{Command: "dashboard"})
 	for _, statement := range statements {
 		testenv.Exec(t, store.Pool(), statement)
 	}

@@ -12,6 +12,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // What people do to tasks and graphs is an action of the store: on one task, on a selection, or on
@@ -59,7 +60,7 @@ var graphOperations = []operation{
 	{Word: "cancel graph", Text: "Cancel what was not sent", graph: cancelGraph},
 	{Word: "cancel graph terminate", Text: "Cancel, and kill what runs", Warning: kills, graph: func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (bool, error) {
 		if d.Revoke == nil {
-			return false, db.Refused(errNoBroker)
+			return false, postgres.Refused(errNoBroker)
 		}
 		cancelled, err := cancelGraph(ctx, d, tx, graph)
 		if err != nil || !cancelled {
@@ -135,7 +136,7 @@ func revoke(terminate bool) func(context.Context, *Dashboard, *db.Tx, []int64) (
 			return 0, nil
 		}
 		if d.Revoke == nil {
-			return 0, db.Refused(errNoBroker)
+			return 0, postgres.Refused(errNoBroker)
 		}
 		return int64(len(of)), d.Revoke(ctx, messages, terminate)
 	}
@@ -144,7 +145,7 @@ func revoke(terminate bool) func(context.Context, *Dashboard, *db.Tx, []int64) (
 // refused marks an error that a retry would meet again, so that it ends the action.
 func refused(err error) error {
 	if _, ok := errors.AsType[*taskgraph.RefusedError](err); ok || errors.Is(err, model.ErrUnknownGraph) {
-		return db.Refused(err)
+		return postgres.Refused(err)
 	}
 	return err
 }
@@ -194,13 +195,13 @@ func (d *Dashboard) step(ctx context.Context, tx *db.Tx, a db.Action, step db.St
 		if len(step.Graphs) == 0 {
 			do, err := find(taskOperations, a.Action)
 			if err != nil {
-				return 0, db.Refused(err)
+				return 0, postgres.Refused(err)
 			}
 			return do.tasks(ctx, d, tx, step.Tasks)
 		}
 		do, err := find(graphOperations, a.Action)
 		if err != nil {
-			return 0, db.Refused(err)
+			return 0, postgres.Refused(err)
 		}
 		for _, graph := range step.Graphs {
 			done, err := do.graph(ctx, d, tx, graph)

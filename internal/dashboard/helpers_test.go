@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +33,7 @@ type site struct {
 func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	t.Helper()
 	s := &site{t: t, dsn: testenv.Database(t), config: config.Default()}
-	s.store = testenv.OpenLocal(t, s.dsn, db.Options{Command: "dashboard"})
+	s.store = testenv.OpenLocal(t, s.dsn, postgres.Options{Command: "dashboard"})
 	o := Options{
 		Reads: s.store, Acts: s.store, Config: s.config, Version: "test",
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

@@ -18,7 +18,7 @@ import (
 
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // Page is a page of the dashboard.
@@ -261,7 +261,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case ok:
 	case errors.Is(r.Context().Err(), context.Canceled):
 		return // nobody waits for it
-	case db.IsAway(err) || db.TimedOut(err) || errors.Is(err, context.DeadlineExceeded):
+	case postgres.IsAway(err) || postgres.TimedOut(err) || errors.Is(err, context.DeadlineExceeded):
 		d.Log.Warn("a page was not shown", "path", r.URL.Path, "error", pytext.OneLine(err).Error())
 		told = Errorf(http.StatusServiceUnavailable, "The database does not answer, or not within %s. Try again.", Timeout)
 	default:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/lanes"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
 )
 
@@ -23,7 +24,7 @@ type Claim struct {
 	slots  *Slots
 	queue  Queue
 	states []lanes.State // of the queue's lanes
-	size   *db.BatchSize
+	size   *bulk.BatchSize
 	began  time.Time
 }
 
@@ -116,7 +117,7 @@ func (s *Slots) Fill(ctx context.Context, q Queue) error {
 }
 
 // batchSize returns the batch size of a name; it makes one if there is none.
-func batchSize(sizes *sync.Map, name string) *db.BatchSize {
-	size, _ := sizes.LoadOrStore(name, new(db.BatchSize))
-	return size.(*db.BatchSize)
+func batchSize(sizes *sync.Map, name string) *bulk.BatchSize {
+	size, _ := sizes.LoadOrStore(name, new(bulk.BatchSize))
+	return size.(*bulk.BatchSize)
 }

@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // hostClock is a host's clock that can be wrong.
@@ -30,7 +31,7 @@ func TestWrongClocksClaimNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	host := &hostClock{}
-	store := testenv.Open(t, b.dsn, db.Options{HostTime: host.now})
+	store := testenv.Open(t, b.dsn, postgres.Options{HostTime: host.now})
 	slots := dispatch.NewSlots(store, b.inspector, func() {})
 	for _, c := range []struct {
 		ahead time.Duration
@@ -51,7 +52,7 @@ func TestWrongClocksClaimNothing(t *testing.T) {
 					claims++
 					return nil, nil
 				})
-			_, wrong := errors.AsType[*db.ClockError](err)
+			_, wrong := errors.AsType[*postgres.ClockError](err)
 			if wrong != (c.says != "") || !wrong && err != nil || claims != map[bool]int{false: 1}[wrong] || wrong && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s ahead, lanes %v: %d claims, %v", c.ahead, q.Lanes != nil, claims, err)
 			}
@@ -67,7 +68,7 @@ func TestDeliveriesOfWrongClocksCount(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, -time.Minute, time.Minute, time.Hour} {
 		b := newBench(t)
 		host := &hostClock{ahead}
-		store := testenv.Open(t, b.dsn, db.Options{HostTime: host.now})
+		store := testenv.Open(t, b.dsn, postgres.Options{HostTime: host.now})
 		if err := store.CheckVersion(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +138,7 @@ func TestClocksThatAreAheadOverlookNoDelivery(t *testing.T) {
 	// It is two seconds until the statistics must show that.
 	testenv.Exec(t, b.store.Pool(), "update scheduler_go.deliveries set delivered_at = clock_timestamp() - interval '10 s'")
 	host := &hostClock{ahead: 4 * time.Second}
-	slots := dispatch.NewSlots(testenv.Open(t, b.dsn, db.Options{HostTime: host.now}), inspector, func() {})
+	slots := dispatch.NewSlots(testenv.Open(t, b.dsn, postgres.Options{HostTime: host.now}), inspector, func() {})
 	if free := freeIn(t, slots, "q", limit); free != 0 {
 		t.Errorf("%d slots are free in a full queue", free)
 	}

@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 const (
@@ -282,7 +283,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		}
 		return b.write(commit, tx)
 	})
-	if db.NoRoom(err) && b.delivered.taken > 0 && !b.insisted {
+	if postgres.NoRoom(err) && b.delivered.taken > 0 && !b.insisted {
 		err = d.lockAgain(ctx, &b)
 	}
 	if err != nil {

@@ -15,7 +15,9 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 const (
@@ -48,7 +50,7 @@ type Maintenance struct {
 	// Home returns where the work of a removed lane set goes.
 	Home func(ctx context.Context, laneSet string) (Queue, error)
 
-	unheard db.BatchSize
+	unheard bulk.BatchSize
 }
 
 // NewGivenUp makes the counter of a Maintenance and registers it on reg.
@@ -107,7 +109,7 @@ func (m *Maintenance) GiveUp(ctx context.Context, now time.Time) (string, error)
 		if err != nil {
 			failed = append(failed, err)
 		}
-		if err != nil && !celery.IsOfQueue(err) && !db.TimedOut(err) {
+		if err != nil && !celery.IsOfQueue(err) && !postgres.TimedOut(err) {
 			return count(total, "given up"), errors.Join(failed...)
 		}
 	}

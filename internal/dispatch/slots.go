@@ -51,9 +51,9 @@ type Slots struct {
 	claimed func() // called after a claim with outgoing messages
 	now     func() time.Time
 	metrics slotMetrics
-	sizes   sync.Map // by name of the queue: the *db.BatchSize of its claims
+	sizes   sync.Map // by name of the queue: the *bulk.BatchSize of its claims
 	idle    sync.Map // by name of the lane set: true if the last claim left no work waiting
-	sends   sync.Map // by name of the lane set: the *db.BatchSize in which its backlogs are sent
+	sends   sync.Map // by name of the lane set: the *bulk.BatchSize in which its backlogs are sent
 	failing sync.Map // queues that can't be asked
 	waiting sync.Map // by name of the queue: whether messages waited for a worker at the last count
 	unread  sync.Map // by lanes' queues without a consumer: the *unreadQueue

@@ -7,7 +7,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // A backlog is sent in parts if all of it at once times out.
@@ -21,7 +21,7 @@ func TestBacklogThatTimesOutIsHalved(t *testing.T) {
 	l.exec(`do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
 	l.store.Pool().Reset() // new connections
 	testenv.Becomes(t, "outgoing messages", 80, func() int {
-		if err := l.slots.Fill(t.Context(), l.q); err != nil && !db.TimedOut(err) {
+		if err := l.slots.Fill(t.Context(), l.q); err != nil && !postgres.TimedOut(err) {
 			t.Fatal(err)
 		}
 		return l.count("scheduler_go.work where state = 'outgoing'")
@@ -47,7 +47,7 @@ func TestGivingUpThatTimesOutIsHalved(t *testing.T) {
 	later := time.Now().Add(30 * 24 * time.Hour)
 	testenv.Becomes(t, "giving up", nil, func() error {
 		_, err := m.GiveUp(t.Context(), later)
-		if err != nil && !db.TimedOut(err) {
+		if err != nil && !postgres.TimedOut(err) {
 			t.Fatal(err)
 		}
 		return err

@@ -24,6 +24,7 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // stoppable starts a server with an open door, and returns its address and what stops it. The cleanup of a
@@ -196,7 +197,7 @@ func TestDoorLosesDatabase(t *testing.T) {
 	if got := endOf(cut); got != "closed" {
 		t.Errorf("cut: %s", got)
 	}
-	if _, err := pgx.ConnectConfig(t.Context(), throughDoor(t, server, "")); err == nil || !db.IsAway(err) {
+	if _, err := pgx.ConnectConfig(t.Context(), throughDoor(t, server, "")); err == nil || !postgres.IsAway(err) {
 		t.Errorf("while it is away: %v", err)
 	}
 	way.Restore()
@@ -212,7 +213,7 @@ func TestDoorLosesDatabase(t *testing.T) {
 	way.Silence(true)
 	began := time.Now()
 	_, err := pgx.ConnectConfig(t.Context(), throughDoor(t, server, ""))
-	if err == nil || !db.IsAway(err) || time.Since(began) > 15*time.Second {
+	if err == nil || !postgres.IsAway(err) || time.Since(began) > 15*time.Second {
 		t.Errorf("while it is silent: %v after %s", err, time.Since(began))
 	}
 	way.Cut()

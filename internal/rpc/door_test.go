@@ -23,6 +23,7 @@ import (
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // Through the door a client works on the database as the door's role, whatever user and database it names.
@@ -305,7 +306,7 @@ func TestDoorRole(t *testing.T) {
 	as := testenv.AsDoor(t, dsn)
 	pooled := testenv.PgBouncer(t, dsn)
 	for name, c := range map[string]struct {
-		options db.Options
+		options postgres.Options
 		dsn     string
 		door    string
 		code    string
@@ -313,7 +314,7 @@ func TestDoorRole(t *testing.T) {
 		"the owner":     {dsn: dsn, door: dsn, code: "28000"},
 		"another user":  {dsn: dsn, door: as},
 		"no such user":  {dsn: dsn, door: strings.Replace(as, "scheduler_go_door", "nobody", 1), code: "28000"},
-		"direct":        {dsn: pooled, options: db.Options{Direct: dsn}},
+		"direct":        {dsn: pooled, options: postgres.Options{Direct: dsn}},
 		"only a pooler": {dsn: pooled, door: testenv.PgBouncer(t, as), code: "28000"},
 	} {
 		store, err := db.Open(t.Context(), c.dsn, c.options)

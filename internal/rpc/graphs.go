@@ -12,6 +12,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // Calls that the Python scheduler doesn't have. Graphs and reports are plain dicts, as in
@@ -208,7 +209,7 @@ func badGraph(err error) error {
 	_, dependency := errors.AsType[*db.DependencyError](err)
 	_, refused := errors.AsType[*taskgraph.RefusedError](err)
 	_, change := errors.AsType[*db.GraphError](err)
-	_, value := errors.AsType[*db.RefusedError](err)
+	_, value := errors.AsType[*postgres.RefusedError](err)
 	if dependency || value || refused || change || errors.Is(err, model.ErrUnknownTaskType) || errors.Is(err, model.ErrUnknownGraph) {
 		return &exception{class: "ValueError", args: []string{err.Error()}, status: http.StatusBadRequest}
 	}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // serve answers one call of an endpoint.
@@ -104,7 +104,7 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
 	c := &call{
-		Context: db.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows, room: room, jsonLeft: &room.jsonLeft,
+		Context: postgres.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows, room: room, jsonLeft: &room.jsonLeft,
 		out: bound(newEncoder(negotiate(r.Header.Get("Accept")), buf), func(size int) error { return room.written(ctx, size, ep.writes) }),
 	}
 	if err = ep.handle(c); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

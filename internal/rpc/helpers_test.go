@@ -13,12 +13,13 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // openStore opens a database, closed when the test ends.
 func openStore(t testing.TB, dsn string) *db.Store {
 	t.Helper()
-	return testenv.OpenLocal(t, dsn, db.Options{Command: "rpc-serve"})
+	return testenv.OpenLocal(t, dsn, postgres.Options{Command: "rpc-serve"})
 }
 
 // serve starts a server on a database until the test ends, and gives its URL.

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // kind says how a V is read from a value of a document, and how it is written. A
@@ -69,7 +69,7 @@ var (
 	boolean   = scalar("bool", func(f *fields, v *bool) { f.out.boolean(*v) })
 	float     = scalar("float", func(f *fields, v *float64) { f.out.float(*v) })
 	timedelta = scalar("datetime.timedelta", func(f *fields, v *time.Duration) {
-		if db.TooLong(*v) {
+		if postgres.TooLong(*v) {
 			f.fail(errTooLong(f.name))
 		}
 		writeTimedelta(f.out, *v)

@@ -16,6 +16,7 @@ import (
 
 	"swh-scheduler/internal/msgpack"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // hostile are calls whose bodies were made to take much memory, about n bytes each. FuzzCalls starts from
@@ -153,7 +154,7 @@ type hostileCall struct {
 // deaf is a server whose database refuses connections.
 func deaf(t testing.TB) *Server {
 	t.Helper()
-	store, err := db.Open(t.Context(), "postgresql://nobody@127.0.0.1:1/nothing", db.Options{Command: "rpc-serve"})
+	store, err := db.Open(t.Context(), "postgresql://nobody@127.0.0.1:1/nothing", postgres.Options{Command: "rpc-serve"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // DefaultMaxRows is how many rows an answer has at most: some hundred megabytes in memory.
@@ -26,7 +26,7 @@ func (c *call) byKeys(n int) context.Context {
 	if n > fewKeys {
 		return c
 	}
-	return db.WithSmallReads(c)
+	return postgres.WithSmallReads(c)
 }
 
 // few refuses an answer of too many rows. By the argument the caller asks for fewer.

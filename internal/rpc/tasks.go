@@ -7,6 +7,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 func setTaskStatus(c *call, change db.StatusChange) (none, error) {
@@ -46,7 +47,7 @@ func defineReady(path, name, description string, read func(*db.Tx, context.Conte
 			found, err = read(tx, ctx, a.taskType, c.at(a.timestamp), c.atMost(*a.limit))
 			found, err = fewOf(c, "num_tasks", found, err)
 			for i := range found { // before they are marked for good
-				if interval := found[i].CurrentInterval; err == nil && interval != nil && db.TooLong(*interval) {
+				if interval := found[i].CurrentInterval; err == nil && interval != nil && postgres.TooLong(*interval) {
 					err = errTooLong(fmt.Sprintf("the current_interval of task %d", found[i].ID))
 				}
 			}

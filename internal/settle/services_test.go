@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // outcomesStore is a store on a fresh database with task types whose rules show
@@ -420,7 +421,7 @@ func TestApplyOutcomesRefused(t *testing.T) {
 	addTask(t, store, "good", "a")
 	addTask(t, store, "broken", "b") // its backoff factor is zero: the trigger divides by it
 	err := store.ApplyOutcomes(t.Context(), []settle.Outcome{ended("a", "eventful", 1), ended("b", "eventful", 1)})
-	var refused *db.RefusedError
+	var refused *postgres.RefusedError
 	if !errors.As(err, &refused) || refused.SQLState != "22012" {
 		t.Errorf("error %v, want a refusal because of a division by zero", err)
 	}

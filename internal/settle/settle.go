@@ -44,7 +44,7 @@ type Store struct {
 // before a start), a second end adds the error text of a failure that had none, and
 // neither touches the run's status or its task.
 //
-// It returns a *db.RefusedError if PostgreSQL refuses one of them.
+// It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
 func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	if len(outcomes) == 0 {
 		return nil

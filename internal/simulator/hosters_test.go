@@ -8,6 +8,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // A hoster that takes a number of visits a minute gets so many, and no more than it takes at
@@ -22,7 +23,7 @@ func TestHostersInARun(t *testing.T) {
 		{model.HosterLimit{MaxInFlight: 2}, 0, 2},
 	} {
 		hosters := model.Hosters{Default: c.limit, LostAfter: model.DefaultHosterLostAfter}
-		store := testenv.OpenLocal(t, testenv.Database(t), db.Options{Command: "test", Hosters: hosters})
+		store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
 		s := setting{OriginScheduler, model.OldestScheduledFirst, 300, 0.25, 100, ""}
 		options := s.options(t, store, time.Now())
 		if err := Fill(t.Context(), backend.Database{Store: store}, options.Listers, s.origins, 0, time.Now(), nil); err != nil {

@@ -30,7 +30,7 @@ func fingerprint(t testing.TB) string {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
 	sum := sha256.New()
-	for _, sources := range []string{"sql/base/*.sql", "sql/migrations/*.sql", "sql/db/*.go", "internal/model/*.go"} {
+	for _, sources := range []string{"sql/base/*.sql", "sql/migrations/*.sql", "sql/*/*.go", "internal/model/*.go"} {
 		names, err := filepath.Glob(filepath.Join(filepath.Dir(file), "../..", sources))
 		if err != nil || len(names) == 0 {
 			t.Fatalf("no files %s: %v", sources, err)

@@ -13,6 +13,7 @@ import (
 
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // roadVar chooses the road of tests' daemons to the database: "local", the default, or "door", through an
@@ -35,7 +36,7 @@ func ByDoor(t testing.TB) bool {
 
 // onRoad returns the DSN and the options of a store on the road of this run, and whether it works as
 // another role than the DSN's. A database that is no daemon's, or not yet, has no door.
-func onRoad(t testing.TB, dsn string, o db.Options) (string, db.Options, bool) {
+func onRoad(t testing.TB, dsn string, o postgres.Options) (string, postgres.Options, bool) {
 	t.Helper()
 	if u, err := url.Parse(dsn); !ByDoor(t) || o.Direct != "" || o.Through != nil || err != nil || u.Host == "" {
 		return dsn, o, false
@@ -55,10 +56,10 @@ func onRoad(t testing.TB, dsn string, o db.Options) (string, db.Options, bool) {
 
 // serveDoor serves the door of a database until the test ends. The server reaches the database by dsn, which
 // may lead through proxies.
-func serveDoor(t testing.TB, dsn string) (server string, way *db.Through) {
+func serveDoor(t testing.TB, dsn string) (server string, way *postgres.Through) {
 	t.Helper()
 	openDoor(t, dsn)
-	owner, err := db.Open(t.Context(), dsn, db.Options{Command: "rpc-serve"})
+	owner, err := db.Open(t.Context(), dsn, postgres.Options{Command: "rpc-serve"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,5 +79,5 @@ func serveDoor(t testing.TB, dsn string) (server string, way *db.Through) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return listening.Listener.Addr().String(), &db.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}
+	return listening.Listener.Addr().String(), &postgres.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // owners are the pools of owners of databases, by the pool of a store that works as another role.
@@ -53,7 +54,7 @@ func doorIsOpen(t testing.TB, dsn string) bool {
 func AsDoor(t testing.TB, dsn string) string {
 	t.Helper()
 	openDoor(t, dsn)
-	owner, err := db.Open(t.Context(), dsn, db.Options{Command: "test"})
+	owner, err := db.Open(t.Context(), dsn, postgres.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

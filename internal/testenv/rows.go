@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // Open opens a database with the options, if any, by the road of this run (SWH_TEST_ROAD). It is closed when
 // the test ends.
-func Open(t testing.TB, dsn string, options ...db.Options) *db.Store {
+func Open(t testing.TB, dsn string, options ...postgres.Options) *db.Store {
 	t.Helper()
 	through, o, asRole := onRoad(t, dsn, optionsOf(options))
 	store := OpenLocal(t, through, o)
@@ -24,7 +25,7 @@ func Open(t testing.TB, dsn string, options ...db.Options) *db.Store {
 
 // OpenLocal is Open with the database's address, whatever the road: for what is no daemon, or works as the
 // database's owner, as RPC servers do.
-func OpenLocal(t testing.TB, dsn string, options ...db.Options) *db.Store {
+func OpenLocal(t testing.TB, dsn string, options ...postgres.Options) *db.Store {
 	t.Helper()
 	store, err := db.Open(t.Context(), dsn, optionsOf(options))
 	if err != nil {
@@ -34,11 +35,11 @@ func OpenLocal(t testing.TB, dsn string, options ...db.Options) *db.Store {
 	return store
 }
 
-func optionsOf(given []db.Options) db.Options {
+func optionsOf(given []postgres.Options) postgres.Options {
 	if len(given) > 0 {
 		return given[0]
 	}
-	return db.Options{Command: "test"}
+	return postgres.Options{Command: "test"}
 }
 
 // Connect connects to a database. The connection is closed when the test ends.

@@ -12,6 +12,8 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // ActionState is how far an action came.
@@ -74,7 +76,7 @@ func (s ActionStore) BeginAction(ctx context.Context, who, action string, on Act
 	}
 	row, err := s.q.BeginAction(ctx, queries.BeginActionParams{Who: who, Action: action, Filter: filter, State: string(state), OfTasks: on.Tasks != nil})
 	if err != nil {
-		return Action{}, failed(err, "record the action %s", action)
+		return Action{}, stmt.Failed(err, "record the action %s", action)
 	}
 	return actionOf(row)
 }
@@ -95,7 +97,7 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.NextAction(ctx)
 		if err != nil || len(rows) == 0 {
-			return failed(err, "look for actions")
+			return stmt.Failed(err, "look for actions")
 		}
 		a, err := actionOf(rows[0])
 		if err != nil {
@@ -135,13 +137,13 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 		if err == nil {
 			a, err = actionOf(row)
 		}
-		return failed(err, "record a step of action %d", a.ID)
+		return stmt.Failed(err, "record a step of action %d", a.ID)
 	})
 	if err == nil || taken == nil {
 		return taken, err
 	}
-	err = refused(err)
-	if _, refuses := errors.AsType[*RefusedError](err); refuses {
+	err = postgres.AsRefused(err)
+	if _, refuses := errors.AsType[*postgres.RefusedError](err); refuses {
 		taken.State = ActionFailed
 	}
 	note := s.q.FailAction(context.WithoutCancel(ctx), queries.FailActionParams{ID: taken.ID, State: string(taken.State), Result: err.Error(), AfterSeconds: actionRetry.Seconds()})
@@ -188,20 +190,20 @@ func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, er
 // ConfirmAction starts an action that waits for it, and reports whether it did wait.
 func (s ActionStore) ConfirmAction(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.ConfirmAction(ctx, id)
-	return n > 0, failed(err, "confirm action %d", id)
+	return n > 0, stmt.Failed(err, "confirm action %d", id)
 }
 
 // CancelAction ends an action, after a step in progress, and reports whether it had not ended.
 func (s ActionStore) CancelAction(ctx context.Context, id int64) (bool, error) {
 	n, err := s.q.CancelAction(ctx, id)
-	return n > 0, failed(err, "cancel action %d", id)
+	return n > 0, stmt.Failed(err, "cancel action %d", id)
 }
 
 // Action returns the action of a number, nil if there is none.
 func (s ActionStore) Action(ctx context.Context, id int64) (*Action, error) {
 	rows, err := s.q.Action(ctx, id)
 	if err != nil || len(rows) == 0 {
-		return nil, failed(err, "read action %d", id)
+		return nil, stmt.Failed(err, "read action %d", id)
 	}
 	a, err := actionOf(rows[0])
 	return &a, err
@@ -210,14 +212,14 @@ func (s ActionStore) Action(ctx context.Context, id int64) (*Action, error) {
 // OpenActions counts the open actions.
 func (s ActionStore) OpenActions(ctx context.Context) (int64, error) {
 	n, err := s.q.OpenActions(ctx)
-	return n, failed(err, "count actions")
+	return n, stmt.Failed(err, "count actions")
 }
 
 // Actions lists the actions of numbers below a given one (0: all), the newest first.
 func (s ActionStore) Actions(ctx context.Context, below int64, limit int) ([]Action, error) {
 	rows, err := s.q.Actions(ctx, queries.ActionsParams{Below: below, MaxActions: int64(limit)})
 	if err != nil {
-		return nil, failed(err, "read actions")
+		return nil, stmt.Failed(err, "read actions")
 	}
 	actions := make([]Action, len(rows))
 	for i, row := range rows {
@@ -236,11 +238,11 @@ func actionOf(r queries.SchedulerGoAction) (Action, error) {
 	if r.InHand != nil {
 		a.InHand = *r.InHand
 	}
-	return a, failed(json.Unmarshal(r.Filter, &a.On), "read the filter of action %d", r.ID)
+	return a, stmt.Failed(json.Unmarshal(r.Filter, &a.On), "read the filter of action %d", r.ID)
 }
 
 // SetTaskPriority sets the priority ("": none) of tasks and returns how many it changed.
 func (a TaskQueries) SetTaskPriority(ctx context.Context, ids []int64, priority model.TaskPriority) (int64, error) {
-	n, err := a.q.SetTaskPriority(ctx, queries.SetTaskPriorityParams{Ids: ids, Priority: nullable(priority)})
-	return n, failed(err, "set the priority of %d tasks", len(ids))
+	n, err := a.q.SetTaskPriority(ctx, queries.SetTaskPriorityParams{Ids: ids, Priority: stmt.Nullable(priority)})
+	return n, stmt.Failed(err, "set the priority of %d tasks", len(ids))
 }

@@ -6,6 +6,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // ArchivedRun is a run to archive, with its task.
@@ -38,5 +39,5 @@ func (a ArchiveStore) RunsToArchive(ctx context.Context, f ArchiveFilter) ([]Arc
 // DeleteArchived deletes these runs, and those of these tasks that have no run left.
 func (a ArchiveStore) DeleteArchived(ctx context.Context, tasks, runs []int64) error {
 	err := a.q.DeleteArchived(ctx, queries.DeleteArchivedParams{Tasks: tasks, Runs: runs})
-	return failed(err, "delete %d archived runs", len(runs))
+	return stmt.Failed(err, "delete %d archived runs", len(runs))
 }

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 const (
@@ -45,7 +47,7 @@ type ArchiveOptions struct {
 // and again for graphs.
 func (s TaskStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Duration) error {
 	for _, w := range s.archiveWalks(o) {
-		if _, err := w.take(ctx, s.q, atMost); err != nil {
+		if _, err := w.Take(ctx, s.q, atMost); err != nil {
 			return err
 		}
 	}
@@ -55,23 +57,23 @@ func (s TaskStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Du
 // ArchiveAll does a whole pass of Archive at once.
 func (s TaskStore) ArchiveAll(ctx context.Context, o ArchiveOptions) error {
 	for _, w := range s.archiveWalks(o) {
-		if _, err := w.whole(ctx); err != nil {
+		if _, err := w.Whole(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s TaskStore) archiveWalks(o ArchiveOptions) []walk[struct{}] {
+func (s TaskStore) archiveWalks(o ArchiveOptions) []bulk.Walk[struct{}] {
 	types := slices.Sorted(maps.Keys(o.Before))
 	before := make([]time.Time, len(types))
 	for i, taskType := range types {
 		before[i] = o.Before[taskType]
 	}
-	return []walk[struct{}]{{
-		name: "archived tasks", every: archiveEvery, most: tasksAStep,
-		begin: beginAt(s.q.FirstTask), end: s.q.EndOfTasks,
-		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+	return []bulk.Walk[struct{}]{{
+		Name: "archived tasks", Every: archiveEvery, Most: tasksAStep,
+		Begin: bulk.BeginAt(s.q.FirstTask), End: s.q.EndOfTasks,
+		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			tasks, err := s.q.ArchivableTasks(ctx, queries.ArchivableTasksParams{FirstTask: first, EndTask: end, Types: types, Before: before})
 			for some := range slices.Chunk(tasks, archivedAtOnce) {
 				if err == nil {
@@ -81,9 +83,9 @@ func (s TaskStore) archiveWalks(o ArchiveOptions) []walk[struct{}] {
 			return err
 		},
 	}, {
-		name: "archived graphs", every: archiveEvery, most: graphsAStep,
-		begin: beginAt(s.q.FirstGraph), end: s.q.EndOfGraphs,
-		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+		Name: "archived graphs", Every: archiveEvery, Most: graphsAStep,
+		Begin: bulk.BeginAt(s.q.FirstGraph), End: s.q.EndOfGraphs,
+		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			graphs, err := s.q.ArchivableGraphs(ctx, queries.ArchivableGraphsParams{FirstGraph: first, EndGraph: end, Types: types, Before: before})
 			for _, graph := range graphs {
 				for after := int64(0); err == nil; {
@@ -129,5 +131,5 @@ func (s TaskStore) archive(ctx context.Context, o ArchiveOptions, tasks []int64)
 			o.Count(taskType, n)
 		}
 	}
-	return failed(err, "archive tasks")
+	return stmt.Failed(err, "archive tasks")
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // Candidates (scheduler_go.candidates) are a copy of what visit policies select and
@@ -51,7 +54,7 @@ type Kept struct {
 }
 
 // drainSizes are the sizes of the batches of drains and of maintenance.
-type drainSizes struct{ changes, parked, copied, graphs, settled BatchSize }
+type drainSizes struct{ changes, parked, copied, graphs, settled bulk.BatchSize }
 
 // KeepCandidates does a part of the work that keeps candidates up to date:
 // draining, unparking, and building them where they are not built (a table was
@@ -82,7 +85,7 @@ func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 		build, err = buildStep(ctx, s.pool, &s.drains.copied)
 	}
 	kept.Build = Build(build)
-	return kept, failed(errors.Join(err, late), "keep candidates up to date")
+	return kept, stmt.Failed(errors.Join(err, late), "keep candidates up to date")
 }
 
 // keepCandidates drains a batch of each visit type and unparks one. The lock of candidates is held.
@@ -94,7 +97,7 @@ func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 	}
 	for _, visitType := range visitTypes {
 		n, more, err := tx.drain(ctx, visitType, drainBatch)
-		if TimedOut(err) {
+		if postgres.TimedOut(err) {
 			late = errors.Join(late, err)
 		} else if err != nil {
 			return kept, late, err
@@ -103,13 +106,13 @@ func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 		kept.More = kept.More || more
 	}
 	most := tx.drains.parked.Of(drainBatch)
-	err = tx.savepoint(ctx, func() error {
+	err = tx.base.Savepoint(ctx, func() error {
 		n, err := tx.q.UnparkCandidates(ctx, int64(most))
 		kept.More = kept.More || n == int64(most)
 		return err
 	})
 	tx.drains.parked.Note(most, err)
-	if TimedOut(err) {
+	if postgres.TimedOut(err) {
 		late, err = errors.Join(late, err), nil
 	}
 	return kept, late, err
@@ -120,20 +123,20 @@ func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 // the transaction can go on, with nothing drained.
 func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained int64, more bool, err error) {
 	most = tx.drains.changes.Of(most)
-	aside, err := tx.bisect(ctx, most, func(first, end int) (int64, error) {
+	aside, err := bulk.BisectIn(ctx, tx.base, most, func(first, end int) (int64, error) {
 		n, err := tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: int64(end - first)})
 		if err == nil {
 			drained += n
 		}
 		return n, err
-	}, func(_ int, err *RefusedError) error { return tx.setNextAside(ctx, visitType, err) })
+	}, func(_ int, err *postgres.RefusedError) error { return tx.setNextAside(ctx, visitType, err) })
 	tx.drains.changes.Note(most, err)
-	return drained, aside > 0 || drained == int64(most), failed(err, "drain changes of visit type %q", visitType)
+	return drained, aside > 0 || drained == int64(most), stmt.Failed(err, "drain changes of visit type %q", visitType)
 }
 
 // setNextAside sets aside the origin whose change would be drained next. A trigger notes that as a
 // change of the origin, whose drain deletes its candidates.
-func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *RefusedError) error {
+func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *postgres.RefusedError) error {
 	url, err := tx.q.NextCandidateChange(ctx, visitType)
 	if err != nil {
 		return err
@@ -163,7 +166,7 @@ func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 	ready, err := tx.q.CandidatesReady(ctx)
 	if err == nil && ready {
 		// After a time-out the grab goes on: with many changes it reads the tables.
-		if _, _, err = tx.drain(ctx, visitType, 2*grabDrains); TimedOut(err) && ctx.Err() == nil {
+		if _, _, err = tx.drain(ctx, visitType, 2*grabDrains); postgres.TimedOut(err) && ctx.Err() == nil {
 			err = nil
 		}
 	}
@@ -174,12 +177,12 @@ func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 // update (the design's group A), and those with one (group B). The counts are kept as
 // candidates change, so undrained changes are missing; they are 0 during a build.
 func (tx *Tx) CandidateGroups(ctx context.Context, visitType string) (without, with int64, err error) {
-	group, err := firstOrZero(tx.q.CandidateGroups(ctx, visitType))
+	group, err := stmt.FirstOrZero(tx.q.CandidateGroups(ctx, visitType))
 	return group.WithoutUpdate, group.WithUpdate, err
 }
 
 // NextDue returns when the next candidates of a visit type become eligible after at, which is
 // not in the past; zero: never. Pending changes may make some eligible earlier.
 func (a CandidateQueries) NextDue(ctx context.Context, visitType string, at time.Time) (time.Time, error) {
-	return firstOrZero(a.q.NextDue(ctx, queries.NextDueParams{VisitType: visitType, At: at}))
+	return stmt.FirstOrZero(a.q.NextDue(ctx, queries.NextDueParams{VisitType: visitType, At: at}))
 }

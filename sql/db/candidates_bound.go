@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // MaxCandidateChanges is how many changes of candidates are kept, some 700 MB. To build
@@ -43,17 +44,17 @@ func (s CandidateStore) BoundChanges(ctx context.Context, limit int64, atMost ti
 	deadline := time.Now().Add(atMost)
 	pending, err := s.q.CandidateBacklog(ctx, limit+1)
 	if err != nil || pending == 0 {
-		return b, failed(err, "count the changes of candidates")
+		return b, stmt.Failed(err, "count the changes of candidates")
 	}
 	build, err := s.q.BuildPhase(ctx)
 	if err != nil {
-		return b, failed(err, "read the phase of the build of candidates")
+		return b, stmt.Failed(err, "read the phase of the build of candidates")
 	}
 	switch {
 	case pending > limit || build.Phase == phaseEmpty:
 		b.Deleted, err = s.dropChanges(ctx, deadline)
 		b.GivenUp = build.Phase != phaseEmpty && b.Deleted > 0
-		return b, failed(err, "give candidates up")
+		return b, stmt.Failed(err, "give candidates up")
 	case build.Phase == phaseReady:
 		for more := true; more && err == nil && time.Now().Before(deadline); {
 			var kept Kept

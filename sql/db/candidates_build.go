@@ -12,7 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // The phases of the build of candidates. Each step is a short transaction that records
@@ -77,7 +80,7 @@ func policyIndexes(prefix, key string, build need) []string {
 
 // beginner is a connection or a pool.
 type beginner interface {
-	querier
+	stmt.Session
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
@@ -86,7 +89,7 @@ var errBuildAnew = errors.New("a table was emptied meanwhile")
 
 // buildStep does one step of the build, copying as many rows as size allows, and returns
 // the phase it found.
-func buildStep(ctx context.Context, db beginner, size *BatchSize) (queries.BuildPhaseRow, error) {
+func buildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.BuildPhaseRow, error) {
 	var build queries.BuildPhaseRow
 	rows := size.Of(copyBatch)
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -123,8 +126,8 @@ func buildStep(ctx context.Context, db beginner, size *BatchSize) (queries.Build
 
 // candidateIndexNames lists the indexes of candidates that meet a condition, with their schema
 // whatever the search path is.
-func candidateIndexNames(ctx context.Context, db querier, condition string) ([]string, error) {
-	return collect[string](ctx, db, `select 'scheduler_go.' || relname from pg_index join pg_class c on c.oid = indexrelid
+func candidateIndexNames(ctx context.Context, db stmt.Session, condition string) ([]string, error) {
+	return stmt.Column[string](ctx, db, `select 'scheduler_go.' || relname from pg_index join pg_class c on c.oid = indexrelid
 		where indrelid = 'scheduler_go.candidates'::regclass and `+condition)
 }
 
@@ -171,7 +174,7 @@ func giveUpCandidates(ctx context.Context, conn *pgx.Conn, missing need) error {
 		if err := q.LockCandidates(ctx); err != nil {
 			return fmt.Errorf("wait for the lock of candidates: %w", err)
 		}
-		return failed(q.GiveUpCandidates(ctx, queries.GiveUpCandidatesParams{ByFork: missing.byFork, ByFreshness: missing.byFreshness}), "give candidates up")
+		return stmt.Failed(q.GiveUpCandidates(ctx, queries.GiveUpCandidatesParams{ByFork: missing.byFork, ByFreshness: missing.byFreshness}), "give candidates up")
 	})
 }
 
@@ -217,11 +220,11 @@ func (l *BuildLog) Tell(log *slog.Logger, b Build, now time.Time, every time.Dur
 // progress.
 func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
 	var told BuildLog
-	var size BatchSize
+	var size bulk.BatchSize
 	for {
 		rows := size.Of(copyBatch)
 		build, err := buildStep(ctx, db, &size)
-		if TimedOut(err) && ctx.Err() == nil && size.Of(copyBatch) < rows {
+		if postgres.TimedOut(err) && ctx.Err() == nil && size.Of(copyBatch) < rows {
 			continue // with half as many
 		}
 		if err != nil {
@@ -236,7 +239,7 @@ func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
 
 // missingIndexes returns the statements that create the indexes of candidates that are missing, as
 // after a build by an older program, or invalid.
-func missingIndexes(ctx context.Context, db querier, build need) (missing []string, err error) {
+func missingIndexes(ctx context.Context, db stmt.Session, build need) (missing []string, err error) {
 	made, err := candidateIndexNames(ctx, db, "indisvalid")
 	for _, statement := range candidateIndexes(build) {
 		if name := strings.Fields(statement)[5]; !slices.Contains(made, "scheduler_go."+name) {

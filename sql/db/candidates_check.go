@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
 )
 
@@ -23,10 +24,10 @@ var errBacklog = errors.New("too many changes of candidates are pending")
 // are built or many changes are pending.
 func (s CandidateStore) CheckCandidates(ctx context.Context, atMost time.Duration) (noted int64, err error) {
 	check := func(name string, end func(context.Context) (int64, error), step func(ctx context.Context, first, end int64) (int64, error)) error {
-		_, err := walk[struct{}]{
-			name: name, every: checkEvery, over: checkEvery, most: checkedPages,
-			begin: beginAt(func(context.Context) (int64, error) { return 0, nil }), end: end,
-			step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+		_, err := bulk.Walk[struct{}]{
+			Name: name, Every: checkEvery, Over: checkEvery, Most: checkedPages,
+			Begin: bulk.BeginAt(func(context.Context) (int64, error) { return 0, nil }), End: end,
+			Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 				pending, err := s.q.CandidateBacklog(ctx, checkedBacklog)
 				if err == nil && pending == checkedBacklog {
 					err = errBacklog
@@ -38,7 +39,7 @@ func (s CandidateStore) CheckCandidates(ctx context.Context, atMost time.Duratio
 				noted += n
 				return err
 			},
-		}.take(ctx, s.q, atMost/2)
+		}.Take(ctx, s.q, atMost/2)
 		if errors.Is(err, errBacklog) {
 			return nil
 		}

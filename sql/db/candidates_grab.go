@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // pinPlans restricts the planner to walks along indexes and look-ups by key, which is
@@ -157,7 +158,7 @@ func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers
 		return nil, false, nil
 	}
 	listers, err = tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName})
-	return listers, true, failed(err, "look for the listers of a filter")
+	return listers, true, stmt.Failed(err, "look for the listers of a filter")
 }
 
 // filterListers restricts cf to the listers of a filter, or to all but those whose instances are

@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // Where a filter has a grab pass by more candidates than it walks, it reads the tables: it
@@ -69,7 +70,7 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	// Beside a hoster that takes no more, others are found in the tables, or by the indexes by lister.
 	hosters := model.Hosters{Limits: map[string]model.HosterLimit{"l/1": {MaxInFlight: 1}}, LostAfter: time.Hour}
 	execute(t, dsn, `insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) values ('sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{l/1}')`)
-	sparing := testenv.OpenLocal(t, dsn, db.Options{Command: "test", Hosters: hosters})
+	sparing := testenv.OpenLocal(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
 	for _, built := range []bool{false, true} {
 		if built {
 			migrate(t, dsn, db.MigrateOptions{Hosters: hosters})

@@ -10,7 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // ReadyTaskTypes lists the types that have a task to run at now, of those without
@@ -88,7 +91,7 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 		}
 		return some
 	}
-	aside, err := tx.bisect(ctx, all, func(first, end int) (int64, error) {
+	aside, err := bulk.BisectIn(ctx, tx.base, all, func(first, end int) (int64, error) {
 		before := len(*work)
 		got, n, err := tx.claimTasksOnce(ctx, c, part(first, end), work)
 		if err != nil {
@@ -103,12 +106,14 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 			total += n
 		}
 		return int64(total), nil
-	}, func(i int, reason *RefusedError) error { return tx.setNextTaskAside(ctx, c, part(i, i+1), reason) })
+	}, func(i int, reason *postgres.RefusedError) error {
+		return tx.setNextTaskAside(ctx, c, part(i, i+1), reason)
+	})
 	return odd + aside, err
 }
 
 // setNextTaskAside sets the task aside that would be claimed next for groups.
-func (tx *Tx) setNextTaskAside(ctx context.Context, c TaskClaim, groups []TaskGroup, reason *RefusedError) error {
+func (tx *Tx) setNextTaskAside(ctx context.Context, c TaskClaim, groups []TaskGroup, reason *postgres.RefusedError) error {
 	arguments := c.arguments(groups)
 	arguments["reason"] = reason.Error()
 	_, err := tx.tx.Exec(ctx, c.ready()+`
@@ -252,7 +257,7 @@ func taskGroup(by model.ShareKey) string {
 func (tx *Tx) ReadyTaskGroups(ctx context.Context, c TaskClaim, by model.ShareKey) ([]string, error) {
 	group := taskGroup(by)
 	const waiting = "type = @type and status = 'next_run_not_scheduled' and priority is null"
-	names, err := collect[string](ctx, tx.tx, `
+	names, err := stmt.Column[string](ctx, tx.tx, `
 with recursive groups as (
 	(select `+group+` as name from task where `+waiting+` order by 1 limit 1)
 	union all
@@ -262,7 +267,7 @@ with recursive groups as (
 select name from groups
 where name is not null and exists (select from task where `+waiting+` and `+group+` = name and next_run <= @now)`,
 		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now})
-	return names, failed(err, "list the groups of ready tasks of type %q", c.Type.Type)
+	return names, stmt.Failed(err, "list the groups of ready tasks of type %q", c.Type.Type)
 }
 
 // countReadyTasks counts the ready tasks of a group that are not set aside, up to a bound.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // The names of walks, in their rows.
@@ -29,15 +31,15 @@ const (
 // CountReady takes steps of a count of the ready tasks, for at most about atMost. Other processes read
 // the result.
 func (s MonitorStore) CountReady(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
-	return s.countReady(now).take(ctx, s.q, atMost)
+	return s.countReady(now).Take(ctx, s.q, atMost)
 }
 
-func (s MonitorStore) countReady(now time.Time) walk[[]ReadyTasks] {
-	return walk[[]ReadyTasks]{
-		name: readyWalk, most: typesAStep,
-		begin: func(context.Context) (int64, []ReadyTasks, error) { return 0, nil, nil },
-		end:   s.q.EndOfTaskTypes,
-		step: func(ctx context.Context, first, end int64, found *[]ReadyTasks) error {
+func (s MonitorStore) countReady(now time.Time) bulk.Walk[[]ReadyTasks] {
+	return bulk.Walk[[]ReadyTasks]{
+		Name: readyWalk, Most: typesAStep,
+		Begin: func(context.Context) (int64, []ReadyTasks, error) { return 0, nil, nil },
+		End:   s.q.EndOfTaskTypes,
+		Step: func(ctx context.Context, first, end int64, found *[]ReadyTasks) error {
 			var ready []ReadyTasks
 			err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
 				// The planner doesn't know which types have many ready tasks, and would read them all.
@@ -57,11 +59,11 @@ func (s MonitorStore) countReady(now time.Time) walk[[]ReadyTasks] {
 
 // readyTasks returns CountReady's last result, or counts itself if that is missing or too old.
 func (s MonitorStore) readyTasks(ctx context.Context, now time.Time) ([]ReadyTasks, error) {
-	ready, young, err := youngResultOf[[]ReadyTasks](ctx, s.q, readyWalk, readyYoung)
+	ready, young, err := bulk.YoungResultOf[[]ReadyTasks](ctx, s.q, readyWalk, readyYoung)
 	if young || err != nil {
 		return ready, err
 	}
-	return s.countReady(now).whole(ctx)
+	return s.countReady(now).Whole(ctx)
 }
 
 // PoolCounts counts the candidates of a visit type by pool.
@@ -81,14 +83,14 @@ type originCounts struct {
 // for each listing that ended, of those that changed between the last two listings of its lister.
 // Rows that move meanwhile may be counted twice or not at all.
 func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (ended bool, err error) {
-	return walk[originCounts]{
-		name: originWalk, every: countEvery, most: pagesAStep,
-		begin: func(ctx context.Context) (int64, originCounts, error) {
+	return bulk.Walk[originCounts]{
+		Name: originWalk, Every: countEvery, Most: pagesAStep,
+		Begin: func(ctx context.Context) (int64, originCounts, error) {
 			listings, err := s.q.UncountedListings(ctx, maxPendingChanges)
 			return 0, originCounts{Pools: map[string]PoolCounts{}, Listings: listings, Active: make([]int64, len(listings))}, err
 		},
-		end: s.q.CandidatePages,
-		step: func(ctx context.Context, first, end int64, found *originCounts) error {
+		End: s.q.CandidatePages,
+		Step: func(ctx context.Context, first, end int64, found *originCounts) error {
 			pools, err := s.q.CountPools(ctx, queries.CountPoolsParams{FirstPage: first, EndPage: end})
 			if err != nil {
 				return err
@@ -101,21 +103,21 @@ func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (e
 			}
 			return s.countActive(ctx, first, end, found)
 		},
-		finish: func(ctx context.Context, found originCounts) error {
+		Finish: func(ctx context.Context, found originCounts) error {
 			p := queries.SetActiveParams{Origins: found.Active}
 			for _, l := range found.Listings {
 				p.Listers, p.Finished = append(p.Listers, l.ListerID), append(p.Finished, l.Finished)
 			}
 			return s.q.SetActive(ctx, p)
 		},
-	}.take(ctx, s.q, atMost)
+	}.Take(ctx, s.q, atMost)
 }
 
 func (s MonitorStore) countActive(ctx context.Context, first, end int64, found *originCounts) error {
 	if len(found.Listings) == 0 {
 		return nil
 	}
-	p := columns[queries.CountActiveParams](found.Listings)
+	p := stmt.Columns[queries.CountActiveParams](found.Listings)
 	p.FirstPage, p.EndPage = first, end
 	counts, err := s.q.CountActive(ctx, p)
 	for _, c := range counts {
@@ -138,14 +140,14 @@ type RunCounts struct {
 
 // CountRuns takes steps of a count of the runs that are unanswered at now, for at most about atMost.
 func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
-	return walk[RunCounts]{
-		name: runWalk, every: countEvery, most: runsAStep,
-		begin: func(ctx context.Context) (int64, RunCounts, error) {
-			last, err := resultOf[RunCounts](ctx, s.q, runWalk)
+	return bulk.Walk[RunCounts]{
+		Name: runWalk, Every: countEvery, Most: runsAStep,
+		Begin: func(ctx context.Context) (int64, RunCounts, error) {
+			last, err := bulk.ResultOf[RunCounts](ctx, s.q, runWalk)
 			return last.Keep, RunCounts{Keep: last.Keep}, err
 		},
-		end: s.q.EndOfRuns,
-		step: func(ctx context.Context, first, end int64, found *RunCounts) error {
+		End: s.q.EndOfRuns,
+		Step: func(ctx context.Context, first, end int64, found *RunCounts) error {
 			n, err := s.q.CountRuns(ctx, queries.CountRunsParams{FirstID: first, EndID: end, Before: now.Add(-unansweredAfter)})
 			found.Unanswered += n.Unanswered
 			if err == nil && found.Keep == first { // none before is to be kept
@@ -153,7 +155,7 @@ func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.
 			}
 			return err
 		},
-	}.take(ctx, s.q, atMost)
+	}.Take(ctx, s.q, atMost)
 }
 
 // SilentRuns is what a sweep over silent runs has found.
@@ -188,14 +190,14 @@ func (s MonitorStore) EachSilentRun(ctx context.Context, o SilentRunSweep, each 
 	if last.Rules != o.Rules.Rules {
 		o.Every = 0
 	}
-	return walk[SilentRuns]{
-		name: lostWalk, every: o.Every, most: runsAStep,
-		begin: func(ctx context.Context) (place int64, found SilentRuns, err error) {
-			last, err := resultOf[RunCounts](ctx, s.q, runWalk)
+	return bulk.Walk[SilentRuns]{
+		Name: lostWalk, Every: o.Every, Most: runsAStep,
+		Begin: func(ctx context.Context) (place int64, found SilentRuns, err error) {
+			last, err := bulk.ResultOf[RunCounts](ctx, s.q, runWalk)
 			return last.Keep, o.Rules, err
 		},
-		end: s.q.EndOfRuns,
-		step: func(ctx context.Context, first, end int64, found *SilentRuns) error {
+		End: s.q.EndOfRuns,
+		Step: func(ctx context.Context, first, end int64, found *SilentRuns) error {
 			p.FirstID, p.EndID = first, end
 			silent, err := s.q.SilentRuns(ctx, p)
 			if err != nil {
@@ -208,18 +210,18 @@ func (s MonitorStore) EachSilentRun(ctx context.Context, o SilentRunSweep, each 
 			}
 			return err
 		},
-	}.take(ctx, s.q, o.AtMost)
+	}.Take(ctx, s.q, o.AtMost)
 }
 
 // SilentRuns returns what the last whole sweep over silent runs found; zero if there was none.
 func (s MonitorStore) SilentRuns(ctx context.Context) (SilentRuns, error) {
-	return resultOf[SilentRuns](ctx, s.q, lostWalk)
+	return bulk.ResultOf[SilentRuns](ctx, s.q, lostWalk)
 }
 
 // NoteSending notes that a runner sends tasks with a priority, or those without, before its first
 // one and each minute. After another scheduler has sent such tasks, SendingSince is the first call since.
 func (s MonitorStore) NoteSending(ctx context.Context, withPriority bool) error {
-	return failed(s.q.NoteSending(ctx, withPriority), "note that tasks are sent")
+	return stmt.Failed(s.q.NoteSending(ctx, withPriority), "note that tasks are sent")
 }
 
 // SendingSince returns since when runners of this program send, by the database's clock.
@@ -229,5 +231,5 @@ func (s MonitorStore) SendingSince(ctx context.Context) (Sending, error) {
 	for _, r := range rows {
 		since[r.WithPriority] = r.Since
 	}
-	return since, failed(err, "read since when tasks are sent")
+	return since, stmt.Failed(err, "read since when tasks are sent")
 }

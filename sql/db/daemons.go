@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // Daemon is a process that is known to run.
@@ -44,19 +45,19 @@ func (a MonitorStore) SeeDaemon(ctx context.Context, d Daemon) error {
 		return err
 	}
 	err = a.q.SeeDaemon(ctx, queries.SeeDaemonParams{ID: d.ID, Name: d.Name, Version: d.Version, Host: d.Host, Started: d.Started, State: state})
-	return failed(err, "record that this daemon runs")
+	return stmt.Failed(err, "record that this daemon runs")
 }
 
 // RemoveDaemon records that a daemon runs no more.
 func (a MonitorStore) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
-	return failed(a.q.RemoveDaemon(ctx, id), "record that this daemon stops")
+	return stmt.Failed(a.q.RemoveDaemon(ctx, id), "record that this daemon stops")
 }
 
 // Daemons lists up to limit daemons, those seen last first. It includes those that ended in the last
 // day without RemoveDaemon.
 func (a MonitorStore) Daemons(ctx context.Context, limit int) ([]Daemon, error) {
 	rows, err := a.q.Daemons(ctx, int32(limit))
-	return list(rows, failed(err, "list daemons"), func(r queries.SchedulerGoDaemon) Daemon {
+	return stmt.List(rows, stmt.Failed(err, "list daemons"), func(r queries.SchedulerGoDaemon) Daemon {
 		d := Daemon{ID: r.ID, Name: r.Name, Version: r.Version, Host: r.Host, Started: r.Started, Seen: r.Seen}
 		_ = json.Unmarshal(r.State, &d.State) // another version may say other things
 		return d

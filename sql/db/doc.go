@@ -42,18 +42,10 @@
 //
 // # Failures
 //
-// [Open] fails only for an unusable DSN. Any other error may be one of the connection;
-// pgx reconnects at the next call, so daemons log it and retry. [Store.CheckVersion]
-// reports whether the database is one this program can work with. No error contains a
-// password.
+// [Open] fails only for an unusable DSN. Any other error may be one of the connection, which the next call
+// makes anew. [Store.CheckVersion] reports whether the database is one this program can work with.
 //
 // # Poolers
 //
-// Behind PgBouncer in transaction mode, set [Options.Direct]. Migrations need a direct
-// connection: their lock belongs to the session.
-//
-// # Time
-//
-// Times are UTC, in microseconds. Intervals become time.Duration as in the Python scheduler's
-// driver: a year is 365 days, a month 30, a day 24 hours.
+// Migrations need a direct connection: their lock belongs to the session.
 package db

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +31,7 @@ type Door struct {
 func NewDoor(store *Store, dsn string) (*Door, error) {
 	d := &Door{store: store}
 	if dsn != "" {
-		config, err := poolConfig(dsn, Options{Command: "door"})
+		config, err := postgres.PoolConfig(dsn, postgres.Options{Command: "door"})
 		if err != nil {
 			return nil, fmt.Errorf("rpc_serve.door.db: %w", err)
 		}
@@ -39,17 +41,17 @@ func NewDoor(store *Store, dsn string) (*Door, error) {
 }
 
 // Config returns how to connect, without parameters of a client. The error is ErrNoDoor while the door is
-// closed. It connects to the server itself, not to a pooler, where Options.Direct names that.
+// closed. It connects to the server itself, not to a pooler, where postgres.Options.Direct names that.
 func (d *Door) Config(ctx context.Context) (*pgconn.Config, error) {
 	if d.config != nil {
 		return d.config.Config.Copy(), nil
 	}
-	config := d.store.watch.config.Config.Copy()
-	err := d.store.pool.QueryRow(ctx, "select role, password from scheduler_go.door where opened is not null").Scan(&config.User, &config.Password)
+	config := &d.store.Direct().Config
+	err := d.store.Pool().QueryRow(ctx, "select role, password from scheduler_go.door where opened is not null").Scan(&config.User, &config.Password)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), noTable(err):
 		return nil, ErrNoDoor
-	case sqlstate(err) == "42501": // insufficient privilege
+	case postgres.SQLState(err) == "42501": // insufficient privilege
 		return nil, fmt.Errorf("%w: this server's role may not read scheduler_go.door: let it connect as the owner, or set rpc_serve.door.db", ErrBadDoor)
 	case err != nil:
 		return nil, fmt.Errorf("read the role of the door: %w", err)
@@ -95,7 +97,7 @@ func CheckDoor(ctx context.Context, store *Store) error {
 			return err
 		}
 	}
-	conn, err := store.pool.Acquire(ctx)
+	conn, err := store.Pool().Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,28 +115,28 @@ type DoorStatus struct {
 // ReadDoor reads the door of a database, connects as its role and checks that. It changes nothing. The error
 // is one of reading; it is ErrBadDoor if the user may not.
 func ReadDoor(ctx context.Context, dsn string) (status DoorStatus, err error) {
-	store, err := Open(ctx, dsn, Options{Command: "migrate", MaxConns: 1})
+	store, err := Open(ctx, dsn, postgres.Options{Command: "migrate", MaxConns: 1})
 	if err != nil {
 		return status, err
 	}
 	defer store.Close()
 	var opened *time.Time
-	err = store.pool.QueryRow(ctx, "select role, opened from scheduler_go.door").Scan(&status.Role, &opened)
+	err = store.Pool().QueryRow(ctx, "select role, opened from scheduler_go.door").Scan(&status.Role, &opened)
 	if errors.Is(err, pgx.ErrNoRows) || noTable(err) {
 		return status, nil
 	}
-	if sqlstate(err) == insufficientPrivilege {
+	if postgres.SQLState(err) == insufficientPrivilege {
 		return status, fmt.Errorf("%w: only the owner of the database may read scheduler_go.door", ErrBadDoor)
 	}
 	if err != nil || opened == nil {
-		return status, failed(err, "read the role of the door")
+		return status, stmt.Failed(err, "read the role of the door")
 	}
 	status.Opened = *opened
 	way, err := (&Door{store: store}).Config(ctx)
 	if err != nil {
 		return status, err
 	}
-	as, err := Open(ctx, withUser(dsn, way.User, way.Password), Options{Command: "migrate", MaxConns: 1})
+	as, err := Open(ctx, withUser(dsn, way.User, way.Password), postgres.Options{Command: "migrate", MaxConns: 1})
 	if err != nil {
 		return status, err
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // DoorAction is what Migrate does with the door.
@@ -54,7 +56,7 @@ type doorState struct {
 	openSchemas    []string
 }
 
-func readDoor(ctx context.Context, db querier) (d doorState, err error) {
+func readDoor(ctx context.Context, db stmt.Session) (d doorState, err error) {
 	var database string
 	err = db.QueryRow(ctx, `select current_database(), current_user, rolsuper, rolsuper or rolcreaterole from pg_catalog.pg_roles where rolname = current_user`).
 		Scan(&database, &d.user, &d.super, &d.may)
@@ -69,15 +71,17 @@ func readDoor(ctx context.Context, db querier) (d doorState, err error) {
 		err = db.QueryRow(ctx, "select exists (select from pg_catalog.pg_roles where rolname = $1)", d.role).Scan(&d.exists)
 	}
 	if err == nil { // until PostgreSQL 15, and in databases that are older
-		d.openSchemas, err = collect[string](ctx, db, `select nspname from pg_catalog.pg_namespace,
+		d.openSchemas, err = stmt.Column[string](ctx, db, `select nspname from pg_catalog.pg_namespace,
 			lateral pg_catalog.aclexplode(coalesce(nspacl, pg_catalog.acldefault('n', nspowner))) a
 			where nspname in ('public', 'scheduler_go') and a.grantee = 0 and a.privilege_type = 'CREATE'`)
 	}
-	return d, failed(err, "look whether the door is open")
+	return d, stmt.Failed(err, "look whether the door is open")
 }
 
 // noTable reports whether a table, or its schema, is not there.
-func noTable(err error) bool { return sqlstate(err) == "42P01" || sqlstate(err) == "3F000" }
+func noTable(err error) bool {
+	return postgres.SQLState(err) == "42P01" || postgres.SQLState(err) == "3F000"
+}
 
 // doorRole returns the name of the door's role, which is unique on a server: roles are not a database's.
 func doorRole(database string) string {
@@ -155,7 +159,7 @@ func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role strin
 			return err
 		})
 	}
-	if !d.may && !d.exists || d.may && sqlstate(err) == "42501" {
+	if !d.may && !d.exists || d.may && postgres.SQLState(err) == "42501" {
 		if _, err := conn.Exec(ctx, note, d.role, d.password); err != nil {
 			return "", fmt.Errorf("open the door: %w", err)
 		}
@@ -169,7 +173,7 @@ func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role strin
 
 // publicMayCreate returns a OwnerError if all roles may create in our schemas.
 func publicMayCreate(ctx context.Context, conn *pgx.Conn, d doorState) error {
-	owner, err := firstOrZero(collect[string](ctx, conn, `select pg_catalog.pg_get_userbyid(relowner)::text from pg_catalog.pg_class where oid = 'public.task'::regclass`))
+	owner, err := stmt.FirstOrZero(stmt.Column[string](ctx, conn, `select pg_catalog.pg_get_userbyid(relowner)::text from pg_catalog.pg_class where oid = 'public.task'::regclass`))
 	if err != nil {
 		return err
 	}
@@ -190,7 +194,7 @@ func tryDoor(ctx context.Context, conn *pgx.Conn, d doorState, log *slog.Logger)
 		defer func() { _ = as.Close(ctx) }()
 		err = new(Door).Check(ctx, as)
 	}
-	if errors.Is(err, ErrBadDoor) || sqlstate(err) == "28P01" {
+	if errors.Is(err, ErrBadDoor) || postgres.SQLState(err) == "28P01" {
 		_, shut := conn.Exec(ctx, "update scheduler_go.door set opened = null")
 		return errors.Join(fmt.Errorf("the door stays closed: connect as %s: %w", d.role, err), shut)
 	}
@@ -210,7 +214,7 @@ func keepDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
 		log.Warn(`the door is open, but its role is not there, as after a restore on another server: run "swh-scheduler migrate --door"`, "role", d.role)
 		return nil
 	}
-	return failed(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grantDoor(ctx, tx, d.role) }), "give the door's role its rights")
+	return stmt.Failed(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grantDoor(ctx, tx, d.role) }), "give the door's role its rights")
 }
 
 // doorTables are the rights on tables of the schema public.
@@ -230,7 +234,7 @@ func grantDoor(ctx context.Context, tx pgx.Tx, role string) error {
 	for _, table := range slices.Sorted(maps.Keys(doorTables)) {
 		statements = append(statements, "grant "+doorTables[table]+" on public."+table+" to %s")
 	}
-	own, err := collect[string](ctx, tx, `select format('grant %s on scheduler_go.%I to ',
+	own, err := stmt.Column[string](ctx, tx, `select format('grant %s on scheduler_go.%I to ',
 		case when relname in ('migrations', 'compatible') then 'select' when relkind = 'S' then 'usage, select, update' else 'select, insert, update, delete' end, relname) || '%s'
 		from pg_catalog.pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind in ('r', 'p', 'v', 'S') and relname <> 'door'
 		union all
@@ -280,7 +284,7 @@ func closeDoor(ctx context.Context, conn *pgx.Conn, option string) (role string,
 		}
 	}
 	_, err = conn.Exec(ctx, "delete from scheduler_go.door")
-	return d.role, failed(err, "close the door")
+	return d.role, stmt.Failed(err, "close the door")
 }
 
 // doorSessions is how often sessions are looked for until all have ended.
@@ -305,12 +309,12 @@ func dropDoorRole(ctx context.Context, conn *pgx.Conn, d doorState, option strin
 		_, err := tx.Exec(ctx, "grant "+name+" to current_user") // to end sessions, and drop what it owns
 		return err
 	})
-	if sqlstate(err) == "42501" {
+	if postgres.SQLState(err) == "42501" {
 		return lacking()
 	}
 	for err == nil {
 		var pids []bool
-		if pids, err = collect[bool](ctx, conn, terminate); len(pids) == 0 {
+		if pids, err = stmt.Column[bool](ctx, conn, terminate); len(pids) == 0 {
 			break
 		}
 		if err == nil {

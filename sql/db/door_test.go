@@ -15,6 +15,7 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // statements returns the statements of sql/queries by their names.
@@ -110,7 +111,7 @@ func stateOf(err error) string {
 
 func doorOf(t *testing.T, dsn, door string) *db.Door {
 	t.Helper()
-	store, err := db.Open(t.Context(), dsn, db.Options{Command: "test"})
+	store, err := db.Open(t.Context(), dsn, postgres.Options{Command: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

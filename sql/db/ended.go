@@ -5,6 +5,7 @@ import (
 
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // Sources of counts.
@@ -37,8 +38,8 @@ func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
 }
 
 // countEnded writes counts. It comes last in a transaction, as it locks rows that others write.
-func (tx *Tx) countEnded(source string, e Ends) step {
-	return arrays(entries(e), func(ctx context.Context, p queries.CountEndedParams) error {
+func (tx *Tx) countEnded(source string, e Ends) stmt.Step {
+	return stmt.Arrays(stmt.Entries(e), func(ctx context.Context, p queries.CountEndedParams) error {
 		p.Source = source
 		return tx.q.CountEnded(ctx, p)
 	})
@@ -78,5 +79,5 @@ func (a MonitorStore) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, err
 			e.Seconds += r.Seconds
 		}
 	}
-	return ended, failed(err, "read what ended in the last hour")
+	return ended, stmt.Failed(err, "read what ended in the last hour")
 }

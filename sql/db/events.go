@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // EventReader is a listener's connection that reads a queue of events. Moments are by the
@@ -28,7 +30,7 @@ type EventLook struct {
 // DatabaseTime asks for the time by the database's clock.
 func (a WorkQueries) DatabaseTime(ctx context.Context) (time.Time, error) {
 	now, err := a.q.DatabaseTime(ctx)
-	return now, failed(err, "ask for the time")
+	return now, stmt.Failed(err, "ask for the time")
 }
 
 // EndsKnown returns the moment, now or earlier, up to which the ends of work are known: events that
@@ -37,7 +39,7 @@ func (a WorkQueries) DatabaseTime(ctx context.Context) (time.Time, error) {
 // events yet.
 func (a WorkQueries) EndsKnown(ctx context.Context, now time.Time) (time.Time, error) {
 	known, err := a.q.EndsKnown(ctx, now)
-	return known, failed(err, "look up to when the events of workers are known")
+	return known, stmt.Failed(err, "look up to when the events of workers are known")
 }
 
 // EventsUnknown, given to RaiseEventQueue, records that a daemon has looked at a queue of events and
@@ -46,7 +48,7 @@ var EventsUnknown = time.Unix(0, 0)
 
 // RaiseEventQueue records that all events that came into a queue before a moment are written.
 func (a WorkQueries) RaiseEventQueue(ctx context.Context, queue string, complete time.Time) error {
-	return failed(a.q.RaiseEventQueue(ctx, queries.RaiseEventQueueParams{Queue: queue, Complete: complete}), "record up to when the events of workers are known")
+	return stmt.Failed(a.q.RaiseEventQueue(ctx, queries.RaiseEventQueueParams{Queue: queue, Complete: complete}), "record up to when the events of workers are known")
 }
 
 // ReportEvents records what a listener has written, and up to when events are known by some looks
@@ -56,17 +58,17 @@ func (a WorkQueries) RaiseEventQueue(ctx context.Context, queue string, complete
 func (s WorkStore) ReportEvents(ctx context.Context, r EventReader, looks []EventLook) (time.Time, error) {
 	err := s.q.ReportEventReader(ctx, queries.ReportEventReaderParams{Session: r.Session, Queue: r.Queue, Since: r.Since, Complete: r.Complete})
 	if err != nil {
-		return time.Time{}, failed(err, "record what a listener has written")
+		return time.Time{}, stmt.Failed(err, "record what a listener has written")
 	}
 	p := queries.RaiseByLooksParams{Queue: r.Queue}
 	for _, l := range looks {
 		p.Began, p.Ended, p.Consumers = append(p.Began, l.Began), append(p.Ended, l.Ended), append(p.Consumers, int64(l.Consumers))
 	}
 	complete, err := s.q.RaiseByLooks(ctx, p)
-	return complete, failed(err, "record up to when the events of workers are known")
+	return complete, stmt.Failed(err, "record up to when the events of workers are known")
 }
 
 // ForgetEventReaders deletes listeners that have reported nothing for a day.
 func (a WorkQueries) ForgetEventReaders(ctx context.Context, now time.Time) error {
-	return failed(a.q.ForgetEventReaders(ctx, now.Add(-day)), "forget listeners that have ended")
+	return stmt.Failed(a.q.ForgetEventReaders(ctx, now.Add(-postgres.Day)), "forget listeners that have ended")
 }

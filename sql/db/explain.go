@@ -6,13 +6,14 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // TasksAhead counts the ready tasks that a runner takes before a task, up to
 // limit.
 func (a ExplainStore) TasksAhead(ctx context.Context, task int64, now time.Time, ageing time.Duration, limit int) (int, error) {
 	n, err := a.q.TasksAhead(ctx, queries.TasksAheadParams{Task: task, Now: now, Ageing: ageingSeconds(ageing), MaxTasks: int32(limit)})
-	return int(n), failed(err, "count the tasks before task %d", task)
+	return int(n), stmt.Failed(err, "count the tasks before task %d", task)
 }
 
 // WaitingMessage is an outgoing message: how many are sent before it (Ahead), how often the broker
@@ -33,14 +34,14 @@ func (a ExplainStore) WaitingVisit(ctx context.Context, taskName, url string, no
 
 func (a ExplainStore) waitingMessage(ctx context.Context, p queries.WaitingMessagesParams) (*WaitingMessage, error) {
 	rows, err := a.q.WaitingMessages(ctx, p)
-	return first(rows, failed(err, "look for outgoing messages"))
+	return stmt.First(rows, stmt.Failed(err, "look for outgoing messages"))
 }
 
 // FailuresInARow returns how many visits of an origin in a row failed or found nothing, where
 // that is recorded.
 func (a ExplainStore) FailuresInARow(ctx context.Context, key model.OriginKey) (int, error) {
-	rows, err := a.q.VisitFailures(ctx, columns[queries.VisitFailuresParams]([]model.OriginKey{key}))
-	f, err := firstOrZero(rows, failed(err, "read the failures of %q", key.URL))
+	rows, err := a.q.VisitFailures(ctx, stmt.Columns[queries.VisitFailuresParams]([]model.OriginKey{key}))
+	f, err := stmt.FirstOrZero(rows, stmt.Failed(err, "read the failures of %q", key.URL))
 	return int(f.InARow), err
 }
 
@@ -66,7 +67,7 @@ func (a ExplainStore) LanePlaceOfVisit(ctx context.Context, url, visitType strin
 
 func (a ExplainStore) lanePlace(ctx context.Context, p queries.LanePlacesParams) (*LanePlace, error) {
 	rows, err := a.q.LanePlaces(ctx, p)
-	return first(rows, failed(err, "look for work on lanes"))
+	return stmt.First(rows, stmt.Failed(err, "look for work on lanes"))
 }
 
 // InfiniteDate is a date that is infinity or -infinity, which no time.Time can be.
@@ -76,7 +77,7 @@ type InfiniteDate struct{ What, Value string }
 // its listers.
 func (s *Store) InfiniteDates(ctx context.Context, task int64, url string) ([]InfiniteDate, error) {
 	// Not with sqlc, which doesn't know the names of a list of values.
-	dates, err := rowsOf[InfiniteDate](ctx, s.pool, `
+	dates, err := stmt.Rows[InfiniteDate](ctx, s.Pool(), `
 select distinct what, date::text from (
 	select 'task.next_run', t.next_run from task t where t.id = $1
 	union all
@@ -99,20 +100,20 @@ select distinct what, date::text from (
 ) d (what, date)
 where not isfinite(date)
 order by what`, task, url)
-	return dates, failed(err, "look for infinite dates")
+	return dates, stmt.Failed(err, "look for infinite dates")
 }
 
 // GroupOfTask returns the group of a task's arguments.
 func (s *Store) GroupOfTask(ctx context.Context, task int64, by model.ShareKey) (group string, err error) {
-	err = s.pool.QueryRow(ctx, "select "+taskGroup(by)+" from task where id = $1", task).Scan(&group)
-	return group, failed(err, "look for the group of task %d", task)
+	err = s.Pool().QueryRow(ctx, "select "+taskGroup(by)+" from task where id = $1", task).Scan(&group)
+	return group, stmt.Failed(err, "look for the group of task %d", task)
 }
 
 // ConnectedPrograms counts the connections of one of our commands to the
 // database, as far as this user may see them.
 func (s *Store) ConnectedPrograms(ctx context.Context, command string) (n int, err error) {
 	// Not with sqlc, which doesn't know the view.
-	err = s.pool.QueryRow(ctx, `select count(*) from pg_stat_activity
+	err = s.Pool().QueryRow(ctx, `select count(*) from pg_stat_activity
 		where datname = current_database() and application_name = $1`, "swh-scheduler "+command).Scan(&n)
-	return n, failed(err, "count connections")
+	return n, stmt.Failed(err, "count connections")
 }

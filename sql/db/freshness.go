@@ -12,7 +12,9 @@ import (
 
 	"swh-scheduler/internal/freshness"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // The policy freshness (internal/freshness, docs/freshness.md) picks origins by their moments. The
@@ -43,12 +45,12 @@ type OriginFreshness struct {
 // visit types have the policy freshness.
 func (s CandidateQueries) OriginFreshness(ctx context.Context, origins []model.OriginKey) ([]OriginFreshness, error) {
 	all, err := originFreshness(ctx, s.q, origins)
-	return all, failed(err, "read the freshness of %d origins", len(origins))
+	return all, stmt.Failed(err, "read the freshness of %d origins", len(origins))
 }
 
 func originFreshness(ctx context.Context, q *queries.Queries, origins []model.OriginKey) ([]OriginFreshness, error) {
-	rows, err := q.OriginFreshness(ctx, columns[queries.OriginFreshnessParams](origins))
-	return list(rows, err, func(r queries.OriginFreshnessRow) OriginFreshness {
+	rows, err := q.OriginFreshness(ctx, stmt.Columns[queries.OriginFreshnessParams](origins))
+	return stmt.List(rows, err, func(r queries.OriginFreshnessRow) OriginFreshness {
 		return OriginFreshness{
 			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Complete: r.Complete, History: freshness.History{
 				Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
@@ -87,7 +89,7 @@ func (s CandidateStore) ConfigureFreshness(ctx context.Context, longest map[stri
 	for _, visitType := range slices.Sorted(maps.Keys(longest)) { // rows are locked in that order
 		p.VisitTypes, p.Longest = append(p.VisitTypes, visitType), append(p.Longest, longest[visitType].Seconds())
 	}
-	return failed(s.q.ConfigureFreshness(ctx, p), "set the visit types with the policy freshness")
+	return stmt.Failed(s.q.ConfigureFreshness(ctx, p), "set the visit types with the policy freshness")
 }
 
 // FreshnessCounts is what a walk over candidates has found of a visit type.
@@ -113,7 +115,7 @@ const (
 // KeepFreshness does a minute's part, for at most about atMost, of the walk that computes moments anew,
 // as thresholds move and listers report updates. One process at a time calls it.
 func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
-	_, err := s.momentsWalk(now, freshnessEvery).take(ctx, s.q, atMost)
+	_, err := s.momentsWalk(now, freshnessEvery).Take(ctx, s.q, atMost)
 	return err
 }
 
@@ -122,22 +124,22 @@ func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost
 func (s CandidateStore) RenewMoments(ctx context.Context, now time.Time) error {
 	err := s.q.CancelWalk(ctx, freshnessName)
 	if err == nil {
-		_, err = s.momentsWalk(now, 0).take(ctx, s.q, math.MaxInt64)
+		_, err = s.momentsWalk(now, 0).Take(ctx, s.q, math.MaxInt64)
 	}
-	return failed(err, "compute moments anew")
+	return stmt.Failed(err, "compute moments anew")
 }
 
-func (s CandidateStore) momentsWalk(now time.Time, over time.Duration) walk[freshnessWalk] {
-	return walk[freshnessWalk]{
-		name: freshnessName, every: freshnessEvery, over: over, most: freshnessPages,
-		begin: func(ctx context.Context) (int64, freshnessWalk, error) {
+func (s CandidateStore) momentsWalk(now time.Time, over time.Duration) bulk.Walk[freshnessWalk] {
+	return bulk.Walk[freshnessWalk]{
+		Name: freshnessName, Every: freshnessEvery, Over: over, Most: freshnessPages,
+		Begin: func(ctx context.Context) (int64, freshnessWalk, error) {
 			return 0, freshnessWalk{map[string]FreshnessCounts{}, map[string]freshness.Population{}}, s.q.ApplyThresholds(ctx)
 		},
-		end: s.q.CandidatePages,
-		step: func(ctx context.Context, first, end int64, found *freshnessWalk) error {
+		End: s.q.CandidatePages,
+		Step: func(ctx context.Context, first, end int64, found *freshnessWalk) error {
 			return s.computeMoments(ctx, now, first, end, found)
 		},
-		finish: func(ctx context.Context, found freshnessWalk) error {
+		Finish: func(ctx context.Context, found freshnessWalk) error {
 			listers, err := listerFreshness(found.Listers)
 			if err != nil {
 				return err
@@ -150,22 +152,22 @@ func (s CandidateStore) momentsWalk(now time.Time, over time.Duration) walk[fres
 // MomentsComplete reports whether all origins of a visit type have the moments by which the policy
 // freshness picks them.
 func (tx *Tx) MomentsComplete(ctx context.Context, visitType string) (bool, error) {
-	k, err := firstOrZero(tx.q.FreshnessControl(ctx, visitType))
-	return k.Complete, failed(err, "read the threshold of visit type %q", visitType)
+	k, err := stmt.FirstOrZero(tx.q.FreshnessControl(ctx, visitType))
+	return k.Complete, stmt.Failed(err, "read the threshold of visit type %q", visitType)
 }
 
 // ForgetFreshness takes steps, for about atMost, of a daily walk that deletes the estimates of origins
 // that have not been visited for twice the longest wait: they are gone, or their visit type has lost
 // the policy.
 func (s CandidateStore) ForgetFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
-	_, err := walk[struct{}]{
-		name: "old estimates", every: 24 * time.Hour, most: 256,
-		begin: beginAt(func(context.Context) (int64, error) { return 0, nil }),
-		end:   s.q.FreshnessPages,
-		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+	_, err := bulk.Walk[struct{}]{
+		Name: "old estimates", Every: 24 * time.Hour, Most: 256,
+		Begin: bulk.BeginAt(func(context.Context) (int64, error) { return 0, nil }),
+		End:   s.q.FreshnessPages,
+		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			return s.q.ForgetFreshness(ctx, queries.ForgetFreshnessParams{FirstPage: first, EndPage: end, Now: now, Longest: model.DefaultLongestWait.Seconds()})
 		},
-	}.take(ctx, s.q, atMost)
+	}.Take(ctx, s.q, atMost)
 	return err
 }
 
@@ -180,9 +182,9 @@ const (
 // busy is whether messages waited for a worker before the claim. due are the origins that the policy
 // picked, in random order or by their moments; none if it picked all that were due.
 func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
-	k, err := firstOrZero(tx.q.FreshnessControl(ctx, visitType))
+	k, err := stmt.FirstOrZero(tx.q.FreshnessControl(ctx, visitType))
 	if err != nil || k.Threshold == 0 || k.Stepped != nil && now.Sub(*k.Stepped).Abs() < stepEvery {
-		return failed(err, "read the threshold of visit type %q", visitType)
+		return stmt.Failed(err, "read the threshold of visit type %q", visitType)
 	}
 	var values []float64
 	if len(due) > 0 {
@@ -192,7 +194,7 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 		}
 		origins, err := originFreshness(ctx, tx.q, some)
 		if err != nil {
-			return failed(err, "read what visits are worth")
+			return stmt.Failed(err, "read what visits are worth")
 		}
 		for _, o := range origins {
 			// An origin that is due only because of the longest wait is worth less than the threshold.
@@ -201,8 +203,8 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 			}
 		}
 	}
-	c := freshness.Controller{Threshold: k.Threshold, At: orZero(k.Stepped)}.Step(now, busy, freshness.Price(values))
-	return failed(tx.q.StepFreshness(ctx, queries.StepFreshnessParams{VisitType: visitType, Threshold: c.Threshold, Stepped: &c.At}),
+	c := freshness.Controller{Threshold: k.Threshold, At: stmt.OrZero(k.Stepped)}.Step(now, busy, freshness.Price(values))
+	return stmt.Failed(tx.q.StepFreshness(ctx, queries.StepFreshnessParams{VisitType: visitType, Threshold: c.Threshold, Stepped: &c.At}),
 		"write the threshold of visit type %q", visitType)
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // Extension is what changes in a graph.
@@ -29,7 +31,7 @@ type MoreDependency struct {
 // others, can change. The errors are those of SubmitGraph and model.ErrUnknownGraph.
 func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, extend func([]GraphTask) (Extension, error), now time.Time) (stored SubmittedGraph, err error) {
 	var known *knownGraph
-	err = retryLostRaces(func() error {
+	err = postgres.RetryLostRaces(func() error {
 		return s.locked(ctx, func(tx *Tx) error {
 			summary, err := tx.GraphHead(ctx, graph)
 			if err == nil {
@@ -58,7 +60,7 @@ func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, 
 			err = graphErrorf("the key was given before, for graph %d", known.graph)
 		}
 	}
-	return stored, failed(refused(err), "extend graph %d", graph)
+	return stored, stmt.Failed(postgres.AsRefused(err), "extend graph %d", graph)
 }
 
 // extendGraph stores an extension. The lock of graphs is held.

@@ -8,6 +8,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // GraphSummary is a graph with the number of its tasks by state; NeverRun is dependency,
@@ -71,7 +72,7 @@ func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64
 		if tasks == math.MaxInt {
 			at, err := a.q.GraphAtTask(ctx, queries.GraphAtTaskParams{EndGraph: below, Passed: int32(searchedTasks)})
 			if err != nil {
-				return found, failed(err, "search graphs")
+				return found, stmt.Failed(err, "search graphs")
 			}
 			if len(at) > 0 {
 				first = min(at[0]+1, below-1) // leaves out the graph that is looked at in part, unless it is the only one
@@ -92,12 +93,12 @@ func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64
 	if err == nil && len(last) > 0 {
 		found.Next = max(first, last[0])
 	}
-	return found, failed(err, "search graphs")
+	return found, stmt.Failed(err, "search graphs")
 }
 
 func (a GraphQueries) graphs(ctx context.Context, p queries.GraphsParams) ([]GraphSummary, error) {
 	rows, err := a.q.Graphs(ctx, p)
-	return list(rows, failed(err, "read graphs"), summaryOf)
+	return stmt.List(rows, stmt.Failed(err, "read graphs"), summaryOf)
 }
 
 // Graphs lists the newest graphs.
@@ -129,19 +130,19 @@ func (a GraphQueries) graph(ctx context.Context, graph, tasks int64) (GraphSumma
 // IsSmallGraph reports whether a graph has no more than some tasks and dependencies.
 func (a GraphQueries) IsSmallGraph(ctx context.Context, graph int64, tasks, edges int) (bool, error) {
 	size, err := a.q.SizeOfGraph(ctx, queries.SizeOfGraphParams{Graph: graph, MaxTasks: int64(tasks) + 1, MaxEdges: int64(edges) + 1})
-	return size.Tasks <= int64(tasks) && size.Edges <= int64(edges), failed(err, "count the tasks and dependencies of graph %d", graph)
+	return size.Tasks <= int64(tasks) && size.Edges <= int64(edges), stmt.Failed(err, "count the tasks and dependencies of graph %d", graph)
 }
 
 // GraphTasks returns the tasks of a graph, each after those it depends on.
 func (a GraphQueries) GraphTasks(ctx context.Context, graph int64) ([]GraphTask, error) {
 	rows, err := a.q.GraphTasks(ctx, graph)
-	return rows, failed(err, "read the tasks of graph %d", graph)
+	return rows, stmt.Failed(err, "read the tasks of graph %d", graph)
 }
 
 // GraphEdges returns the dependencies of the tasks of a graph, by task.
 func (a GraphQueries) GraphEdges(ctx context.Context, graph int64) ([]GraphEdge, error) {
 	rows, err := a.q.GraphEdges(ctx, graph)
-	return rows, failed(err, "read the dependencies of graph %d", graph)
+	return rows, stmt.Failed(err, "read the dependencies of graph %d", graph)
 }
 
 // Dependency is a task that another waits for, or, if Broken, because of whose end the other
@@ -153,13 +154,13 @@ type Dependency = queries.UnmetDependenciesRow
 // can't run, by number; a task that depends on itself is among them.
 func (a GraphQueries) UnmetDependencies(ctx context.Context, task int64, limit int) ([]Dependency, error) {
 	rows, err := a.q.UnmetDependencies(ctx, queries.UnmetDependenciesParams{Task: task, MaxDependencies: int32(limit)})
-	return rows, failed(err, "read what task %d depends on", task)
+	return rows, stmt.Failed(err, "read what task %d depends on", task)
 }
 
 // GraphTask returns a task's place in its graph; nil if it is in none.
 func (a GraphQueries) GraphTask(ctx context.Context, task int64) (*GraphTask, error) {
 	rows, err := a.q.GraphTask(ctx, task)
-	return first(list(rows, err, func(r queries.GraphTaskRow) GraphTask { return GraphTask(r) }))
+	return stmt.First(stmt.List(rows, err, func(r queries.GraphTaskRow) GraphTask { return GraphTask(r) }))
 }
 
 // Runtimes returns how long successful runs of task types took lately, on average;
@@ -170,7 +171,7 @@ func (a GraphQueries) Runtimes(ctx context.Context, types []string) (map[string]
 	for _, row := range rows {
 		runtimes[row.Type] = model.Duration(row.Seconds)
 	}
-	return runtimes, failed(err, "read how long runs took")
+	return runtimes, stmt.Failed(err, "read how long runs took")
 }
 
 // GraphEnds returns when the last ended run of each task of a graph ended; tasks without one are missing.
@@ -180,5 +181,5 @@ func (a GraphQueries) GraphEnds(ctx context.Context, graph int64) (map[int64]tim
 	for _, row := range rows {
 		ends[row.Task] = row.Ended
 	}
-	return ends, failed(err, "read when tasks of graph %d ended", graph)
+	return ends, stmt.Failed(err, "read when tasks of graph %d ended", graph)
 }

@@ -12,6 +12,8 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // NewGraph is a graph to submit.
@@ -172,7 +174,7 @@ func (s GraphStore) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) 
 	if errors.As(err, &known) {
 		submitted, err = SubmittedGraph{ID: known.graph, Known: true}, nil
 	}
-	return submitted, failed(refused(err), "submit graph")
+	return submitted, stmt.Failed(postgres.AsRefused(err), "submit graph")
 }
 
 // knownGraph is the error for a key that was used before.
@@ -232,7 +234,7 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask,
 			}
 			rows = append(rows, row{t, id, *cmp.Or(t.Retries, new(int64(-1))), watch, string(arguments), len(t.DependsOn) > 0, len(t.DependsOn)})
 		}
-		create, record := columns[queries.CreateGraphTasksParams](rows), columns[queries.RecordGraphTasksParams](rows)
+		create, record := stmt.Columns[queries.CreateGraphTasksParams](rows), stmt.Columns[queries.RecordGraphTasksParams](rows)
 		create.At, record.Graph = now, graph
 		err := tx.q.CreateGraphTasks(ctx, create)
 		if err == nil {
@@ -289,7 +291,7 @@ func (d NewDependency) number(ids []int64) int64 {
 
 func (tx *Tx) recordEdges(ctx context.Context, edges []GraphEdge) error {
 	for chunk := range slices.Chunk(edges, submitChunk) {
-		if err := tx.q.RecordGraphEdges(ctx, columns[queries.RecordGraphEdgesParams](chunk)); err != nil {
+		if err := tx.q.RecordGraphEdges(ctx, stmt.Columns[queries.RecordGraphEdgesParams](chunk)); err != nil {
 			return err
 		}
 	}
@@ -318,7 +320,7 @@ func (tx *Tx) checkLater(ctx context.Context, dependencies, tasks []int64) error
 // at once, the others in the next rounds of the drain. It waits for extensions of graphs that are being stored. It
 // returns model.ErrUnknownGraph if there is no such graph.
 func (s GraphStore) CancelGraph(ctx context.Context, graph int64, now time.Time) error {
-	err := retryLostRaces(func() error {
+	err := postgres.RetryLostRaces(func() error {
 		return s.locked(ctx, func(tx *Tx) error {
 			n, err := tx.q.CancelGraph(ctx, queries.CancelGraphParams{Graph: graph, At: now})
 			if err == nil && n == 0 {
@@ -333,7 +335,7 @@ func (s GraphStore) CancelGraph(ctx context.Context, graph int64, now time.Time)
 			return err
 		})
 	})
-	return failed(err, "cancel graph %d", graph)
+	return stmt.Failed(err, "cancel graph %d", graph)
 }
 
 // retryBatch is how many failed tasks one statement reopens.
@@ -344,7 +346,7 @@ const retryBatch = 1000
 // open again. The drain disables again what still can't run. It returns the number of
 // tasks, or model.ErrUnknownGraph.
 func (s GraphStore) RetryGraph(ctx context.Context, graph int64, now time.Time) (total int, err error) {
-	err = retryLostRaces(func() error {
+	err = postgres.RetryLostRaces(func() error {
 		total = 0
 		return s.locked(ctx, func(tx *Tx) error {
 			n, err := tx.q.ReviveGraph(ctx, graph)
@@ -366,7 +368,7 @@ func (s GraphStore) RetryGraph(ctx context.Context, graph int64, now time.Time) 
 			return err
 		})
 	})
-	return total, failed(err, "retry graph %d", graph)
+	return total, stmt.Failed(err, "retry graph %d", graph)
 }
 
 // ReleaseTask lets a waiting task run from now on, whatever it waits for, and
@@ -376,5 +378,5 @@ func (s GraphStore) ReleaseTask(ctx context.Context, task int64, now time.Time) 
 	if err == nil && n > 0 {
 		err = s.q.NotifyGraphs(ctx)
 	}
-	return err == nil && n > 0, failed(err, "release task %d", task)
+	return err == nil && n > 0, stmt.Failed(err, "release task %d", task)
 }

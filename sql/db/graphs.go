@@ -5,7 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // Graphs are tasks that wait for tasks. Who waits for whom are rows of graph_edges,
@@ -92,7 +95,7 @@ func (s GraphStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound,
 			s.drains.graphs.Note(tasks, err)
 		}
 	}
-	return round, failed(err, "release tasks of graphs")
+	return round, stmt.Failed(err, "release tasks of graphs")
 }
 
 // drainGraphs does a round in steps, as what one step disables is a change for the next.
@@ -144,9 +147,9 @@ func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now 
 		return err
 	}
 	var unwritten error
-	err = Bisect(0, tasks, func(first, end int) error {
-		return refused(tx.savepoint(ctx, func() error { return take(end-first, false) }))
-	}, func(int, *RefusedError) { unwritten = errors.Join(unwritten, take(1, true)) })
+	err = bulk.Bisect(0, tasks, func(first, end int) error {
+		return postgres.AsRefused(tx.base.Savepoint(ctx, func() error { return take(end-first, false) }))
+	}, func(int, *postgres.RefusedError) { unwritten = errors.Join(unwritten, take(1, true)) })
 	return round, errors.Join(err, unwritten)
 }
 
@@ -154,8 +157,8 @@ func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now 
 // change.
 func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now time.Time) (done queries.SettleGraphTasksRow, err error) {
 	var unwritten error
-	err = Bisect(0, tasks, func(first, end int) error {
-		return refused(tx.savepoint(ctx, func() error {
+	err = bulk.Bisect(0, tasks, func(first, end int) error {
+		return postgres.AsRefused(tx.base.Savepoint(ctx, func() error {
 			step, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxTasks: int64(end - first), MaxEdges: edges, At: now})
 			done.LookedAt += step.LookedAt
 			done.Released += step.Released
@@ -164,7 +167,7 @@ func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now 
 			done.Reopened = done.Reopened || step.Reopened
 			return err
 		}))
-	}, func(_ int, err *RefusedError) {
+	}, func(_ int, err *postgres.RefusedError) {
 		done.LookedAt++
 		if unwritten == nil {
 			unwritten = tx.q.SetGraphTaskAside(ctx, err.Error())
@@ -191,7 +194,7 @@ func (s GraphStore) SettleGraph(ctx context.Context, graph, after int64, now tim
 		last, err = tx.settleGraph(ctx, graph, after, now)
 		return err
 	})
-	return last, round, failed(err, "settle graph %d", graph)
+	return last, round, stmt.Failed(err, "settle graph %d", graph)
 }
 
 // settleGraph does the checks of SettleGraph. It leaves tasks that PostgreSQL refuses to change to the drain. The lock is held.
@@ -200,14 +203,14 @@ func (tx *Tx) settleGraph(ctx context.Context, graph, after int64, now time.Time
 	if err != nil || len(tasks) == 0 {
 		return 0, err
 	}
-	err = refused(tx.savepoint(ctx, func() error {
+	err = postgres.AsRefused(tx.base.Savepoint(ctx, func() error {
 		done, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxEdges: drainEdges, At: now, These: tasks})
 		if err == nil && done.Released > 0 {
 			err = tx.q.NotifyGraphs(ctx)
 		}
 		return err
 	}))
-	if _, refuses := errors.AsType[*RefusedError](err); refuses {
+	if _, refuses := errors.AsType[*postgres.RefusedError](err); refuses {
 		err = nil
 	}
 	return tasks[len(tasks)-1], err
@@ -224,10 +227,10 @@ const (
 // while triggers were off, or were truncated with their table. It also forgets graphs without
 // tasks. It takes steps of a walk for about atMost for either.
 func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error {
-	_, err := walk[struct{}]{
-		name: "graphs", every: mendEvery, most: graphsAStep,
-		begin: beginAt(s.q.FirstGraph), end: s.q.EndOfGraphs,
-		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+	_, err := bulk.Walk[struct{}]{
+		Name: "graphs", Every: mendEvery, Most: graphsAStep,
+		Begin: bulk.BeginAt(s.q.FirstGraph), End: s.q.EndOfGraphs,
+		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			empty, err := s.q.EmptyGraphs(ctx, queries.EmptyGraphsParams{FirstGraph: first, EndGraph: end})
 			for _, graph := range empty {
 				for more := true; more && err == nil; {
@@ -239,20 +242,20 @@ func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error 
 			}
 			return err
 		},
-	}.take(ctx, s.q, atMost)
+	}.Take(ctx, s.q, atMost)
 	if err != nil {
 		return err
 	}
-	_, err = walk[struct{}]{
-		name: "tasks of graphs", every: mendEvery, most: graphTasksAStep,
-		begin: beginAt(s.q.FirstGraphTask), end: s.q.EndOfGraphTasks,
-		step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+	_, err = bulk.Walk[struct{}]{
+		Name: "tasks of graphs", Every: mendEvery, Most: graphTasksAStep,
+		Begin: bulk.BeginAt(s.q.FirstGraphTask), End: s.q.EndOfGraphTasks,
+		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			return s.locked(ctx, func(tx *Tx) error {
 				_, err := tx.q.CheckGraphTasks(ctx, queries.CheckGraphTasksParams{FirstTask: first, EndTask: end})
 				return err
 			})
 		},
-	}.take(ctx, s.q, atMost)
+	}.Take(ctx, s.q, atMost)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // HosterLoad is how many visits of a hoster count for its limits.
@@ -26,7 +27,7 @@ func (a WorkQueries) HosterLoads(ctx context.Context, hosters model.Hosters, now
 	for _, r := range rows {
 		loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed)}
 	}
-	return loads, failed(err, "count the visits of hosters")
+	return loads, stmt.Failed(err, "count the visits of hosters")
 }
 
 // sparing is the remaining capacity of hosters in a transaction that claims visits. The lock of hosters

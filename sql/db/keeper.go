@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // keeperRetry is how long after a failure a job is tried again, if its period is longer.
@@ -31,7 +32,7 @@ func (s KeeperStore) DueJobs(ctx context.Context, periods map[string]time.Durati
 			failures[row.Job] = errors.New(row.Failure)
 		}
 	}
-	return due, failures, failed(err, "look for maintenance jobs that are due")
+	return due, failures, stmt.Failed(err, "look for maintenance jobs that are due")
 }
 
 // Keep does a job if its last run began a period ago, by the database's clock, and no
@@ -67,5 +68,5 @@ func (s KeeperStore) Keep(ctx context.Context, job string, period, timeout time.
 // KeeperJobs lists the jobs by name, and how the last run of each went.
 func (a KeeperStore) KeeperJobs(ctx context.Context) ([]queries.KeeperJobsRow, error) {
 	jobs, err := a.q.KeeperJobs(ctx)
-	return jobs, failed(err, "list maintenance jobs")
+	return jobs, stmt.Failed(err, "list maintenance jobs")
 }

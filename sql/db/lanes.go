@@ -8,6 +8,8 @@ import (
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // LaneFeatures is what is known of work: its lane is chosen by it.
@@ -31,7 +33,7 @@ func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType s
 		}
 	}
 	rows, err := tx.q.LaneFeatures(ctx, queries.LaneFeaturesParams{Keys: keys, Urls: urls, VisitType: visitType, Updated: updated})
-	return list(rows, failed(err, "look up what is known of %d messages", len(keys)), func(r queries.LaneFeaturesRow) LaneFeatures {
+	return stmt.List(rows, stmt.Failed(err, "look up what is known of %d messages", len(keys)), func(r queries.LaneFeaturesRow) LaneFeatures {
 		f := LaneFeatures{Key: r.Memory, First: r.First, Behind: max(0, r.Behind)}
 		if r.Known {
 			f.Memory = &lanes.Memory{
@@ -62,7 +64,7 @@ func (a LaneQueries) LaneSketches(ctx context.Context, set string, listers []str
 		}
 		sketches[key][r.Bucket] = r.Weight
 	}
-	return sketches, failed(err, "read how long work of %q takes", set)
+	return sketches, stmt.Failed(err, "read how long work of %q takes", set)
 }
 
 // Backlog counts the messages that wait for slots of a lane: timed out before, or not.
@@ -93,7 +95,7 @@ func (b *Backlog) Waited(now time.Time) time.Duration {
 func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error) {
 	rows, err := tx.q.Backlogs(ctx, &set)
 	if err != nil {
-		return nil, failed(err, "count the backlog of %q", set)
+		return nil, stmt.Failed(err, "count the backlog of %q", set)
 	}
 	found := make([]Backlog, n)
 	shorter := false
@@ -115,17 +117,17 @@ func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, 
 	p := queries.SendBacklogParams{
 		LaneSet: &set, FromLane: new(int16(from)), ToLane: new(int16(to)), Count: int32(count), Now: &now, Queue: lane.Queue, LaneName: &lane.Name,
 		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left), Retried: lane.Retry,
-		LookAt: int32(count), SlowestSince: new(now.Add(day)), // all in their order
+		LookAt: int32(count), SlowestSince: new(now.Add(postgres.Day)), // all in their order
 	}
 	if from != to {
 		p.LookAt, p.SlowestSince = int32(max(count, lanes.LookAhead)), new(now.Add(-lane.SoftTimeLimit))
 	}
-	return failed(tx.q.SendBacklog(ctx, p), "send the backlog of lane %q", lane.Name)
+	return stmt.Failed(tx.q.SendBacklog(ctx, p), "send the backlog of lane %q", lane.Name)
 }
 
 // SeeLaneSets records that a process has lane sets in its configuration.
 func (a LaneQueries) SeeLaneSets(ctx context.Context, sets []string, now time.Time) error {
-	return failed(a.q.SeeLaneSets(ctx, queries.SeeLaneSetsParams{LaneSets: sets, Now: now}), "record the configured lane sets")
+	return stmt.Failed(a.q.SeeLaneSets(ctx, queries.SeeLaneSetsParams{LaneSets: sets, Now: now}), "record the configured lane sets")
 }
 
 // A lane set is removed when looks have found for unseenFor that no process has it, each at most
@@ -143,7 +145,7 @@ func (a LaneQueries) RemovedLaneSets(ctx context.Context, now time.Time) ([]stri
 	sets, err := a.q.RemovedLaneSets(ctx, queries.RemovedLaneSetsParams{
 		Now: now, SeenAfter: now.Add(-seenWithin), LookedAfter: now.Add(-looksWithin), UnseenBefore: now.Add(-unseenFor),
 	})
-	return sets, failed(err, "list the lane sets that were removed")
+	return sets, stmt.Failed(err, "list the lane sets that were removed")
 }
 
 // SendWithoutLanes sends the first count messages of the backlog of a set that was
@@ -210,7 +212,7 @@ func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Tim
 			h.Unheard += n
 		}
 	}
-	return history, failed(err, "read the history of the lanes of %q", set)
+	return history, stmt.Failed(err, "read the history of the lanes of %q", set)
 }
 
 // ForgetLanes deletes what is too old to matter: history, time-outs of visits (the
@@ -218,9 +220,9 @@ func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Tim
 // sketches of listers and lanes that are gone.
 func (a LaneQueries) ForgetLanes(ctx context.Context, now time.Time) error {
 	err := a.q.ForgetLanes(ctx, queries.ForgetLanesParams{
-		HistoryBefore: now.Add(-day), TimeoutsBefore: now.Add(-7 * day), MemoryBefore: now.Add(-400 * day),
+		HistoryBefore: now.Add(-postgres.Day), TimeoutsBefore: now.Add(-7 * postgres.Day), MemoryBefore: now.Add(-400 * postgres.Day),
 	})
-	return failed(err, "forget what is old of lanes")
+	return stmt.Failed(err, "forget what is old of lanes")
 }
 
 // The events in the history of lanes; see LaneRecord.
@@ -254,4 +256,6 @@ func (l LaneRecords) Each(do func(set, lane, what string, n int)) {
 	}
 }
 
-func (tx *Tx) recordLanes(l LaneRecords) step { return arrays(entries(l), tx.q.RecordLanes) }
+func (tx *Tx) recordLanes(l LaneRecords) stmt.Step {
+	return stmt.Arrays(stmt.Entries(l), tx.q.RecordLanes)
+}

@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // RecordListedOrigins adds or replaces what a lister found, so that a disabled origin can be enabled
@@ -39,12 +40,12 @@ func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.
 	}
 	for i := range unique {
 		o := &unique[i]
-		o.ExtraLoaderArguments, o.LastUpdate = orEmptyObject(o.ExtraLoaderArguments), inMicroseconds(o.LastUpdate)
-		if o.LastSeen = *inMicroseconds(&o.LastSeen); !keepLastSeen {
+		o.ExtraLoaderArguments, o.LastUpdate = stmt.OrEmptyObject(o.ExtraLoaderArguments), stmt.InMicroseconds(o.LastUpdate)
+		if o.LastSeen = *stmt.InMicroseconds(&o.LastSeen); !keepLastSeen {
 			o.LastSeen = time.Time{} // the time of the transaction
 		}
 	}
-	document, err := encodeRows(unique)
+	document, err := stmt.EncodeRows(unique)
 	if err != nil {
 		return nil, fmt.Errorf("record listed origins: %w", err)
 	}
@@ -55,7 +56,7 @@ func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.
 	slices.SortFunc(rows, func(a, b queries.ListedOrigin) int {
 		return order[key{a.ListerID, a.URL, a.VisitType}] - order[key{b.ListerID, b.URL, b.VisitType}]
 	})
-	return list(rows, failed(err, "record %d listed origins", len(unique)), listedOriginOf)
+	return stmt.List(rows, stmt.Failed(err, "record %d listed origins", len(unique)), listedOriginOf)
 }
 
 func listedOriginOf(row queries.ListedOrigin) model.ListedOrigin { return model.ListedOrigin(row) }
@@ -83,14 +84,14 @@ func (a OriginQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) 
 		f.Limit = 1000
 	}
 	params := queries.ListedOriginsParams{
-		ListerID: f.ListerID, Urls: orNull(f.URLs), Enabled: f.Enabled, MaxOrigins: int64(f.Limit),
+		ListerID: f.ListerID, Urls: stmt.OrNull(f.URLs), Enabled: f.Enabled, MaxOrigins: int64(f.Limit),
 	}
 	if f.After != nil {
 		params.AfterLister = uuid.NullUUID{UUID: f.After.ListerID, Valid: true}
 		params.AfterURL = f.After.URL
 	}
 	rows, err := a.q.ListedOrigins(ctx, params)
-	origins, err := list(rows, failed(err, "read listed origins"), listedOriginOf)
+	origins, err := stmt.List(rows, stmt.Failed(err, "read listed origins"), listedOriginOf)
 	if err != nil || len(origins) < f.Limit {
 		return origins, nil, err
 	}
@@ -101,7 +102,7 @@ func (a OriginQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) 
 // EnabledVisitTypes lists the visit types with enabled origins, sorted. It reads all origins.
 func (a OriginQueries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	visitTypes, err := a.q.EnabledVisitTypes(ctx)
-	return visitTypes, failed(err, "read the visit types of listed origins")
+	return visitTypes, stmt.Failed(err, "read the visit types of listed origins")
 }
 
 // Standing is what the metrics count of a lister's origin.
@@ -113,5 +114,5 @@ func (a OriginQueries) Standings(ctx context.Context, urls []string) ([]Standing
 		return nil, nil
 	}
 	rows, err := a.q.Standings(ctx, urls)
-	return rows, failed(err, "read the standings of %d origins", len(urls))
+	return rows, stmt.Failed(err, "read the standings of %d origins", len(urls))
 }

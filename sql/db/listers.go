@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 func listerOf(row queries.Lister) model.Lister { return model.Lister(row) }
@@ -22,7 +23,7 @@ func (a ListerQueries) ListerByID(ctx context.Context, id uuid.UUID) (model.List
 	if errors.Is(err, pgx.ErrNoRows) {
 		return model.Lister{}, fmt.Errorf("%w: id %s", model.ErrUnknownLister, id)
 	}
-	return listerOf(row), failed(err, "read lister %s", id)
+	return listerOf(row), stmt.Failed(err, "read lister %s", id)
 }
 
 // Lister finds a lister by its name and that of its instance ("" where it has
@@ -32,19 +33,19 @@ func (a ListerQueries) Lister(ctx context.Context, name, instance string) (model
 	if errors.Is(err, pgx.ErrNoRows) {
 		return model.Lister{}, fmt.Errorf("%w: %q, instance %q", model.ErrUnknownLister, name, instance)
 	}
-	return listerOf(row), failed(err, "read lister %q, instance %q", name, instance)
+	return listerOf(row), stmt.Failed(err, "read lister %q, instance %q", name, instance)
 }
 
 // Listers lists all listers.
 func (a ListerQueries) Listers(ctx context.Context) ([]model.Lister, error) {
 	rows, err := a.q.Listers(ctx)
-	return list(rows, failed(err, "read listers"), listerOf)
+	return stmt.List(rows, stmt.Failed(err, "read listers"), listerOf)
 }
 
 // ListersByID returns the existing listers of these identifiers.
 func (a ListerQueries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]model.Lister, error) {
 	rows, err := a.q.ListersByID(ctx, ids)
-	return list(rows, failed(err, "read listers"), listerOf)
+	return stmt.List(rows, stmt.Failed(err, "read listers"), listerOf)
 }
 
 // VisitListers lists the listers that may have origins of a visit type to visit: all listers, if a
@@ -54,7 +55,7 @@ func (a ListerQueries) VisitListers(ctx context.Context, visitType string, polic
 		return len(p.Filter.Cooldowns.Shorter()) > 0
 	})
 	rows, err := a.q.GroupedListers(ctx, queries.GroupedListersParams{VisitType: visitType, ParkedToo: shorter})
-	return list(rows, err, func(r queries.GroupedListersRow) model.Lister {
+	return stmt.List(rows, err, func(r queries.GroupedListersRow) model.Lister {
 		return model.Lister{ID: r.ID, Name: r.Name, InstanceName: r.InstanceName}
 	})
 }
@@ -80,26 +81,26 @@ func (a ListerQueries) GetOrCreateLister(ctx context.Context, name, instance str
 // then. It returns model.ErrStaleData if the lister was written after l.Updated, or is gone.
 func (a ListerQueries) UpdateLister(ctx context.Context, l model.Lister) (model.Lister, error) {
 	row, err := a.q.UpdateLister(ctx, queries.UpdateListerParams{
-		ID: l.ID, WasUpdated: l.Updated, Name: l.Name, InstanceName: l.InstanceName, CurrentState: orEmptyObject(l.CurrentState),
+		ID: l.ID, WasUpdated: l.Updated, Name: l.Name, InstanceName: l.InstanceName, CurrentState: stmt.OrEmptyObject(l.CurrentState),
 		LastListingFinishedAt: l.LastListingFinishedAt, FirstVisitsQueuePrefix: l.FirstVisitsQueuePrefix, FirstVisitsScheduledAt: l.FirstVisitsScheduledAt,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return model.Lister{}, fmt.Errorf("%w: lister %s was written since it was read", model.ErrStaleData, l.ID)
 	}
-	return listerOf(row), failed(err, "update lister %s", l.ID)
+	return listerOf(row), stmt.Failed(err, "update lister %s", l.ID)
 }
 
 // ListersWithFirstVisits lists the listers with a finished listing and a queue prefix for first visits
 // whose first visits are not all scheduled.
 func (a ListerQueries) ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error) {
 	rows, err := a.q.ListersWithFirstVisits(ctx)
-	return list(rows, failed(err, "read the listers with first visits to schedule"), listerOf)
+	return stmt.List(rows, stmt.Failed(err, "read the listers with first visits to schedule"), listerOf)
 }
 
 // ListedVisitTypes lists the visit types of a lister's origins.
 func (a ListerQueries) ListedVisitTypes(ctx context.Context, lister uuid.UUID) ([]string, error) {
 	types, err := a.q.ListedVisitTypes(ctx, lister)
-	return types, failed(err, "read the visit types of lister %s", lister)
+	return types, stmt.Failed(err, "read the visit types of lister %s", lister)
 }
 
 // FinishFirstVisits records that all first visits of a lister are scheduled, at now. It returns false,
@@ -107,5 +108,5 @@ func (a ListerQueries) ListedVisitTypes(ctx context.Context, lister uuid.UUID) (
 // lister has changed since l was read.
 func (a ListerQueries) FinishFirstVisits(ctx context.Context, l model.Lister, now time.Time) (bool, error) {
 	n, err := a.q.FinishFirstVisits(ctx, queries.FinishFirstVisitsParams{Now: now, ID: l.ID, Updated: l.Updated})
-	return n > 0, failed(err, "finish the first visits of lister %s", l.ID)
+	return n > 0, stmt.Failed(err, "finish the first visits of lister %s", l.ID)
 }

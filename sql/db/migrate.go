@@ -21,6 +21,8 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
 	schema "swh-scheduler/sql"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // MigrateOptions configure Migrate.
@@ -89,7 +91,7 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 			}
 			defer unlock()
 		}
-		status, err := inspect(ctx, conn, redacted(conn.Config()))
+		status, err := inspect(ctx, conn, postgres.RedactedConfig(conn.Config()))
 		report.Database = status.Database
 		if err != nil {
 			return err
@@ -153,7 +155,7 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 // ErrUnsupported for a database that Migrate would leave alone.
 func MigrateStatus(ctx context.Context, dsn string) (status Status, err error) {
 	err = withConn(ctx, dsn, func(conn *pgx.Conn) (err error) {
-		status, err = inspect(ctx, conn, redacted(conn.Config()))
+		status, err = inspect(ctx, conn, postgres.RedactedConfig(conn.Config()))
 		return err
 	})
 	return status, err
@@ -161,7 +163,7 @@ func MigrateStatus(ctx context.Context, dsn string) (status Status, err error) {
 
 // withConn runs do on a connection of its own.
 func withConn(ctx context.Context, dsn string, do func(*pgx.Conn) error) error {
-	config, err := poolConfig(dsn, Options{Command: "migrate"})
+	config, err := postgres.PoolConfig(dsn, postgres.Options{Command: "migrate"})
 	if err != nil {
 		return err
 	}
@@ -224,7 +226,7 @@ func createBase(ctx context.Context, conn *pgx.Conn) error {
 		_, err = tx.Exec(ctx, fmt.Sprintf(`
 			insert into dbversion (version, release, description) values (%d, now(), 'DB initialization');
 			insert into dbmodule (dbmodule) values ('%s')`, PeerVersion, peerModule))
-		return failed(err, "write the schema version")
+		return stmt.Failed(err, "write the schema version")
 	})
 }
 

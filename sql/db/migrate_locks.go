@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 const (
@@ -90,8 +92,8 @@ func (l *locker) try(ctx context.Context, pid uint32, step string, do func() err
 		err := do()
 		close(ended)
 		waitsFor := <-found
-		if state := sqlstate(err); state != lockNotAvailable && state != deadlockDetected {
-			return failed(err, "%s", step)
+		if state := postgres.SQLState(err); state != lockNotAvailable && state != deadlockDetected {
+			return stmt.Failed(err, "%s", step)
 		}
 		l.log.Info("waiting for a table that others use", "step", step, "waits_for", waitsFor)
 		if backoff.Wait(ctx) != nil {
@@ -119,13 +121,13 @@ func (l *locker) look(ctx context.Context, pid uint32, ended <-chan struct{}) st
 }
 
 func (l *locker) lookOnce(ctx context.Context, pid uint32) (string, error) {
-	tables, err := collect[string](ctx, l.watch, `
+	tables, err := stmt.Column[string](ctx, l.watch, `
 		select case when relation is null then locktype else 'table ' || relation::regclass end
 		from pg_locks where pid = $1 and not granted`, int32(pid))
 	if err != nil || len(tables) == 0 {
 		return "", err
 	}
-	holders, err := collect[string](ctx, l.watch, `
+	holders, err := stmt.Column[string](ctx, l.watch, `
 		select case when a.backend_type = 'autovacuum worker' then 'an autovacuum'
 		       else format('%s of role %s', coalesce(nullif(a.application_name, ''), 'a client'), coalesce(a.usename, '(unknown)')) end
 		       || format(' (process %s, %s, transaction began %s)', a.pid, coalesce(a.state, 'active'), coalesce(date_trunc('second', a.xact_start)::text, 'at an unknown time'))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // Figures are figures for monitoring. Pools, Freshness and Runs are results of the last walks over
@@ -36,37 +38,37 @@ type Figures struct {
 
 // Figures takes figures as of now.
 func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, err error) {
-	err = inOrder(ctx,
-		into(&f.Outgoing, s.q.OutgoingByQueue, "look at outgoing messages"),
-		into(&f.Ready, func(ctx context.Context) ([]ReadyTasks, error) { return s.readyTasks(ctx, now) }, "look at ready tasks"),
-		into(&f.Origins, s.q.OriginCounts, "read the counts of origins"),
-		into(&f.Positions, s.q.VisitQueuePositions, "read queue positions"),
-		into(&f.Active, s.q.ActiveOrigins, "read the counts of active origins"),
-		into(&f.Counted, s.q.MetricsAge, "read the age of the counts of origins"),
-		into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
-		into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
-		into(&f.EventsAge, s.q.EventsAge, "look up to when events are known"),
-		into(&f.CandidateChanges, func(ctx context.Context) (int64, error) { return s.q.CandidateBacklog(ctx, MaxCandidateChanges) }, "count the changes of candidates"),
-		into((*queries.BuildPhaseRow)(&f.Build), s.q.BuildPhase, "look whether candidates are built"))
+	err = stmt.InOrder(ctx,
+		stmt.Into(&f.Outgoing, s.q.OutgoingByQueue, "look at outgoing messages"),
+		stmt.Into(&f.Ready, func(ctx context.Context) ([]ReadyTasks, error) { return s.readyTasks(ctx, now) }, "look at ready tasks"),
+		stmt.Into(&f.Origins, s.q.OriginCounts, "read the counts of origins"),
+		stmt.Into(&f.Positions, s.q.VisitQueuePositions, "read queue positions"),
+		stmt.Into(&f.Active, s.q.ActiveOrigins, "read the counts of active origins"),
+		stmt.Into(&f.Counted, s.q.MetricsAge, "read the age of the counts of origins"),
+		stmt.Into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
+		stmt.Into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
+		stmt.Into(&f.EventsAge, s.q.EventsAge, "look up to when events are known"),
+		stmt.Into(&f.CandidateChanges, func(ctx context.Context) (int64, error) { return s.q.CandidateBacklog(ctx, MaxCandidateChanges) }, "count the changes of candidates"),
+		stmt.Into((*queries.BuildPhaseRow)(&f.Build), s.q.BuildPhase, "look whether candidates are built"))
 	if err != nil {
 		return f, err
 	}
-	counted, err := resultOf[originCounts](ctx, s.q, originWalk)
+	counted, err := bulk.ResultOf[originCounts](ctx, s.q, originWalk)
 	if err != nil {
 		return f, err
 	}
 	f.Pools = counted.Pools
 	if f.Build.ByFreshness {
-		found, err := resultOf[freshnessWalk](ctx, s.q, freshnessName)
+		found, err := bulk.ResultOf[freshnessWalk](ctx, s.q, freshnessName)
 		if err != nil {
 			return f, err
 		}
 		f.Freshness = found.VisitTypes
 	}
-	if f.Runs, err = resultOf[RunCounts](ctx, s.q, runWalk); err != nil {
+	if f.Runs, err = bulk.ResultOf[RunCounts](ctx, s.q, runWalk); err != nil {
 		return f, err
 	}
-	silent, young, err := youngResultOf[SilentRuns](ctx, s.q, lostWalk, time.Hour)
+	silent, young, err := bulk.YoungResultOf[SilentRuns](ctx, s.q, lostWalk, time.Hour)
 	if young {
 		f.Silent = silent
 	}
@@ -85,5 +87,5 @@ type (
 // LedgerQueues returns what the ledger knows of queues.
 func (s MonitorStore) LedgerQueues(ctx context.Context) ([]LedgerQueue, error) {
 	rows, err := s.q.LedgerQueues(ctx)
-	return rows, failed(err, "look at the ledger's queues")
+	return rows, stmt.Failed(err, "look at the ledger's queues")
 }

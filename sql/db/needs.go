@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // need is the indexes and columns that a configuration needs.
@@ -89,7 +90,7 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 // invalidIndexes returns the indexes of ours that PostgreSQL doesn't use, with their schemas: their concurrent creation was
 // interrupted, for instance as the server ended. Writers keep them up all the same.
 func invalidIndexes(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-	return collect[string](ctx, conn, `
+	return stmt.Column[string](ctx, conn, `
 		select format('%I.%I', n.nspname, i.relname)
 		from pg_index x
 		join pg_class i on i.oid = x.indexrelid

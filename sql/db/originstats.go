@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // UpsertVisitStats writes stats; fields that are nil or empty stay as they are. If an origin occurs
@@ -30,13 +31,13 @@ func (a OriginQueries) UpsertVisitStats(ctx context.Context, stats []model.Visit
 	}
 	for i := range unique {
 		s := &unique[i]
-		s.LastSuccessful, s.LastVisit, s.LastScheduled = inMicroseconds(s.LastSuccessful), inMicroseconds(s.LastVisit), inMicroseconds(s.LastScheduled)
+		s.LastSuccessful, s.LastVisit, s.LastScheduled = stmt.InMicroseconds(s.LastSuccessful), stmt.InMicroseconds(s.LastVisit), stmt.InMicroseconds(s.LastScheduled)
 	}
-	document, err := encodeRows(unique)
+	document, err := stmt.EncodeRows(unique)
 	if err == nil {
 		err = a.q.UpsertOriginStats(ctx, document)
 	}
-	return failed(err, "write the visit stats of %d origins", len(unique))
+	return stmt.Failed(err, "write the visit stats of %d origins", len(unique))
 }
 
 // overwrite returns what the statement would make of the row old.
@@ -55,10 +56,10 @@ func overwrite(old, s model.VisitStats) model.VisitStats {
 // VisitStats returns the stats of those of the origins that have some, in the order
 // of the call.
 func (a OriginQueries) VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error) {
-	rows, err := a.q.OriginStats(ctx, columns[queries.OriginStatsParams](keys))
-	return list(rows, failed(err, "read visit stats"), func(r queries.OriginVisitStat) model.VisitStats {
+	rows, err := a.q.OriginStats(ctx, stmt.Columns[queries.OriginStatsParams](keys))
+	return stmt.List(rows, stmt.Failed(err, "read visit stats"), func(r queries.OriginVisitStat) model.VisitStats {
 		return model.VisitStats{
-			URL: r.URL, VisitType: r.VisitType, LastSuccessful: r.LastSuccessful, LastVisit: r.LastVisit, LastVisitStatus: orZero(r.LastVisitStatus),
+			URL: r.URL, VisitType: r.VisitType, LastSuccessful: r.LastSuccessful, LastVisit: r.LastVisit, LastVisitStatus: stmt.OrZero(r.LastVisitStatus),
 			LastScheduled: r.LastScheduled, LastSnapshot: r.LastSnapshot, NextVisitQueuePosition: r.NextVisitQueuePosition,
 			NextPositionOffset: r.NextPositionOffset, SuccessiveVisits: r.SuccessiveVisits,
 		}
@@ -71,13 +72,13 @@ type VisitQueuePosition = queries.VisitSchedulerQueuePosition
 // VisitQueuePositions returns those of all visit types that have one.
 func (a OriginQueries) VisitQueuePositions(ctx context.Context) ([]VisitQueuePosition, error) {
 	rows, err := a.q.VisitQueuePositions(ctx)
-	return rows, failed(err, "read queue positions")
+	return rows, stmt.Failed(err, "read queue positions")
 }
 
 // SetVisitQueuePosition writes how far the queue of a visit type has been worked through, which may go
 // back.
 func (a OriginQueries) SetVisitQueuePosition(ctx context.Context, p VisitQueuePosition) error {
-	return failed(a.q.SetVisitQueuePosition(ctx, queries.SetVisitQueuePositionParams(p)), "set the queue position of %q", p.VisitType)
+	return stmt.Failed(a.q.SetVisitQueuePosition(ctx, queries.SetVisitQueuePositionParams(p)), "set the queue position of %q", p.VisitType)
 }
 
 func metricsOf(row queries.SchedulerMetric) model.Metrics { return model.Metrics(row) }
@@ -85,22 +86,22 @@ func metricsOf(row queries.SchedulerMetric) model.Metrics { return model.Metrics
 // UpdateMetrics counts the origins of a lister, or of all, and returns the counts, dated now, or at the
 // transaction's time if now is zero.
 func (a OriginQueries) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error) {
-	rows, err := a.q.UpdateMetrics(ctx, queries.UpdateMetricsParams{Lister: lister, Now: nullableTime(now)})
-	return list(rows, failed(err, "update metrics"), metricsOf)
+	rows, err := a.q.UpdateMetrics(ctx, queries.UpdateMetricsParams{Lister: lister, Now: stmt.NullableTime(now)})
+	return stmt.List(rows, stmt.Failed(err, "update metrics"), metricsOf)
 }
 
 // UpdateStaleMetrics updates the metrics of the lister, not among skip, whose counts are missing or
 // the oldest, if they are older than age. It returns the lister, also with an error; zero if none.
 func (a OriginQueries) UpdateStaleMetrics(ctx context.Context, age time.Duration, skip []uuid.UUID) (lister uuid.UUID, err error) {
-	lister, err = firstOrZero(a.q.StaleMetrics(ctx, queries.StaleMetricsParams{Seconds: age.Seconds(), Skip: append([]uuid.UUID{}, skip...)}))
+	lister, err = stmt.FirstOrZero(a.q.StaleMetrics(ctx, queries.StaleMetricsParams{Seconds: age.Seconds(), Skip: append([]uuid.UUID{}, skip...)}))
 	if err == nil && lister != uuid.Nil {
 		_, err = a.UpdateMetrics(ctx, uuid.NullUUID{UUID: lister, Valid: true}, time.Time{})
 	}
-	return lister, failed(err, "update the metrics of lister %s", lister)
+	return lister, stmt.Failed(err, "update the metrics of lister %s", lister)
 }
 
 // Metrics returns the last counts, of a lister or all, of a visit type or ("") all.
 func (a OriginQueries) Metrics(ctx context.Context, lister uuid.NullUUID, visitType string) ([]model.Metrics, error) {
-	rows, err := a.q.Metrics(ctx, queries.MetricsParams{Lister: lister, VisitType: nullable(visitType)})
-	return list(rows, failed(err, "read metrics"), metricsOf)
+	rows, err := a.q.Metrics(ctx, queries.MetricsParams{Lister: lister, VisitType: stmt.Nullable(visitType)})
+	return stmt.List(rows, stmt.Failed(err, "read metrics"), metricsOf)
 }

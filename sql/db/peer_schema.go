@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	schema "swh-scheduler/sql"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // peerFunctions are the functions of the Python scheduler that this program calls, or that
@@ -20,8 +21,8 @@ var peerFunctions = []string{
 // peerFacts describes what this program uses of the Python scheduler's schema: a line each
 // of columns, values of enumerations, unique keys, triggers, and functions with a hash of
 // their text. A column that an insert has to set is followed by " required".
-func peerFacts(ctx context.Context, db querier) ([]string, error) {
-	facts, err := collect[string](ctx, db, `
+func peerFacts(ctx context.Context, db stmt.Session) ([]string, error) {
+	facts, err := stmt.Column[string](ctx, db, `
 		with tables as (select oid, relname from pg_class where relnamespace = 'public'::regnamespace and relname = any($1))
 		select format('column %s.%s %s', relname, attname, format_type(atttypid, atttypmod))
 		  || case when attnotnull and not atthasdef and attidentity = '' then ' required' else '' end
@@ -41,13 +42,13 @@ func peerFacts(ctx context.Context, db querier) ([]string, error) {
 		select format('function %s(%s) %s', proname, pg_get_function_identity_arguments(oid), md5(regexp_replace(prosrc, '\s+', ' ', 'g')))
 		  from pg_proc where pronamespace = 'public'::regnamespace and proname = any($2)`, peerTables, peerFunctions)
 	slices.Sort(facts)
-	return facts, failed(err, "look at the scheduler's schema")
+	return facts, stmt.Failed(err, "look at the scheduler's schema")
 }
 
 // peerDifferences compares the schema that a database has with the one that this program
 // works with (sql/base/used.txt), and names what is missing, another, or would make our
 // inserts fail. What a newer version adds besides does no harm.
-func peerDifferences(ctx context.Context, db querier) ([]string, error) {
+func peerDifferences(ctx context.Context, db stmt.Session) ([]string, error) {
 	facts, err := peerFacts(ctx, db)
 	if err != nil {
 		return nil, err

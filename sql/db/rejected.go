@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 	"time"
 )
 
@@ -28,10 +30,10 @@ func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent)
 		return nil
 	}
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		return inOrder(ctx, arrays(events, tx.q.RejectEvents),
+		return stmt.InOrder(ctx, stmt.Arrays(events, tx.q.RejectEvents),
 			func(ctx context.Context) error { return tx.q.ForgetRejectedEvents(ctx, rejectedEventsKept) })
 	})
-	return refused(failed(err, "keep %d rejected events", len(events)))
+	return postgres.AsRefused(stmt.Failed(err, "keep %d rejected events", len(events)))
 }
 
 // RejectedRecord is a journal record that was set aside.
@@ -51,8 +53,8 @@ func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedReco
 	}
 	records = records[max(0, len(records)-maxRejectedRecords):]
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		return inOrder(ctx, arrays(records, tx.q.InsertRejectedRecords),
+		return stmt.InOrder(ctx, stmt.Arrays(records, tx.q.InsertRejectedRecords),
 			func(ctx context.Context) error { return tx.q.TrimRejectedRecords(ctx, maxRejectedRecords) })
 	})
-	return failed(err, "set %d journal records aside", len(records))
+	return stmt.Failed(err, "set %d journal records aside", len(records))
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -44,7 +46,7 @@ func Remove(ctx context.Context, dsn string, o RemoveOptions) (Removal, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	var r Removal
 	err := withConn(ctx, dsn, func(conn *pgx.Conn) error {
-		r.Database = redacted(conn.Config())
+		r.Database = postgres.RedactedConfig(conn.Config())
 		if o.DryRun {
 			return r.plan(ctx, conn)
 		}
@@ -129,8 +131,8 @@ type removalStep struct {
 }
 
 // removalSteps returns what removes everything of ours, in order.
-func removalSteps(ctx context.Context, db querier) ([]removalStep, error) {
-	steps, err := rowsOf[removalStep](ctx, db, `
+func removalSteps(ctx context.Context, db stmt.Session) ([]removalStep, error) {
+	steps, err := stmt.Rows[removalStep](ctx, db, `
 		select what, statement, alone from (
 		  select 1, 'the triggers of table ' || tgrelid::regclass,
 		         string_agg(format('drop trigger if exists %I on %s', tgname, tgrelid::regclass), '; '), false
@@ -145,7 +147,7 @@ func removalSteps(ctx context.Context, db querier) ([]removalStep, error) {
 		  union all
 		  select 3, 'the schema scheduler_go', 'drop schema scheduler_go cascade', false where to_regnamespace('scheduler_go') is not null
 		) step (place, what, statement, alone) order by place, what`, ownIndexPrefix)
-	return steps, failed(err, "list our triggers, indexes and schema")
+	return steps, stmt.Failed(err, "list our triggers, indexes and schema")
 }
 
 // losses are the rows that a removal loses, and messages with their number.
@@ -160,8 +162,8 @@ var losses = []struct{ rows, words string }{
 
 // lostByRemoval returns, in words, what would be lost with the schema scheduler_go. After an interrupted
 // migration some tables are missing; the ledger is created first.
-func lostByRemoval(ctx context.Context, db querier) ([]string, error) {
-	lost, err := collect[string](ctx, db, `select 'what another version of swh-scheduler has in the schema scheduler_go'
+func lostByRemoval(ctx context.Context, db stmt.Session) ([]string, error) {
+	lost, err := stmt.Column[string](ctx, db, `select 'what another version of swh-scheduler has in the schema scheduler_go'
 		where to_regclass('scheduler_go.work') is null
 		  and exists (select from pg_class where relnamespace = to_regnamespace('scheduler_go') and relkind = 'r' and relname <> 'migrations')`)
 	for _, l := range losses {
@@ -178,12 +180,12 @@ func lostByRemoval(ctx context.Context, db querier) ([]string, error) {
 			lost = append(lost, fmt.Sprintf(l.words, n))
 		}
 	}
-	return lost, failed(err, "look for what would be lost")
+	return lost, stmt.Failed(err, "look for what would be lost")
 }
 
 // noteRemoval makes this program's daemons refuse the database from now on.
 func noteRemoval(ctx context.Context, tx pgx.Tx) error {
-	migrated, err := collect[bool](ctx, tx, "select true where to_regclass('scheduler_go.migrations') is not null")
+	migrated, err := stmt.Column[bool](ctx, tx, "select true where to_regclass('scheduler_go.migrations') is not null")
 	if err != nil || len(migrated) == 0 {
 		return err
 	}

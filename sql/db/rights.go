@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"swh-scheduler/sql/postgres"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -86,7 +87,7 @@ func (e *RightsError) Unwrap() error { return e.err }
 // rights, the error has all of those that are missing.
 func (s *Store) CheckUsable(ctx context.Context, daemon string) error {
 	err := s.CheckVersion(ctx)
-	if err != nil && sqlstate(err) != insufficientPrivilege {
+	if err != nil && postgres.SQLState(err) != insufficientPrivilege {
 		return err
 	}
 	return cmp.Or(s.CheckRights(ctx, daemon), err)
@@ -147,7 +148,7 @@ func (s *Store) lacks(ctx context.Context, daemon string) (user string, lacks []
 			}
 		}
 	}
-	rows, err := s.pool.Query(ctx, missingRights, kinds, rights, names, by)
+	rows, err := s.Pool().Query(ctx, missingRights, kinds, rights, names, by)
 	if err != nil {
 		return "", nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // withRole makes a role that may log in, without rights, and returns its name and a store of it.
@@ -34,7 +35,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	role, store := withRole(t, dsn)
 	execute(t, dsn, "revoke usage on schema public from public; revoke execute on all functions in schema scheduler_go from public")
 	var missing *db.RightsError
-	if err := store.CheckVersion(t.Context()); err == nil || db.IsAway(err) {
+	if err := store.CheckVersion(t.Context()); err == nil || postgres.IsAway(err) {
 		t.Fatalf("the version can be read without rights: %v", err)
 	}
 	if err := store.CheckUsable(t.Context(), ""); !errors.As(err, &missing) || missing.User != `"`+role+`"` {

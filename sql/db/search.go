@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // Searches are for the dashboard. A page never reads a whole table: it looks at a bounded number of rows
@@ -86,10 +88,10 @@ func (s SearchStore) FindTasks(ctx context.Context, f TaskSearch, below int64, l
 
 func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit int) (found Found, err error) {
 	defer func() {
-		if TimedOut(err) && ctx.Err() == nil {
+		if postgres.TimedOut(err) && ctx.Err() == nil {
 			err = ErrSearchTooLong
 		}
-		err = failed(err, "search tasks")
+		err = stmt.Failed(err, "search tasks")
 	}()
 	if below <= 0 {
 		below = 1<<63 - 1
@@ -112,7 +114,7 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 	if few != "" {
 		among = "select * from task where id < @below and " + few + " offset 0" // not merged, so that this index is taken
 	}
-	found.Tasks, err = rowsOf[FoundTask](ctx, tx.tx, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
+	found.Tasks, err = stmt.Rows[FoundTask](ctx, tx.tx, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
 		left(arguments::text, 300)
 		from (`+among+`) t where `+strings.Join(append(q.where, "true"), " and ")+` order by id desc limit @limit`, q.args)
 	if err != nil {
@@ -163,13 +165,13 @@ func (q *taskQuery) of(f TaskSearch) {
 		add(true, "type = any(@types::text[])", "types", f.Types)
 	}
 	if len(f.Statuses) > 0 {
-		add(false, "status = any(@statuses::text[]::task_status[])", "statuses", textsOf(f.Statuses))
+		add(false, "status = any(@statuses::text[]::task_status[])", "statuses", stmt.TextsOf(f.Statuses))
 	}
 	if len(f.Types) > 0 && len(f.Statuses) == 1 && f.Statuses[0] == model.TaskNotScheduled {
 		q.indexed = append(q.indexed, "type = any(@types::text[]) and status = 'next_run_not_scheduled'")
 	}
 	if len(f.Priorities) > 0 {
-		add(true, "priority = any(@priorities::text[]::task_priority[])", "priorities", textsOf(f.Priorities))
+		add(true, "priority = any(@priorities::text[]::task_priority[])", "priorities", stmt.TextsOf(f.Priorities))
 	}
 	if f.Policy != "" {
 		add(false, "policy = @policy::text::task_policy", "policy", string(f.Policy))
@@ -248,12 +250,12 @@ func (s SearchStore) OriginsOf(ctx context.Context, url string, limit int) ([]Fo
 // order of texts.
 func (s SearchStore) origins(ctx context.Context, condition string, limit int, args ...any) ([]FoundOrigin, error) {
 	// Not with sqlc, which takes a case that may be null for one that is not.
-	found, err := rowsOf[FoundOrigin](ctx, s.pool, `
+	found, err := stmt.Rows[FoundOrigin](ctx, s.pool, `
 select o.url, o.visit_type, o.lister_id, l.name, l.instance_name, o.enabled, case when isfinite(o.last_update) then o.last_update end,
        case when isfinite(v.last_visit) then v.last_visit end, v.last_visit_status, case when isfinite(v.last_scheduled) then v.last_scheduled end
 from (select * from listed_origins where `+condition+` order by url, visit_type, lister_id limit $1) o
 join listers l on l.id = o.lister_id
 left join origin_visit_stats v on v.url = o.url and v.visit_type = o.visit_type
 order by o.url, o.visit_type, o.lister_id`, append([]any{limit}, args...)...)
-	return found, failed(err, "search origins")
+	return found, stmt.Failed(err, "search origins")
 }

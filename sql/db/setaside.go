@@ -1,12 +1,11 @@
 package db
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // Tasks and origins that cannot be sent as they are (scheduler_go.odd_task, odd_origin),
@@ -31,18 +30,18 @@ type SetAside = queries.SetAsideTaskRow
 // SetAsideTask returns why a task is set aside; nil if it isn't.
 func (a ExplainStore) SetAsideTask(ctx context.Context, task int64) (*SetAside, error) {
 	rows, err := a.q.SetAsideTask(ctx, task)
-	return first(rows, failed(err, "look whether task %d is set aside", task))
+	return stmt.First(rows, stmt.Failed(err, "look whether task %d is set aside", task))
 }
 
 // SetAsideOrigins returns the origins with a URL that are set aside, by visit type and lister.
 func (a ExplainStore) SetAsideOrigins(ctx context.Context, url string) ([]queries.SetAsideOriginsRow, error) {
 	rows, err := a.q.SetAsideOrigins(ctx, url)
-	return rows, failed(err, "look whether %s is set aside", url)
+	return rows, stmt.Failed(err, "look whether %s is set aside", url)
 }
 
 // RetrySetAside puts back tasks and origins that changed, or whose Until has passed.
 func (s CandidateStore) RetrySetAside(ctx context.Context) error {
-	return failed(errors.Join(s.q.RetryTasks(ctx), s.q.RetryOrigins(ctx)), "try again what was set aside")
+	return stmt.Failed(errors.Join(s.q.RetryTasks(ctx), s.q.RetryOrigins(ctx)), "try again what was set aside")
 }
 
 // TellSetAside returns tasks and origins that were set aside and that it has not returned before.
@@ -50,48 +49,5 @@ func (s CandidateStore) TellSetAside(ctx context.Context) (tasks []queries.TellT
 	if tasks, err = s.q.TellTasks(ctx, maxTold); err == nil {
 		origins, err = s.q.TellOrigins(ctx, maxTold)
 	}
-	return tasks, origins, failed(err, "list what was set aside")
-}
-
-// allRefused is how many items PostgreSQL may refuse in one batch without taking any: if
-// there are more, the fault is not theirs.
-const allRefused = 100
-
-// bisect calls do with items 0 up to n, at a savepoint, as Bisect does, and setAside with items that are
-// refused alone, whose number it returns. do returns how many items it took. After an error the
-// transaction can go on.
-func (tx *Tx) bisect(ctx context.Context, n int, do func(first, end int) (int64, error), setAside func(i int, reason *RefusedError) error) (aside int, err error) {
-	var taken int64
-	var unwritten error
-	err = Bisect(0, n, func(first, end int) error {
-		if unwritten != nil {
-			return unwritten
-		}
-		return refused(tx.savepoint(ctx, func() error {
-			n, err := do(first, end)
-			if err == nil {
-				taken += n
-			}
-			return err
-		}))
-	}, func(i int, reason *RefusedError) {
-		if aside++; taken == 0 && aside > allRefused {
-			unwritten = fmt.Errorf("more than %d refused, and none taken: %v", allRefused, reason)
-		} else if unwritten == nil {
-			unwritten = setAside(i, reason)
-		}
-	})
-	return aside, cmp.Or(unwritten, err)
-}
-
-// savepoint calls do at a savepoint, and rolls back to it after an error.
-func (tx *Tx) savepoint(ctx context.Context, do func() error) error {
-	inner, err := tx.tx.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	if err := do(); err != nil {
-		return errors.Join(err, inner.Rollback(ctx))
-	}
-	return inner.Commit(ctx)
+	return tasks, origins, stmt.Failed(err, "list what was set aside")
 }

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // Heard says what a batch of events is about.
@@ -188,9 +189,9 @@ func (m RunMetadata) String() string {
 //
 // It returns a *RefusedError if PostgreSQL refuses a value.
 func (s WorkStore) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, []HeardWork) Settlement) error {
-	return refused(retryLostRaces(func() error {
+	return postgres.AsRefused(postgres.RetryLostRaces(func() error {
 		// Not ByKey: the trigger that the end of each run fires would plan its statements each time.
-		return s.inTx(ctx, pgx.TxOptions{BeginQuery: byIndex}, func(ctx context.Context, tx *Tx) error {
+		return s.inTx(ctx, postgres.ByIndex, func(ctx context.Context, tx *Tx) error {
 			runs, err := tx.lockRuns(ctx, heard)
 			if err != nil {
 				return err
@@ -201,9 +202,9 @@ func (s WorkStore) Settle(ctx context.Context, heard Heard, decide func([]HeardR
 					return err
 				}
 			}
-			work, _ := list(rows, nil, heardWorkOf)
+			work, _ := stmt.List(rows, nil, heardWorkOf)
 			settlement := decide(runs, work)
-			return inOrder(ctx, tx.recordDeliveries(settlement.delivered(rows)), func(ctx context.Context) error { return tx.writeSettlement(ctx, settlement) })
+			return stmt.InOrder(ctx, tx.recordDeliveries(settlement.delivered(rows)), func(ctx context.Context) error { return tx.writeSettlement(ctx, settlement) })
 		})
 	}))
 }
@@ -240,10 +241,10 @@ func (s Settlement) delivered(rows []queries.LockWorkRow) map[string]int32 {
 
 func (tx *Tx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {
 	rows, err := tx.q.LockRuns(ctx, heard.BackendIDs)
-	runs, err := list(rows, err, func(r queries.LockRunsRow) HeardRun {
+	runs, err := stmt.List(rows, err, func(r queries.LockRunsRow) HeardRun {
 		// The backend id is not null: the run was found by its value.
 		return HeardRun{
-			ID: r.ID, Task: r.Task, BackendID: *r.BackendID, TaskType: r.Type, Scheduled: orZero(r.Scheduled), Status: r.Status, HasError: r.HasError,
+			ID: r.ID, Task: r.Task, BackendID: *r.BackendID, TaskType: r.Type, Scheduled: stmt.OrZero(r.Scheduled), Status: r.Status, HasError: r.HasError,
 		}
 	})
 	if len(runs) == 0 {
@@ -273,8 +274,8 @@ func heardWorkOf(r queries.LockWorkRow) HeardWork {
 	}
 	if r.LaneSet != nil {
 		w.Lane = WorkLane{
-			Set: *r.LaneSet, Number: int(*r.Lane), Name: orZero(r.LaneName), Left: int(r.LanesLeft), Retried: r.Retried, SoftLimit: model.Duration(orZero(r.SoftLimit)),
-			Below: orZero(r.Below), URL: orZero(r.URL), VisitType: orZero(r.VisitType),
+			Set: *r.LaneSet, Number: int(*r.Lane), Name: stmt.OrZero(r.LaneName), Left: int(r.LanesLeft), Retried: r.Retried, SoftLimit: model.Duration(stmt.OrZero(r.SoftLimit)),
+			Below: stmt.OrZero(r.Below), URL: stmt.OrZero(r.URL), VisitType: stmt.OrZero(r.VisitType),
 			LaneFeatures: LaneFeatures{Key: *r.Memory, Lister: *r.Lister, First: *r.First, Behind: *r.Behind},
 		}
 	}
@@ -292,12 +293,12 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 	for _, r := range s.Revoked {
 		tasks = append(tasks, r.Task)
 	}
-	return inOrder(ctx, slices.Concat([]step{keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []step{tx.countEnded(EndedByWorker, s.Ends)})...)
+	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(EndedByWorker, s.Ends)})...)
 }
 
 // settleRuns writes what becomes of runs.
-func (tx *Tx) settleRuns(s Settlement) []step {
-	steps := []step{arrays(s.SeenStarts, tx.q.RecordStarts), arrays(s.Begun, tx.q.StartRuns), arrays(s.LateStarts, tx.q.FillStarts)}
+func (tx *Tx) settleRuns(s Settlement) []stmt.Step {
+	steps := []stmt.Step{stmt.Arrays(s.SeenStarts, tx.q.RecordStarts), stmt.Arrays(s.Begun, tx.q.StartRuns), stmt.Arrays(s.LateStarts, tx.q.FillStarts)}
 	// Runs of one task end one statement after another, because each moves the task on
 	// from where the one before left it, and the order within a statement is
 	// PostgreSQL's choice.
@@ -314,20 +315,20 @@ func (tx *Tx) settleRuns(s Settlement) []step {
 		// The Python scheduler ignores events of revocations and rejections, so that a disabled task stays
 		// disabled. Its trigger on ends enables a recurring one.
 		steps = append(steps,
-			keys(final, tx.q.ForfeitRetries),
-			keys(ignored, func(ctx context.Context, tasks []int64) (err error) {
+			stmt.Keys(final, tx.q.ForfeitRetries),
+			stmt.Keys(ignored, func(ctx context.Context, tasks []int64) (err error) {
 				disabled, err = tx.q.DisabledTasks(ctx, tasks)
 				return err
 			}),
-			arrays(wave, tx.q.EndRuns),
-			func(ctx context.Context) error { return keys(disabled, tx.q.DisableTasks)(ctx) },
+			stmt.Arrays(wave, tx.q.EndRuns),
+			func(ctx context.Context) error { return stmt.Keys(disabled, tx.q.DisableTasks)(ctx) },
 		)
 	}
-	return append(steps, arrays(s.Errors, tx.q.FillErrors), arrays(s.Revoked, tx.q.RevokeRetries), arrays(s.Requeued, tx.q.MoveRuns), arrays(s.Durations, tx.q.RecordDurations))
+	return append(steps, stmt.Arrays(s.Errors, tx.q.FillErrors), stmt.Arrays(s.Revoked, tx.q.RevokeRetries), stmt.Arrays(s.Requeued, tx.q.MoveRuns), stmt.Arrays(s.Durations, tx.q.RecordDurations))
 }
 
 // settleWork writes what becomes of work, and wakes the senders of requeued work.
-func (tx *Tx) settleWork(s Settlement) []step {
+func (tx *Tx) settleWork(s Settlement) []stmt.Step {
 	var requeued []uuid.UUID
 	for _, w := range s.WorkRequeued {
 		requeued = append(requeued, w.TaskID)
@@ -344,27 +345,27 @@ func (tx *Tx) settleWork(s Settlement) []step {
 	for _, w := range s.WorkSettled {
 		rows = append(rows, settled{w, w.Charged != nil})
 	}
-	return []step{
-		arrays(s.WorkBegun, tx.q.StartWork),
-		keys(s.WorkGone, tx.q.DropWork),
-		arrays(rows, tx.q.SettleWork),
-		arrays(s.WorkRequeued, tx.q.RequeueWork),
-		arrays(s.TimedOut, tx.q.RecordTimeouts),
-		keys(requeued, tx.q.ForgetHeldVisits), // the failed visits of these tries were time-outs
-		keys(requeued, notify),
+	return []stmt.Step{
+		stmt.Arrays(s.WorkBegun, tx.q.StartWork),
+		stmt.Keys(s.WorkGone, tx.q.DropWork),
+		stmt.Arrays(rows, tx.q.SettleWork),
+		stmt.Arrays(s.WorkRequeued, tx.q.RequeueWork),
+		stmt.Arrays(s.TimedOut, tx.q.RecordTimeouts),
+		stmt.Keys(requeued, tx.q.ForgetHeldVisits), // the failed visits of these tries were time-outs
+		stmt.Keys(requeued, notify),
 		tx.chargeShares(s.Charges),
 	}
 }
 
 // learn writes how long work of lanes took.
-func (tx *Tx) learn(s Settlement) []step {
+func (tx *Tx) learn(s Settlement) []stmt.Step {
 	count := func(ctx context.Context, p queries.CountWorkParams) error {
 		p.Now, p.HalfLife = s.Heard, s.HalfLife.Seconds()
 		return tx.q.CountWork(ctx, p)
 	}
-	return []step{
-		arrays(entries(s.Memories), tx.q.RememberWork),
-		arrays(entries(s.Counts), count),
+	return []stmt.Step{
+		stmt.Arrays(stmt.Entries(s.Memories), tx.q.RememberWork),
+		stmt.Arrays(stmt.Entries(s.Counts), count),
 		tx.recordLanes(s.Records),
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/shares"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // ShareState is the state of a group of a queue. Amounts of work are in seconds. Used,
@@ -33,8 +35,8 @@ func (s *ShareState) Busy() bool { return s.TasksWaited > 0 || s.VisitsWaited > 
 
 const (
 	shareHistoryKept = 3 * time.Hour
-	forgottenAfter   = 20       // half-lives for which a group without work is remembered
-	unusedSharesKept = 90 * day // after the last claim for the queue
+	forgottenAfter   = 20                // half-lives for which a group without work is remembered
+	unusedSharesKept = 90 * postgres.Day // after the last claim for the queue
 )
 
 // Shares adds up what was charged to the groups of a queue since the last claim,
@@ -115,10 +117,10 @@ func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, state
 			known = append(known, s)
 		}
 	}
-	p := columns[queries.SaveSharesParams](known)
+	p := stmt.Columns[queries.SaveSharesParams](known)
 	p.Queue, p.AsOf = queue, now
-	return inOrder(ctx,
-		keys(forget, func(ctx context.Context, groups []string) error {
+	return stmt.InOrder(ctx,
+		stmt.Keys(forget, func(ctx context.Context, groups []string) error {
 			return tx.q.ForgetShares(ctx, queries.ForgetSharesParams{Queue: queue, Groups: groups})
 		}),
 		func(ctx context.Context) error { return tx.q.SaveShares(ctx, p) })
@@ -128,7 +130,7 @@ func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, state
 // any more.
 func (a ShareQueries) ForgetUnusedShares(ctx context.Context, now time.Time) error {
 	err := a.q.ForgetUnusedShares(ctx, queries.ForgetUnusedSharesParams{UnusedBefore: now.Add(-unusedSharesKept), HistoryBefore: now.Add(-shareHistoryKept)})
-	return failed(err, "forget unused shares")
+	return stmt.Failed(err, "forget unused shares")
 }
 
 // ShareUse is what a group used over some time.
@@ -179,7 +181,9 @@ func (c Charges) Each(do func(queue, group string, seconds float64, pieces int))
 	}
 }
 
-func (tx *Tx) chargeShares(c Charges) step { return arrays(entries(c), tx.q.ChargeShares) }
+func (tx *Tx) chargeShares(c Charges) stmt.Step {
+	return stmt.Arrays(stmt.Entries(c), tx.q.ChargeShares)
+}
 
 // WaitingByGroup counts what could be claimed for the queue of a task type now, by
 // group, up to most of each: ready tasks without priority, and for a loader's type origins that

@@ -9,6 +9,8 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 func runOf(row queries.TaskRun) model.TaskRun { return model.TaskRun(row) }
@@ -16,9 +18,9 @@ func runOf(row queries.TaskRun) model.TaskRun { return model.TaskRun(row) }
 // ScheduleTaskRun records that a run of a task was sent under a Celery task id.
 func (a RunQueries) ScheduleTaskRun(ctx context.Context, task int64, backendID string, metadata json.RawMessage, at time.Time) (model.TaskRun, error) {
 	row, err := a.q.ScheduleTaskRun(ctx, queries.ScheduleTaskRunParams{
-		Task: task, BackendID: &backendID, Scheduled: &at, Metadata: orEmptyObject(metadata),
+		Task: task, BackendID: &backendID, Scheduled: &at, Metadata: stmt.OrEmptyObject(metadata),
 	})
-	return runOf(row), failed(err, "note a run of task %d", task)
+	return runOf(row), stmt.Failed(err, "note a run of task %d", task)
 }
 
 // UrgentRun is a run of a task with priority.
@@ -38,7 +40,7 @@ func (a RunQueries) UrgentRuns(ctx context.Context, ids []uuid.UUID) (map[uuid.U
 	for _, r := range rows {
 		runs[uuid.MustParse(r.BackendID)] = UrgentRun{Priority: model.TaskPriority(r.Priority), Ready: r.NextRun}
 	}
-	return runs, failed(err, "read the priorities of %d runs", len(ids))
+	return runs, stmt.Failed(err, "read the priorities of %d runs", len(ids))
 }
 
 // ScheduleTaskRuns records that runs were sent, all or none, by their Task, BackendID, Scheduled and
@@ -55,44 +57,44 @@ func (a RunQueries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) 
 	}
 	rows := make([]row, len(runs))
 	for i, r := range runs {
-		rows[i] = row{r.Task, r.BackendID, inMicroseconds(r.Scheduled), r.Metadata}
+		rows[i] = row{r.Task, r.BackendID, stmt.InMicroseconds(r.Scheduled), r.Metadata}
 	}
-	document, err := encodeRows(rows)
+	document, err := stmt.EncodeRows(rows)
 	if err == nil {
 		err = a.q.ScheduleTaskRuns(ctx, document)
 	}
-	return failed(err, "note %d runs of tasks", len(runs))
+	return stmt.Failed(err, "note %d runs of tasks", len(runs))
 }
 
 // StartTaskRun records that a worker started a run, and returns it; nil if there is no such run.
 // metadata is merged into the run's. As in the Python scheduler, that reopens a run that has ended.
 func (a RunQueries) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.StartTaskRun(ctx, queries.StartTaskRunParams{
-		BackendID: backendID, Metadata: orEmptyObject(metadata), Started: &at,
+		BackendID: backendID, Metadata: stmt.OrEmptyObject(metadata), Started: &at,
 	})
-	return first(list(rows, failed(err, "note the start of run %q", backendID), runOf))
+	return stmt.First(stmt.List(rows, stmt.Failed(err, "note the start of run %q", backendID), runOf))
 }
 
 // EndTaskRun records how a run ended, and returns it; nil if there is no such run. Each call moves its
 // task on, as in the Python scheduler.
 func (a RunQueries) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.EndTaskRun(ctx, queries.EndTaskRunParams{
-		BackendID: backendID, Status: status, Metadata: orEmptyObject(metadata), Ended: &at,
+		BackendID: backendID, Status: status, Metadata: stmt.OrEmptyObject(metadata), Ended: &at,
 	})
-	return first(list(rows, failed(err, "note the end of run %q", backendID), runOf))
+	return stmt.First(stmt.List(rows, stmt.Failed(err, "note the end of run %q", backendID), runOf))
 }
 
 // TaskRuns returns the runs of some tasks, by number; at most limit of them, or all
 // if it is 0.
 func (a RunQueries) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]model.TaskRun, error) {
-	rows, err := a.q.TaskRuns(ctx, queries.TaskRunsParams{Tasks: tasks, MaxRuns: nullable(int64(limit))})
-	return list(rows, failed(err, "read runs of tasks"), runOf)
+	rows, err := a.q.TaskRuns(ctx, queries.TaskRunsParams{Tasks: tasks, MaxRuns: stmt.Nullable(int64(limit))})
+	return stmt.List(rows, stmt.Failed(err, "read runs of tasks"), runOf)
 }
 
 // LastTaskRun returns the last run of a task, nil if it has none.
 func (a RunQueries) LastTaskRun(ctx context.Context, task int64) (*model.TaskRun, error) {
 	rows, err := a.q.LastTaskRun(ctx, task)
-	runs, err := list(rows, failed(err, "read the last run of task %d", task), runOf)
+	runs, err := stmt.List(rows, stmt.Failed(err, "read the last run of task %d", task), runOf)
 	if len(runs) == 0 {
 		return nil, err
 	}
@@ -105,7 +107,7 @@ type OpenRun = queries.OpenRunsRow
 // OpenRuns returns the runs of some tasks that have not ended.
 func (a RunQueries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRun, error) {
 	rows, err := a.q.OpenRuns(ctx, tasks)
-	return rows, failed(err, "read open runs of tasks")
+	return rows, stmt.Failed(err, "read open runs of tasks")
 }
 
 // SilentRun is a run that has not ended and of which nothing was heard for long. Its
@@ -117,9 +119,9 @@ type SilentRun = queries.SilentRunsRow
 // and their groups are charged the expected cost. Locks are taken in the order of WorkStore.Settle. It returns a
 // *RefusedError if PostgreSQL refuses a value.
 func (s WorkStore) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (lost int, err error) {
-	err = retryLostRaces(func() error {
+	err = postgres.RetryLostRaces(func() error {
 		return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-			locked, err := tx.q.LockSilentRuns(ctx, columns[queries.LockSilentRunsParams](runs))
+			locked, err := tx.q.LockSilentRuns(ctx, stmt.Columns[queries.LockSilentRunsParams](runs))
 			if err != nil || len(locked) == 0 {
 				return err
 			}
@@ -139,5 +141,5 @@ func (s WorkStore) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time
 			return err
 		})
 	})
-	return lost, refused(failed(err, "end lost runs"))
+	return lost, postgres.AsRefused(stmt.Failed(err, "end lost runs"))
 }

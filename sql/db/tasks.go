@@ -11,6 +11,8 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // NewTask is a task to create.
@@ -37,7 +39,7 @@ func (s TaskStore) CreateTasks(ctx context.Context, tasks []NewTask) (created []
 		created, err = tx.CreateTasks(ctx, tasks)
 		return err
 	})
-	if sqlstateClass(err) == "23" { // a broken constraint
+	if postgres.SQLStateClass(err) == "23" { // a broken constraint
 		err = s.explainViolation(ctx, tasks, err)
 	}
 	return created, err
@@ -54,13 +56,13 @@ func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, e
 		return nil, err
 	}
 	var rows []queries.Task
-	err = inOrder(ctx, tx.q.MakeTaskTable,
+	err = stmt.InOrder(ctx, tx.q.MakeTaskTable,
 		func(ctx context.Context) error { return tx.q.FillTaskTable(ctx, document) },
 		func(ctx context.Context) (err error) {
 			rows, err = tx.q.CreateTasksFromTable(ctx)
 			return err
 		})
-	return tasksOf(rows, failed(err, "create tasks"))
+	return tasksOf(rows, stmt.Failed(err, "create tasks"))
 }
 
 // explainViolation returns why the database refused tasks: an unknown type breaks whichever constraint
@@ -94,11 +96,11 @@ func encodeNewTasks(tasks []NewTask) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("create task %d (%s): %w", i+1, t.Type, err)
 		}
-		t.NextRun, t.Status, t.Policy = *inMicroseconds(&t.NextRun), cmp.Or(t.Status, model.TaskNotScheduled), cmp.Or(t.Policy, model.Recurring)
+		t.NextRun, t.Status, t.Policy = *stmt.InMicroseconds(&t.NextRun), cmp.Or(t.Status, model.TaskNotScheduled), cmp.Or(t.Policy, model.Recurring)
 		rows[i] = row{t, arguments}
 	}
-	document, err := encodeRows(rows)
-	return document, failed(err, "create tasks")
+	document, err := stmt.EncodeRows(rows)
+	return document, stmt.Failed(err, "create tasks")
 }
 
 // encodeArguments joins arguments to the object in the column task.arguments.
@@ -128,7 +130,7 @@ func textOf(text json.RawMessage, empty, what, kind string) (json.RawMessage, er
 // Tasks returns the existing tasks of these numbers, by number.
 func (a TaskQueries) Tasks(ctx context.Context, ids []int64) ([]model.Task, error) {
 	rows, err := a.q.TasksByID(ctx, ids)
-	return tasksOf(rows, failed(err, "read tasks"))
+	return tasksOf(rows, stmt.Failed(err, "read tasks"))
 }
 
 // TaskFilter says which tasks to search; an empty field does not matter.
@@ -146,16 +148,16 @@ type TaskFilter struct {
 // SearchTasks finds tasks, by number.
 func (a TaskQueries) SearchTasks(ctx context.Context, f TaskFilter) ([]model.Task, error) {
 	rows, err := a.q.SearchTasks(ctx, queries.SearchTasksParams{
-		Ids: orNull(f.IDs), Types: orNull(f.Types), Statuses: textsOf(f.Statuses), Priorities: textsOf(f.Priorities),
-		Policy: nullable(string(f.Policy)), Before: nullableTime(f.Before), After: nullableTime(f.After), MaxTasks: nullable(int64(f.Limit)),
+		Ids: stmt.OrNull(f.IDs), Types: stmt.OrNull(f.Types), Statuses: stmt.TextsOf(f.Statuses), Priorities: stmt.TextsOf(f.Priorities),
+		Policy: stmt.Nullable(string(f.Policy)), Before: stmt.NullableTime(f.Before), After: stmt.NullableTime(f.After), MaxTasks: stmt.Nullable(int64(f.Limit)),
 	})
-	return tasksOf(rows, failed(err, "search tasks"))
+	return tasksOf(rows, stmt.Failed(err, "search tasks"))
 }
 
 // NextReady returns when the next task of a type, with or without priority, becomes ready
 // after a moment; zero if none is waiting.
 func (a TaskQueries) NextReady(ctx context.Context, taskType string, withPriority bool, at time.Time) (time.Time, error) {
-	return firstOrZero(a.q.NextReady(ctx, queries.NextReadyParams{Type: taskType, At: at, WithPriority: withPriority}))
+	return stmt.FirstOrZero(a.q.NextReady(ctx, queries.NextReadyParams{Type: taskType, At: at, WithPriority: withPriority}))
 }
 
 // PeekReadyTasks returns the tasks of a type, without priority, that are to run at
@@ -172,9 +174,9 @@ func (a TaskQueries) PeekReadyPriorityTasks(ctx context.Context, taskType string
 
 func (a TaskQueries) readyTasks(ctx context.Context, taskType string, now time.Time, limit int, withPriority bool) ([]model.Task, error) {
 	rows, err := a.q.ReadyTasks(ctx, queries.ReadyTasksParams{
-		Type: taskType, Now: now, WithPriority: withPriority, MaxTasks: nullable(int64(limit)),
+		Type: taskType, Now: now, WithPriority: withPriority, MaxTasks: stmt.Nullable(int64(limit)),
 	})
-	return tasksOf(rows, failed(err, "read ready tasks of type %q", taskType))
+	return tasksOf(rows, stmt.Failed(err, "read ready tasks of type %q", taskType))
 }
 
 // GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns them, for callers
@@ -190,12 +192,12 @@ func (a TaskQueries) GrabReadyPriorityTasks(ctx context.Context, taskType string
 
 func (a TaskQueries) grabTasks(ctx context.Context, taskType string, now time.Time, limit int, withPriority bool) ([]model.Task, error) {
 	rows, err := a.q.GrabReadyTasks(ctx, queries.GrabReadyTasksParams{
-		Type: taskType, Now: now, WithPriority: withPriority, MaxTasks: nullable(int64(limit)),
+		Type: taskType, Now: now, WithPriority: withPriority, MaxTasks: stmt.Nullable(int64(limit)),
 	})
 	slices.SortFunc(rows, func(a, b queries.Task) int {
 		return cmp.Or(a.NextRun.Compare(b.NextRun), cmp.Compare(a.ID, b.ID))
 	})
-	return tasksOf(rows, failed(err, "grab ready tasks of type %q", taskType))
+	return tasksOf(rows, stmt.Failed(err, "grab ready tasks of type %q", taskType))
 }
 
 // StatusChange sets the status of tasks by hand.
@@ -212,8 +214,8 @@ func (a TaskQueries) SetTaskStatus(ctx context.Context, c StatusChange) error {
 	if len(c.IDs) == 0 {
 		return nil
 	}
-	err := a.q.SetTaskStatus(ctx, queries.SetTaskStatusParams{Ids: c.IDs, Status: c.Status, NextRun: nullableTime(c.NextRun), OnlyDue: c.OnlyDue, Now: c.Now})
-	return failed(err, "set the status of %d tasks to %s", len(c.IDs), c.Status)
+	err := a.q.SetTaskStatus(ctx, queries.SetTaskStatusParams{Ids: c.IDs, Status: c.Status, NextRun: stmt.NullableTime(c.NextRun), OnlyDue: c.OnlyDue, Now: c.Now})
+	return stmt.Failed(err, "set the status of %d tasks to %s", len(c.IDs), c.Status)
 }
 
 func tasksOf(rows []queries.Task, err error) ([]model.Task, error) {
@@ -227,8 +229,8 @@ func tasksOf(rows []queries.Task, err error) ([]model.Task, error) {
 			return nil, fmt.Errorf("task %d: %w", row.ID, err)
 		}
 		tasks[i] = model.Task{
-			ID: row.ID, Type: row.Type, Arguments: arguments, NextRun: row.NextRun, CurrentInterval: durationOf(row.CurrentInterval),
-			Status: row.Status, Policy: row.Policy, RetriesLeft: row.RetriesLeft, Priority: orZero(row.Priority),
+			ID: row.ID, Type: row.Type, Arguments: arguments, NextRun: row.NextRun, CurrentInterval: postgres.DurationOf(row.CurrentInterval),
+			Status: row.Status, Policy: row.Policy, RetriesLeft: row.RetriesLeft, Priority: stmt.OrZero(row.Priority),
 		}
 	}
 	return tasks, nil
@@ -239,5 +241,5 @@ func tasksOf(rows []queries.Task, err error) ([]model.Task, error) {
 func decodeArguments(column json.RawMessage) (model.TaskArguments, error) {
 	a := model.TaskArguments{Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")}
 	err := json.Unmarshal(column, &a)
-	return a, failed(err, "its arguments are not an object with args and kwargs")
+	return a, stmt.Failed(err, "its arguments are not an object with args and kwargs")
 }

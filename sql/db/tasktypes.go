@@ -9,12 +9,14 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // TaskTypes lists all task types, by name.
 func (a TaskQueries) TaskTypes(ctx context.Context) ([]model.TaskType, error) {
 	rows, err := a.q.TaskTypes(ctx)
-	return list(rows, failed(err, "read task types"), a.taskType)
+	return stmt.List(rows, stmt.Failed(err, "read task types"), a.taskType)
 }
 
 // TaskType returns the task type of that name, or model.ErrUnknownTaskType.
@@ -23,7 +25,7 @@ func (a TaskQueries) TaskType(ctx context.Context, name string) (model.TaskType,
 	if errors.Is(err, pgx.ErrNoRows) {
 		return model.TaskType{}, fmt.Errorf("%w: %q", model.ErrUnknownTaskType, name)
 	}
-	return a.taskType(row), failed(err, "read task type %q", name)
+	return a.taskType(row), stmt.Failed(err, "read task type %q", name)
 }
 
 // CreateTaskType adds a task type. An existing one of that name stays as it is, without
@@ -32,17 +34,17 @@ func (a TaskQueries) TaskType(ctx context.Context, name string) (model.TaskType,
 func (a TaskQueries) CreateTaskType(ctx context.Context, t model.TaskType) error {
 	err := a.q.CreateTaskType(ctx, queries.CreateTaskTypeParams{
 		Type: t.Type, Description: t.Description, BackendName: t.BackendName,
-		DefaultInterval: intervalOf(t.DefaultInterval), MinInterval: intervalOf(t.MinInterval), MaxInterval: intervalOf(t.MaxInterval),
-		BackoffFactor: t.BackoffFactor, MaxQueueLength: t.MaxQueueLength, NumRetries: t.NumRetries, RetryDelay: intervalOf(t.RetryDelay),
+		DefaultInterval: postgres.IntervalOf(t.DefaultInterval), MinInterval: postgres.IntervalOf(t.MinInterval), MaxInterval: postgres.IntervalOf(t.MaxInterval),
+		BackoffFactor: t.BackoffFactor, MaxQueueLength: t.MaxQueueLength, NumRetries: t.NumRetries, RetryDelay: postgres.IntervalOf(t.RetryDelay),
 	})
-	return failed(err, "create task type %q", t.Type)
+	return stmt.Failed(err, "create task type %q", t.Type)
 }
 
 func (a TaskQueries) taskType(row queries.TaskType) model.TaskType {
 	t := model.TaskType{
 		Type: row.Type, Description: row.Description, BackendName: row.BackendName,
-		DefaultInterval: durationOf(row.DefaultInterval), MinInterval: durationOf(row.MinInterval), MaxInterval: durationOf(row.MaxInterval),
-		BackoffFactor: row.BackoffFactor, MaxQueueLength: row.MaxQueueLength, NumRetries: row.NumRetries, RetryDelay: durationOf(row.RetryDelay),
+		DefaultInterval: postgres.DurationOf(row.DefaultInterval), MinInterval: postgres.DurationOf(row.MinInterval), MaxInterval: postgres.DurationOf(row.MaxInterval),
+		BackoffFactor: row.BackoffFactor, MaxQueueLength: row.MaxQueueLength, NumRetries: row.NumRetries, RetryDelay: postgres.DurationOf(row.RetryDelay),
 	}
 	if a.route != nil {
 		t.Routed = a.route(t.BackendName)

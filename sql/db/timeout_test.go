@@ -7,6 +7,7 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // slowed is a store on whose connections statements time out after a second, of a database
@@ -75,7 +76,7 @@ func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 			return err
 		}
 		for range 4 {
-			if _, err := slow.KeepCandidates(ctx); !db.TimedOut(err) {
+			if _, err := slow.KeepCandidates(ctx); !postgres.TimedOut(err) {
 				t.Errorf("the drain ended with %v, want a time-out", err)
 			}
 		}

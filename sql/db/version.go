@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/jackc/pgx/v5"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // PeerVersion is the version of the Python scheduler's schema that this program works with, and
@@ -62,12 +61,9 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	var asked, now time.Time
-	if err := s.pool.QueryRow(ctx, "select statement_timestamp(), clock_timestamp()").Scan(&asked, &now); err != nil {
+	if err := s.AskTime(ctx); err != nil {
 		return err
 	}
-	s.clock.set(asked, now, time.Since(began))
 	switch {
 	case status.Empty():
 		return fmt.Errorf("%w (%s is empty)", ErrNotMigrated, status.Database)
@@ -79,13 +75,7 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 
 // Status reads what the database holds, as MigrateStatus does.
 func (s *Store) Status(ctx context.Context) (Status, error) {
-	return inspect(ctx, s.pool, redacted(s.pool.Config().ConnConfig))
-}
-
-// querier is a connection, a pool or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	return inspect(ctx, s.Pool(), postgres.RedactedConfig(s.Pool().Config().ConnConfig))
 }
 
 // unsupported returns an ErrUnsupported with what is wrong with the database.
@@ -95,7 +85,7 @@ func (s Status) unsupported(format string, args ...any) error {
 
 // inspect reads what a database holds and changes nothing. It returns ErrUnsupported for
 // one that must be left alone.
-func inspect(ctx context.Context, db querier, name string) (Status, error) {
+func inspect(ctx context.Context, db stmt.Session, name string) (Status, error) {
 	status := Status{Database: name}
 	var number int
 	var server string
@@ -125,7 +115,7 @@ func inspect(ctx context.Context, db querier, name string) (Status, error) {
 }
 
 // checkEmpty refuses a database without the table dbversion that holds anything.
-func (s Status) checkEmpty(ctx context.Context, db querier, hasOwn bool) error {
+func (s Status) checkEmpty(ctx context.Context, db stmt.Session, hasOwn bool) error {
 	found, err := publicObjects(ctx, db)
 	switch {
 	case err != nil:
@@ -142,8 +132,8 @@ func (s Status) checkEmpty(ctx context.Context, db querier, hasOwn bool) error {
 
 // inspectPeer reads the version of the Python scheduler's schema, and refuses one that
 // lacks what this program uses.
-func (s *Status) inspectPeer(ctx context.Context, db querier, hasModule bool) (err error) {
-	if s.PeerVersion, err = firstOrZero(collect[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
+func (s *Status) inspectPeer(ctx context.Context, db stmt.Session, hasModule bool) (err error) {
+	if s.PeerVersion, err = stmt.FirstOrZero(stmt.Column[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
 	switch {
@@ -157,7 +147,7 @@ func (s *Status) inspectPeer(ctx context.Context, db querier, hasModule bool) (e
 		return s.unsupported("has no table dbmodule, so whose schema version %d is meant is not known: "+
 			"use a database that the Python scheduler made, or an empty one", s.PeerVersion)
 	}
-	modules, err := collect[string](ctx, db, `select coalesce(dbmodule, '') from public.dbmodule`)
+	modules, err := stmt.Column[string](ctx, db, `select coalesce(dbmodule, '') from public.dbmodule`)
 	if err != nil {
 		return fmt.Errorf("read the database's module: %w", err)
 	}
@@ -165,7 +155,7 @@ func (s *Status) inspectPeer(ctx context.Context, db querier, hasModule bool) (e
 	if module != peerModule && module != peerModuleShort {
 		return s.unsupported("belongs to the module %q, not to %q: use another database", module, peerModule)
 	}
-	missing, err := collect[string](ctx, db, `select t from unnest($1::text[]) as t where to_regclass('public.' || t) is null`, peerTables)
+	missing, err := stmt.Column[string](ctx, db, `select t from unnest($1::text[]) as t where to_regclass('public.' || t) is null`, peerTables)
 	if err != nil {
 		return fmt.Errorf("look for the Python scheduler's tables: %w", err)
 	}
@@ -185,9 +175,9 @@ func (s *Status) inspectPeer(ctx context.Context, db querier, hasModule bool) (e
 }
 
 // inspectOwn compares our migrations in the database with those of this program.
-func inspectOwn(ctx context.Context, db querier, status Status) (Status, error) {
-	applied, err := collect[int64](ctx, db, `select version_id from scheduler_go.migrations where is_applied and version_id > 0`)
-	if sqlstate(err) == "42P01" { // undefined table
+func inspectOwn(ctx context.Context, db stmt.Session, status Status) (Status, error) {
+	applied, err := stmt.Column[int64](ctx, db, `select version_id from scheduler_go.migrations where is_applied and version_id > 0`)
+	if postgres.SQLState(err) == "42P01" { // undefined table
 		err = nil
 	}
 	if err != nil {
@@ -213,8 +203,8 @@ func inspectOwn(ctx context.Context, db querier, status Status) (Status, error) 
 			"which refuses while work would be lost, and then migrate it anew", ErrUnsupported, status.Database, slices.Max(applied), squashedTo)
 	}
 	if len(newer) > 0 {
-		since, err := firstOrZero(collect[int64](ctx, db, `select since from scheduler_go.compatible`))
-		if state := sqlstate(err); err != nil && state != "42P01" {
+		since, err := stmt.FirstOrZero(stmt.Column[int64](ctx, db, `select since from scheduler_go.compatible`))
+		if state := postgres.SQLState(err); err != nil && state != "42P01" {
 			return status, fmt.Errorf("read which versions the schema is compatible with: %w", err)
 		}
 		if newest := migrationVersion(names[len(names)-1]); since > 0 && since <= newest {
@@ -228,8 +218,8 @@ func inspectOwn(ctx context.Context, db querier, status Status) (Status, error) 
 }
 
 // publicObjects names a few objects of the schema public that belong to no extension.
-func publicObjects(ctx context.Context, db querier) ([]string, error) {
-	names, err := collect[string](ctx, db, `
+func publicObjects(ctx context.Context, db stmt.Session) ([]string, error) {
+	names, err := stmt.Column[string](ctx, db, `
 		with objects as (
 		  select 'pg_class'::regclass as catalogue, oid, 1 as rank, 'table ' || relname as name
 		    from pg_class where relnamespace = to_regnamespace('public') and relkind in ('r', 'p', 'v', 'm', 'f')
@@ -245,17 +235,5 @@ func publicObjects(ctx context.Context, db querier) ([]string, error) {
 		   select from pg_depend
 		    where classid = objects.catalogue and objid = objects.oid and deptype = 'e')
 		 order by rank, name limit 5`)
-	return names, failed(err, "look whether the database is empty")
-}
-
-// collect returns the only column of a query.
-func collect[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
-	rows, _ := db.Query(ctx, query, args...) // which have its error
-	return pgx.CollectRows(rows, pgx.RowTo[T])
-}
-
-// rowsOf returns the rows of a query, whose columns are the fields of T in their order.
-func rowsOf[T any](ctx context.Context, db querier, query string, args ...any) ([]T, error) {
-	rows, _ := db.Query(ctx, query, args...)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+	return names, stmt.Failed(err, "look whether the database is empty")
 }

@@ -14,7 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // GrabNextVisits picks up to count origins to visit next at the moment now, in
@@ -33,7 +36,7 @@ import (
 // don't meet; the result is the same.
 func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
 	visits, err := tx.grab(ctx, &grabQuery{groups: []VisitGroup{{Count: count}}, args: pgx.NamedArgs{}}, f, now, dryRun)
-	return list(visits, failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy),
+	return stmt.List(visits, stmt.Failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy),
 		func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
 }
 
@@ -45,7 +48,7 @@ func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) 
 	}
 	q := &grabQuery{groups: []VisitGroup{{Count: 1}}, args: pgx.NamedArgs{"visit_type": f.VisitType, "now": now}}
 	visits, known, err := tx.grabCandidates(ctx, q, f, now, true)
-	return len(visits) > 0, known, failed(err, "look for visits of type %q by policy %q", f.VisitType, f.Policy)
+	return len(visits) > 0, known, stmt.Failed(err, "look for visits of type %q by policy %q", f.VisitType, f.Policy)
 }
 
 // VisitGroup is a group of listers and how many of its origins are asked for.
@@ -74,7 +77,7 @@ func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now ti
 	f.TableSample = 0
 	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
 	visits, err := tx.grab(ctx, q, f, now, false)
-	return visits, failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
+	return visits, stmt.Failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
 }
 
 // filteredGroups returns groups with the listers that a filter asks for.
@@ -102,7 +105,7 @@ func (tx *Tx) countGroupedVisits(ctx context.Context, f model.VisitFilter, now t
 	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
 	var place, n int
 	err = tx.askCandidates(ctx, q, f, now, "select c.place, count(*) from first c group by c.place", []any{&place, &n}, func() error { counts[place] = n; return nil })
-	return counts, failed(err, "count visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
+	return counts, stmt.Failed(err, "count visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
 }
 
 // VisitPlace is where an origin stands among the next ones of a policy.
@@ -125,7 +128,7 @@ func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Ti
 	q := &grabQuery{groups: []VisitGroup{{Count: limit}}, maxPending: min(maxPendingChanges, changesOfPlace*limit), args: pgx.NamedArgs{"url": o.URL, "lister": o.ListerID}}
 	err = tx.askCandidates(ctx, q, f, now, `select exists (select from usable), count(*),
 		coalesce(max(c.turn) filter (where c.url = @url and c.lister_id = @lister), 0) from first c`, []any{&p.Known, &p.Searched, &p.Place}, func() error { return nil })
-	return p, failed(err, "look for the place of %q by policy %q", o.URL, f.Policy)
+	return p, stmt.Failed(err, "look for the place of %q by policy %q", o.URL, f.Policy)
 }
 
 // askCandidates runs a statement on what a grab would select from candidates (first), and calls
@@ -280,11 +283,11 @@ const moveQueuePosition = `moved as (
 func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
 	for range oddRounds {
 		var odd int
-		err = refused(tx.withSettings(ctx, q, func() (err error) {
+		err = postgres.AsRefused(tx.withSettings(ctx, q, func() (err error) {
 			visits, odd, usable, err = tx.runGrabOnce(ctx, q)
 			return err
 		}))
-		if _, ok := errors.AsType[*RefusedError](err); ok && len(q.effects) > 0 {
+		if _, ok := errors.AsType[*postgres.RefusedError](err); ok && len(q.effects) > 0 {
 			err = tx.withSettings(ctx, q, func() (err error) {
 				visits, usable, err = tx.runGrabApart(ctx, q)
 				return err
@@ -357,12 +360,12 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd
 	from unnest(@urls::text[]) u (url) left join origin_visit_stats ovs on ovs.url = u.url and ovs.visit_type = @visit_type
 ), ` + strings.Join(effects, ", ") + " select"
-	_, err := tx.bisect(ctx, len(urls), func(first, end int) (int64, error) {
+	_, err := bulk.BisectIn(ctx, tx.base, len(urls), func(first, end int) (int64, error) {
 		arguments := maps.Clone(q.args)
 		arguments["urls"] = urls[first:end]
 		_, err := tx.tx.Exec(ctx, mark, arguments)
 		return int64(end - first), err
-	}, func(i int, reason *RefusedError) error {
+	}, func(i int, reason *postgres.RefusedError) error {
 		aside[urls[i]] = true
 		return tx.q.SetOriginAside(ctx, queries.SetOriginAsideParams{Reason: reason.Error(), URL: urls[i], VisitType: q.args["visit_type"].(string)})
 	})
@@ -371,7 +374,7 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
 	// Without origins there is one row all the same, for usable and odd.
-	rows, err := metered{tx.tx}.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
+	rows, err := tx.base.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
 select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.lister_id, lo.place, `+originColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
 left join found lo on lo.odd is null`, q.args)

@@ -3,7 +3,6 @@ package db
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,6 +10,8 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // KnownVisits is what the database knows of some origins.
@@ -66,7 +67,7 @@ type VisitChanges struct {
 }
 
 // errStatsAppeared is for new origins that two members of the consumer group met at once.
-var errStatsAppeared = errors.New("another member inserted stats of the same origins")
+const errStatsAppeared = postgres.LostRace("another member inserted stats of the same origins")
 
 // UpdateVisitStats locks the stats of the given origins and writes what change returns for them, all in
 // one transaction. It neither reads nor writes when the origins were last scheduled. The
@@ -79,7 +80,7 @@ func (s VisitStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey
 	if len(keys) == 0 {
 		return nil
 	}
-	return refused(failed(retryLostRaces(func() error {
+	return postgres.AsRefused(stmt.Failed(postgres.RetryLostRaces(func() error {
 		return s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
 			known, err := tx.lockVisits(ctx, keys)
 			if err != nil {
@@ -91,7 +92,7 @@ func (s VisitStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey
 }
 
 func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisits, error) {
-	arg := columns[queries.LockVisitStatsParams](keys)
+	arg := stmt.Columns[queries.LockVisitStatsParams](keys)
 	rows, err := tx.q.LockVisitStats(ctx, arg)
 	if err != nil {
 		return KnownVisits{}, err
@@ -194,15 +195,15 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 		}
 		return err
 	}
-	return inOrder(ctx,
-		arrays(changes.Stats, tx.q.NoteVisits),
-		arrays(old, tx.q.UpdateVisitStats),
-		arrays(fresh, insert),
-		arrays(entries(changes.LastFailures), tx.q.RecordVisitFailures),
-		arrays(changes.Held, tx.q.HoldVisits),
-		arrays(changes.Counted, tx.q.DropHeldVisits),
+	return stmt.InOrder(ctx,
+		stmt.Arrays(changes.Stats, tx.q.NoteVisits),
+		stmt.Arrays(old, tx.q.UpdateVisitStats),
+		stmt.Arrays(fresh, insert),
+		stmt.Arrays(stmt.Entries(changes.LastFailures), tx.q.RecordVisitFailures),
+		stmt.Arrays(changes.Held, tx.q.HoldVisits),
+		stmt.Arrays(changes.Counted, tx.q.DropHeldVisits),
 		func(ctx context.Context) error { return writeFreshness(ctx, tx.q, changes.Freshness, time.Time{}) },
-		keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
+		stmt.Keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
 		tx.countEnded(EndedByJournal, changes.Ends))
 }
 
@@ -210,7 +211,7 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 // ended and was not requeued: they count.
 func (s VisitStore) ReleasedVisits(ctx context.Context, limit int) ([]HeldVisit, error) {
 	rows, err := s.q.ReleasedVisits(ctx, int32(limit))
-	return list(rows, failed(err, "list failed visits that were kept back"), func(r queries.ReleasedVisitsRow) HeldVisit {
+	return stmt.List(rows, stmt.Failed(err, "list failed visits that were kept back"), func(r queries.ReleasedVisitsRow) HeldVisit {
 		return HeldVisit{OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Date: r.Date}
 	})
 }

@@ -15,7 +15,9 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 var visitDay = time.Date(2024, 5, 6, 7, 8, 9, 123456000, time.UTC)
@@ -249,7 +251,7 @@ func TestRefusedValues(t *testing.T) {
 	for name, url := range map[string]string{"a NUL": "a\x00b", "not UTF-8": "a\xffb"} {
 		keys := []model.OriginKey{{URL: url, VisitType: "git"}}
 		err := store.UpdateVisitStats(t.Context(), keys, countVisit(keys))
-		if _, refused := errors.AsType[*db.RefusedError](err); !refused {
+		if _, refused := errors.AsType[*postgres.RefusedError](err); !refused {
 			t.Errorf("%s: %v, want a refusal", name, err)
 		}
 	}
@@ -272,10 +274,10 @@ func TestBisect(t *testing.T) {
 		"broken":         {[]int{1}, []int{3}, "[0] [1] other"},
 	} {
 		var written, aside []string
-		err := db.Bisect(0, 9, func(first, end int) error {
+		err := bulk.Bisect(0, 9, func(first, end int) error {
 			for i := first; i < end; i++ {
 				if slices.Contains(c.bad, i) {
-					return new(db.RefusedError)
+					return new(postgres.RefusedError)
 				}
 			}
 			for i := first; i < end; i++ {
@@ -289,7 +291,7 @@ func TestBisect(t *testing.T) {
 			}
 			written = append(written, text)
 			return nil
-		}, func(i int, _ *db.RefusedError) { aside = append(aside, fmt.Sprint(i)) })
+		}, func(i int, _ *postgres.RefusedError) { aside = append(aside, fmt.Sprint(i)) })
 		got := fmt.Sprint(written, " ", aside)
 		if err != nil {
 			got += " " + err.Error()

@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
 )
 
 // DeliveriesKept is how long confirmed deliveries are kept: well above the age that the
@@ -81,8 +82,7 @@ func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
 		return err
 	}
 	last := locks[len(locks)-1]
-	tx.clock.set(last.Asked, last.Locked, time.Since(began))
-	return tx.clock.check()
+	return tx.base.NoteTime(last.Asked, last.Locked, time.Since(began))
 }
 
 // QueueLedger is what the ledger knows of a queue.
@@ -107,7 +107,7 @@ func (a WorkQueries) QueueLedgers(ctx context.Context, observed ...QueueObserved
 		p.Queues, p.Since, p.Asked = append(p.Queues, o.Name), append(p.Since, o.Since), append(p.Asked, o.Asked)
 	}
 	rows, err := a.q.QueueLedgers(ctx, p)
-	return list(rows, err, func(r queries.QueueLedgersRow) QueueLedger {
+	return stmt.List(rows, err, func(r queries.QueueLedgersRow) QueueLedger {
 		return QueueLedger{Outgoing: int(r.Outgoing), Before: int(r.Before), After: int(r.After)}
 	})
 }
@@ -135,14 +135,14 @@ const lowWaterStep = 5000
 // graphs is pending, so that looks at them don't pass by what is gone, which stays as long as the oldest
 // snapshot of the database. Called now and then, it writes seldom: versions of its row stay, too.
 func (a WorkQueries) RaiseLowWater(ctx context.Context) error {
-	return failed(a.q.RaiseLowWater(ctx, lowWaterStep), "raise the low-water marks")
+	return stmt.Failed(a.q.RaiseLowWater(ctx, lowWaterStep), "raise the low-water marks")
 }
 
 // LowerLowWater lowers them if there is outgoing work or a pending change below, and reports
 // whether there was: a mistake, or rows that somebody wrote by hand. It passes by all that is gone.
 func (a WorkQueries) LowerLowWater(ctx context.Context) (bool, error) {
 	n, err := a.q.LowerLowWater(ctx)
-	return n > 0, failed(err, "look for rows below the low-water marks")
+	return n > 0, stmt.Failed(err, "look for rows below the low-water marks")
 }
 
 // Outgoing is a message that a deliverer has locked.
@@ -160,11 +160,11 @@ type Outgoing struct {
 // by themselves, oldest first. The transaction is one of [Store.ByPlace].
 func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string, skipRows []uuid.UUID) ([]Outgoing, error) {
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, SkipRows: skipRows, MaxRows: int32(limit)})
-	return list(rows, err, func(r queries.NextOutgoingRow) Outgoing {
+	return stmt.List(rows, err, func(r queries.NextOutgoingRow) Outgoing {
 		return Outgoing{Kept: r.Kept, Until: r.Until, Work: Work{
-			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, Home: orZero(r.Home), Share: Share{Priority: uint8(r.Priority)}, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
+			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, Home: stmt.OrZero(r.Home), Share: Share{Priority: uint8(r.Priority)}, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
 			Claimed: r.Claimed, Attempts: r.Attempts,
-			Lane: WorkLane{SoftLimit: model.Duration(orZero(r.SoftLimit)), HardLimit: model.Duration(orZero(r.HardLimit))},
+			Lane: WorkLane{SoftLimit: model.Duration(stmt.OrZero(r.SoftLimit)), HardLimit: model.Duration(stmt.OrZero(r.HardLimit))},
 		}}
 	})
 }
@@ -177,7 +177,7 @@ func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, age
 	for _, r := range rows {
 		lowest[r.Queue] = uint8(r.Priority)
 	}
-	return lowest, failed(err, "look for work that waits for long")
+	return lowest, stmt.Failed(err, "look for work that waits for long")
 }
 
 // Confirm records that the broker has confirmed some messages: those that are kept
@@ -196,11 +196,11 @@ func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing) error {
 			gone = append(gone, m.TaskID)
 		}
 	}
-	return inOrder(ctx, keys(gone, tx.q.DropWork), keys(kept, tx.q.MarkSent), tx.recordDeliveries(perQueue))
+	return stmt.InOrder(ctx, stmt.Keys(gone, tx.q.DropWork), stmt.Keys(kept, tx.q.MarkSent), tx.recordDeliveries(perQueue))
 }
 
 // recordDeliveries writes how many messages queues got.
-func (tx *Tx) recordDeliveries(perQueue map[string]int32) step {
+func (tx *Tx) recordDeliveries(perQueue map[string]int32) stmt.Step {
 	p := queries.RecordDeliveriesParams{Kept: DeliveriesKept.Seconds()}
 	for queue, n := range perQueue {
 		p.Queues = append(p.Queues, queue)
@@ -258,14 +258,14 @@ func (tx *Tx) AddWork(ctx context.Context, work []Work) error {
 	}
 	if len(plain) > 0 {
 		if _, err := tx.q.AddWork(ctx, plain); err != nil {
-			return failed(err, "write %d messages", len(plain))
+			return stmt.Failed(err, "write %d messages", len(plain))
 		}
 	}
 	if len(kept) == 0 {
 		return nil
 	}
 	_, err := tx.q.AddKeptWork(ctx, kept)
-	return failed(err, "write %d messages", len(kept))
+	return stmt.Failed(err, "write %d messages", len(kept))
 }
 
 func (w *Work) params() queries.AddKeptWorkParams {
@@ -283,8 +283,8 @@ func (w *Work) params() queries.AddKeptWorkParams {
 	if l.Backlog {
 		p.State, p.Queue = "backlog", w.Home
 	}
-	p.LaneSet, p.Lane, p.LaneName, p.LanesLeft, p.Retried = &l.Set, new(int16(l.Number)), nullable(l.Name), int16(l.Left), l.Retried
-	p.SoftLimit, p.HardLimit, p.Below, p.Expected = nullable(l.SoftLimit.Seconds()), nullable(l.HardLimit.Seconds()), nullable(l.Below), nullable(l.Expected)
+	p.LaneSet, p.Lane, p.LaneName, p.LanesLeft, p.Retried = &l.Set, new(int16(l.Number)), stmt.Nullable(l.Name), int16(l.Left), l.Retried
+	p.SoftLimit, p.HardLimit, p.Below, p.Expected = stmt.Nullable(l.SoftLimit.Seconds()), stmt.Nullable(l.HardLimit.Seconds()), stmt.Nullable(l.Below), stmt.Nullable(l.Expected)
 	p.Memory, p.Lister, p.First, p.Behind = &l.Key, &l.Lister, &l.First, &l.Behind
 	if l.URL != "" && l.VisitType != "" {
 		p.URL, p.VisitType = &l.URL, &l.VisitType
@@ -296,7 +296,7 @@ func (w *Work) params() queries.AddKeptWorkParams {
 // still configured.
 func (a WorkQueries) QueuesWithSent(ctx context.Context) ([]string, error) {
 	names, err := a.q.QueuesWithSent(ctx)
-	return names, failed(err, "list the queues with work that was sent")
+	return names, stmt.Failed(err, "list the queues with work that was sent")
 }
 
 // MaintenanceBatch is how many rows of the ledger maintenance deletes at a time.
@@ -320,13 +320,13 @@ type Unheard struct {
 // may be more.
 func (tx *Tx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int, more bool, err error) {
 	if err := tx.q.NoteWorkLook(ctx, queries.NoteWorkLookParams{Queue: u.Queue, Waiting: int64(u.Waiting), Looked: u.Now}); err != nil {
-		return nil, false, failed(err, "record which work left queue %q", u.Queue)
+		return nil, false, stmt.Failed(err, "record which work left queue %q", u.Queue)
 	}
 	rows, err := tx.q.UnheardWork(ctx, queries.UnheardWorkParams{
 		Queue: u.Queue, Waiting: int64(u.Waiting), Now: u.Now, UnheardBefore: u.UnheardBefore, BegunBefore: u.BegunBefore, LostBefore: u.LostBefore, MaxRows: int32(u.Most),
 	})
 	if err != nil || len(rows) == 0 {
-		return nil, false, failed(err, "give up work of queue %q", u.Queue)
+		return nil, false, stmt.Failed(err, "give up work of queue %q", u.Queue)
 	}
 	givenUp = make(map[string]int)
 	ids := make([]uuid.UUID, len(rows))
@@ -339,34 +339,34 @@ func (tx *Tx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int
 		if r.LaneSet != nil {
 			records.Add(*r.LaneSet, *r.LaneName, LaneUnheard, 0, u.Now, 1)
 		}
-		givenUp[orZero(r.LaneSet)]++
+		givenUp[stmt.OrZero(r.LaneSet)]++
 	}
-	err = inOrder(ctx, keys(ids, tx.q.DropWork), tx.chargeShares(charges), tx.recordLanes(records))
-	return givenUp, len(rows) == u.Most, failed(err, "give up work of queue %q", u.Queue)
+	err = stmt.InOrder(ctx, stmt.Keys(ids, tx.q.DropWork), tx.chargeShares(charges), tx.recordLanes(records))
+	return givenUp, len(rows) == u.Most, stmt.Failed(err, "give up work of queue %q", u.Queue)
 }
 
 // NoteEmptyQueue records that a queue was seen empty at a moment, or later.
 func (a WorkQueries) NoteEmptyQueue(ctx context.Context, queue string, looked time.Time) error {
-	return failed(a.q.NoteEmptyLook(ctx, queries.NoteEmptyLookParams{Queue: queue, Looked: looked}), "record that queue %q is empty", queue)
+	return stmt.Failed(a.q.NoteEmptyLook(ctx, queries.NoteEmptyLookParams{Queue: queue, Looked: looked}), "record that queue %q is empty", queue)
 }
 
 // LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
 // lookedBefore; 1970 if nobody did.
 func (a WorkQueries) LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error) {
 	left, err := a.q.LeftQueue(ctx, queries.LeftQueueParams{Queue: queue, LookedBefore: lookedBefore})
-	return left, failed(err, "look up what left queue %q", queue)
+	return left, stmt.Failed(err, "look up what left queue %q", queue)
 }
 
 // ForgetLooks deletes what is known of the looks at queues before a moment, except what says most of each queue, and all
 // that is from before uselessBefore.
 func (a WorkQueries) ForgetLooks(ctx context.Context, lookedBefore, uselessBefore time.Time) error {
-	return failed(a.q.ForgetLooks(ctx, queries.ForgetLooksParams{LookedBefore: lookedBefore, UselessBefore: uselessBefore}), "forget looks at queues")
+	return stmt.Failed(a.q.ForgetLooks(ctx, queries.ForgetLooksParams{LookedBefore: lookedBefore, UselessBefore: uselessBefore}), "forget looks at queues")
 }
 
 // ForgetDeliveries deletes what is known of deliveries before a moment. It must be a
 // minute ago or more: younger ones are counted.
 func (a WorkQueries) ForgetDeliveries(ctx context.Context, before time.Time) error {
-	return failed(a.q.ForgetDeliveries(ctx, before), "forget old deliveries")
+	return stmt.Failed(a.q.ForgetDeliveries(ctx, before), "forget old deliveries")
 }
 
 // ForgetSettled deletes settled work that ended before a moment, in batches. After a
@@ -377,7 +377,7 @@ func (s WorkStore) ForgetSettled(ctx context.Context, before time.Time) error {
 		n, err := s.q.ForgetSettled(ctx, queries.ForgetSettledParams{Before: &before, MaxRows: int32(most)})
 		s.drains.settled.Note(most, err)
 		if err != nil || n < int64(most) {
-			return failed(err, "forget work that has ended")
+			return stmt.Failed(err, "forget work that has ended")
 		}
 	}
 }
@@ -394,7 +394,7 @@ func (a WorkQueries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (
 	byID := make(map[string]int64, len(runs))
 	var ids []uuid.UUID
 	for _, r := range runs {
-		if id, ok := model.ParseTaskID(orZero(r.BackendID)); ok { // otherwise not one of ours
+		if id, ok := model.ParseTaskID(stmt.OrZero(r.BackendID)); ok { // otherwise not one of ours
 			ids = append(ids, id)
 			byID[id.String()] = r.ID
 		}
@@ -404,5 +404,5 @@ func (a WorkQueries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (
 	for _, row := range rows {
 		putOff[byID[row.BackendID]] = PutOff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
 	}
-	return putOff, failed(err, "look for messages put off")
+	return putOff, stmt.Failed(err, "look for messages put off")
 }

@@ -26,6 +26,7 @@ import (
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/sentry"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // App is what all commands share.
@@ -116,16 +117,16 @@ func ReadOnly(root *cobra.Command, names ...string) {
 // OpenStore opens the configured database, or for a command that only reads its replica, if
 // there is one. It connects when first used.
 func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, error) {
-	return a.openStore(ctx, cmd, cmd.Annotations[readsOnly] != "", db.Options{MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
+	return a.openStore(ctx, cmd, cmd.Annotations[readsOnly] != "", postgres.Options{MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
 }
 
 // OpenPages opens the database, or its replica, for the dashboard's pages: a small pool of its
 // own, with a time limit for statements.
 func (a *App) OpenPages(ctx context.Context, cmd *cobra.Command, timeout time.Duration) (*db.Store, error) {
-	return a.openStore(ctx, cmd, true, db.Options{MaxConns: 6, StatementTimeout: timeout})
+	return a.openStore(ctx, cmd, true, postgres.Options{MaxConns: 6, StatementTimeout: timeout})
 }
 
-func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o db.Options) (*db.Store, error) {
+func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o postgres.Options) (*db.Store, error) {
 	var dsn string
 	var err error
 	if a.Config.Scheduler.Cls == config.Remote {
@@ -138,7 +139,6 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 		return nil, err
 	}
 	o.Command = cmd.Name()
-	o.Route, o.Hosters = a.Config.Celery.Route(), a.Config.Hosters
 	if address := a.Config.Database.Replica; address != "" && replica {
 		dsn, o.Direct, o.Through = string(address), "", nil
 	}
@@ -146,12 +146,12 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 	if err != nil {
 		return nil, a.wrong("--database", a.Globals.database, "scheduler.db", err)
 	}
-	return store, nil
+	return store.With(db.Rules{Route: a.Config.Celery.Route(), Hosters: a.Config.Hosters}), nil
 }
 
 // throughServer returns the way to the database through the configured RPC server. The server replaces the
 // DSN's user and database.
-func (a *App) throughServer() (dsn string, way *db.Through, err error) {
+func (a *App) throughServer() (dsn string, way *postgres.Through, err error) {
 	if a.Config.Scheduler.URL == "" {
 		return "", nil, a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
 	}
@@ -160,7 +160,7 @@ func (a *App) throughServer() (dsn string, way *db.Through, err error) {
 		return "", nil, a.wrong("--url", a.Globals.url, "scheduler.url", err)
 	}
 	server := url.URL{Scheme: "postgresql", User: url.User("door"), Host: net.JoinHostPort(address.Host(), address.Port()), Path: "door", RawQuery: "sslmode=disable"}
-	return server.String(), &db.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
+	return server.String(), &postgres.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
 }
 
 // Daemon returns the options of a daemon that runs as cmd.

@@ -23,6 +23,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 func New(a *command.App) *cobra.Command {
@@ -138,7 +139,7 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 
 // checkDatabase checks that a further address of the database is usable.
 func checkDatabase(ctx context.Context, cmd *cobra.Command, dsn config.Secret) (string, error) {
-	store, err := db.Open(ctx, string(dsn), db.Options{Command: cmd.Name()})
+	store, err := db.Open(ctx, string(dsn), postgres.Options{Command: cmd.Name()})
 	if err != nil {
 		return "", err
 	}
@@ -149,7 +150,7 @@ func checkDatabase(ctx context.Context, cmd *cobra.Command, dsn config.Secret) (
 // checkDoor checks that the user of the RPC server's door may work on the database, and may not more.
 func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
 	dsn := string(a.Config.RPCServe.Door.DB)
-	store, err := db.Open(ctx, dsn, db.Options{Command: cmd.Name()})
+	store, err := db.Open(ctx, dsn, postgres.Options{Command: cmd.Name()})
 	if err != nil {
 		return "", err
 	}

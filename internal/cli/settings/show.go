@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 func newConfigShow(a *command.App) *cobra.Command {
@@ -101,7 +101,7 @@ func viewConfig(c *config.Config) configView {
 		&v.Scheduler.DB: c.Scheduler.DB, &v.Database.Direct: c.Database.Direct, &v.Database.Replica: c.Database.Replica,
 	} {
 		if dsn != "" {
-			*shown = db.Redacted(string(dsn))
+			*shown = postgres.Redacted(string(dsn))
 		}
 	}
 	v.Scheduler.URL = shownURL(c.Scheduler.URL)

@@ -23,6 +23,7 @@ import (
 
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 const (
@@ -275,7 +276,7 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, user string, started 
 	defer s.sessions.remove(one)
 	started()
 	_ = client.SetDeadline(time.Time{})
-	db.WatchSocket(client.(*ahead).Conn)
+	postgres.WatchSocket(client.(*ahead).Conn)
 	one.series.opened.Inc()
 	one.series.open.Inc()
 	defer one.series.open.Dec()

@@ -290,7 +290,7 @@ type LookAtWalkRow struct {
 	Due   bool
 }
 
-// Walks over whole tables, in steps; sql/db/walks.go takes them.
+// Walks over whole tables, in steps; package bulk takes them.
 // LookAtWalk returns the place of a walk, -1 if none is underway, and whether the last one began so
 // many seconds ago, or more.
 func (q *Queries) LookAtWalk(ctx context.Context, arg LookAtWalkParams) (LookAtWalkRow, error) {

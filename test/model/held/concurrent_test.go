@@ -22,6 +22,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // recentAge is how old the statistics of a concurrent history may be. They are never as old.
@@ -365,7 +366,7 @@ func TestConcurrentHistories(t *testing.T) {
 	dsn := testenv.Database(t)
 	h := &historyBench{store: testenv.Open(t, dsn)}
 	for i := range h.stores {
-		h.stores[i], h.stats[i] = testenv.Open(t, dsn, db.Options{Command: fmt.Sprint("process ", i)}), newStatistics(t, recentAge)
+		h.stores[i], h.stats[i] = testenv.Open(t, dsn, postgres.Options{Command: fmt.Sprint("process ", i)}), newStatistics(t, recentAge)
 	}
 	random := seed.Rand(t)
 	histories := 10

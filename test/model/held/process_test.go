@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 const queue = "q"
@@ -92,7 +93,7 @@ func newProcess(t *testing.T, n int, dsn string, admin testenv.Session, stats *s
 	if strings.Contains(dsn, "?") {
 		separator = "&"
 	}
-	p.store = testenv.Open(t, dsn+separator+"sslmode=disable", db.Options{Command: p.name(), Through: p.wire.through()})
+	p.store = testenv.Open(t, dsn+separator+"sslmode=disable", postgres.Options{Command: p.name(), Through: p.wire.through()})
 	p.begin()
 	return p
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
 )
 
 // wire watches the connections of a process to PostgreSQL, to see when those that nobody else can see have come to
@@ -29,8 +29,8 @@ func newWire() *wire {
 	return w
 }
 
-func (w *wire) through() *db.Through {
-	return &db.Through{Name: "PostgreSQL", Dial: func(dial pgconn.DialFunc) pgconn.DialFunc {
+func (w *wire) through() *postgres.Through {
+	return &postgres.Through{Name: "PostgreSQL", Dial: func(dial pgconn.DialFunc) pgconn.DialFunc {
 		return func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dial(ctx, network, address)
 			if err != nil {

@@ -1,0 +1,79 @@
+package bulk
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/postgres"
+)
+
+// BatchSize bounds the batches of one loop by what PostgreSQL can take. A batch that
+// times out (the server's statement_timeout or lock_timeout, or a deadline of ours) is
+// halved at its next try, instead of being repeated whole for ever. While batches as large
+// as the bound succeed, it grows, by an eighth each time. A time-out says nothing about a
+// single item: that is tried again.
+//
+// The zero value has no bound yet. It is safe for concurrent use.
+type BatchSize struct{ bound atomic.Int64 } // 0: none
+
+// Of returns how many of n items to try in one batch.
+func (b *BatchSize) Of(n int) int {
+	if bound := int(b.bound.Load()); bound > 0 {
+		return min(n, bound)
+	}
+	return n
+}
+
+// Note adjusts the bound to the outcome of a batch of n items; n = 0 says nothing.
+func (b *BatchSize) Note(n int, err error) {
+	bound := b.bound.Load()
+	switch {
+	case n == 0:
+	case postgres.TimedOut(err):
+		b.bound.CompareAndSwap(bound, int64(max(n/2, 1)))
+	case err == nil && bound > 0 && int64(n) >= bound:
+		b.bound.CompareAndSwap(bound, bound+bound/8+1)
+	}
+}
+
+// Write writes the items from done up to end as Bisect does, in batches of this size. It returns
+// the first item that it has neither written nor set aside, also with an error.
+//
+// A panic of write counts as a refusal, so that it ends neither the process nor, as the items come
+// again, the next one. Each item that is set aside for it panicked twice, the last time alone.
+func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAside func(i int, err *postgres.RefusedError)) (int, error) {
+	for done < end {
+		n := b.Of(end - done)
+		err := Bisect(done, done+n, func(first, end int) error {
+			err := recovering(write, first, end)
+			if err == nil {
+				done = end
+			}
+			return err
+		}, func(i int, err *postgres.RefusedError) {
+			setAside(i, err)
+			done = i + 1
+		})
+		b.Note(n, err)
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// recovering returns the panic of write as a *RefusedError. A single item is tried a second time.
+func recovering(write func(first, end int) error, first, end int) (err error) {
+	tries := 1
+	if end-first == 1 {
+		tries = 2
+	}
+	for range tries {
+		err = service.Recover(func() error { return write(first, end) })
+		if _, panicked := errors.AsType[*service.PanicError](err); !panicked {
+			return err
+		}
+	}
+	return postgres.Refused(err)
+}

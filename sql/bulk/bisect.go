@@ -1,0 +1,60 @@
+package bulk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"swh-scheduler/sql/postgres"
+)
+
+// Bisect calls write, which is one transaction, with the items from first up to end. If PostgreSQL
+// refuses a value among them, it writes each half by itself, and so on, and calls setAside with an
+// item that is refused alone. Any other error ends it; what was written before stays.
+func Bisect(first, end int, write func(first, end int) error, setAside func(i int, err *postgres.RefusedError)) error {
+	err := write(first, end)
+	refused, ok := errors.AsType[*postgres.RefusedError](err)
+	switch {
+	case !ok || first == end:
+		return err
+	case end-first == 1:
+		setAside(first, refused)
+		return nil
+	}
+	middle := first + (end-first)/2
+	if err := Bisect(first, middle, write, setAside); err != nil {
+		return err
+	}
+	return Bisect(middle, end, write, setAside)
+}
+
+// allRefused is how many items PostgreSQL may refuse in one batch without taking any: if
+// there are more, the fault is not theirs.
+const allRefused = 100
+
+// BisectIn calls do with items 0 up to n, at a savepoint of tx, as Bisect does, and setAside with items that are
+// refused alone, whose number it returns. do returns how many items it took. After an error the
+// transaction can go on.
+func BisectIn(ctx context.Context, tx *postgres.Tx, n int, do func(first, end int) (int64, error), setAside func(i int, reason *postgres.RefusedError) error) (aside int, err error) {
+	var taken int64
+	var unwritten error
+	err = Bisect(0, n, func(first, end int) error {
+		if unwritten != nil {
+			return unwritten
+		}
+		return postgres.AsRefused(tx.Savepoint(ctx, func() error {
+			n, err := do(first, end)
+			if err == nil {
+				taken += n
+			}
+			return err
+		}))
+	}, func(i int, reason *postgres.RefusedError) {
+		if aside++; taken == 0 && aside > allRefused {
+			unwritten = fmt.Errorf("more than %d refused, and none taken: %v", allRefused, reason)
+		} else if unwritten == nil {
+			unwritten = setAside(i, reason)
+		}
+	})
+	return aside, cmp.Or(unwritten, err)
+}

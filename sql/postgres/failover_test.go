@@ -1,0 +1,57 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+)
+
+// The primary dies, its standby is promoted, and dies in its turn once the old primary has
+// become its standby: a store whose DSN names both goes on within the bound each time, and
+// no commit that was answered is lost.
+func TestStoreFollowsThePrimary(t *testing.T) {
+	t.Parallel()
+	const bound = 45 * time.Second
+	pair := testenv.PostgresPair(t)
+	testenv.Migrate(t, pair.DSN(), db.MigrateOptions{})
+	store := testenv.OpenLocal(t, pair.DSN())
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	added := 0
+	add := func(ctx context.Context) error {
+		_, err := store.Pool().Exec(ctx, "insert into task (type, arguments, next_run, policy, status) values ('load-git', '{}', now(), 'oneshot', 'next_run_not_scheduled')")
+		if err == nil {
+			added++
+		}
+		return err
+	}
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.load.git')")
+	for round := range 2 {
+		if round > 0 {
+			pair.Rejoin()
+		}
+		for range 100 {
+			if err := add(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pair.Kill()
+		pair.Promote()
+		serves := time.Now()
+		deadline, cancel := context.WithTimeout(t.Context(), bound)
+		for err := add(deadline); err != nil; err = add(deadline) {
+			if deadline.Err() != nil {
+				t.Fatalf("%s after the promotion: %v", bound, err)
+			}
+			<-poll.C
+		}
+		cancel()
+		t.Logf("the store goes on %s after the promotion", time.Since(serves).Round(time.Millisecond))
+	}
+	if found := testenv.Value[int](t, store.Pool(), "select count(*) from task"); found < added {
+		t.Errorf("%d of %d tasks are there", found, added)
+	}
+}
