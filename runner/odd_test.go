@@ -1,7 +1,6 @@
 package runner_test
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/celery"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
@@ -121,29 +119,4 @@ func TestOddOriginsStopNoFirstVisits(t *testing.T) {
 	if !slices.Equal(done, []string{"1"}) {
 		t.Errorf("the first visits of listers %v are done, want those of 1", done)
 	}
-}
-
-// A run that PostgreSQL refuses to end, as its type's delay reaches beyond all dates,
-// holds up no other.
-func TestOddRunHoldsUpNoLostRun(t *testing.T) {
-	t.Parallel()
-	w := openWorld(t)
-	w.exec(t, "insert into task_type (type, description, backend_name, num_retries, retry_delay) values ('a', '', 'swh.a', 3, '1 hour'), ('odd', '', 'swh.odd', 3, '293000 years')")
-	w.exec(t, `insert into task (id, type, arguments, next_run, current_interval, status, retries_left)
-		select n, case n when 3 then 'odd' else 'a' end, '{}', now(), '1 day', 'next_run_scheduled', 3 from generate_series(1, 6) n`)
-	w.exec(t, `insert into task_run (task, backend_id, scheduled, started, status)
-		select n, 'run ' || n, now() - interval '3 days', now() - interval '3 days', 'started' from generate_series(1, 6) n`)
-	l := runner.NewLostRuns(runner.LostOptions{
-		Store: w.store, Lengths: noLengths{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(), After: map[string]time.Duration{"default": time.Hour},
-	})
-	n, err := l.RunOnce(t.Context())
-	if n != 5 || err != nil {
-		t.Errorf("%d of 5 runs were given up: %v", n, err)
-	}
-}
-
-type noLengths struct{}
-
-func (noLengths) Length(context.Context, string, int) (celery.QueueLength, error) {
-	return celery.QueueLength{}, nil
 }

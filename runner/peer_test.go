@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
@@ -166,10 +167,10 @@ func (w *world) tryPeer(t *testing.T, args ...string) error {
 	return nil
 }
 
-// maintenance ends what nothing else ends.
-func (w *world) maintenance(t *testing.T) *dispatch.Maintenance {
+// unheard gives up work that nothing else ends.
+func (w *world) unheard(t *testing.T) *maintenance.UnheardWork {
 	t.Helper()
-	return &dispatch.Maintenance{Store: w.store, Lengths: inspectorOf(t, w.broker), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	return &maintenance.UnheardWork{Store: w.store, Broker: inspectorOf(t, w.broker), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
 func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {

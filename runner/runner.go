@@ -211,10 +211,7 @@ func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 
 // queueOf returns the queue of a type's tasks.
 func queueOf(tt model.TaskType, withPriority bool) string {
-	if withPriority {
-		return model.PriorityLanes(tt.BackendName)
-	}
-	return tt.Queue()
+	return tt.QueueFor(withPriority)
 }
 
 // worthRefilling reports whether more than a fifth of a queue is free, so that claims

@@ -187,7 +187,7 @@ func TestUnheardWorkIsGivenUp(t *testing.T) {
 		t.Helper()
 		return testenv.Value[int](t, w.store.Pool(), "select count(*) from scheduler_go.work where state <> 'settled'")
 	}
-	keeper := w.maintenance(t)
+	keeper := w.unheard(t)
 	look := func(later time.Duration) {
 		t.Helper()
 		if _, err := keeper.GiveUp(t.Context(), time.Now().Add(later)); err != nil {

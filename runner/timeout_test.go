@@ -64,20 +64,3 @@ func TestFirstVisitsThatTimeOutAreHalved(t *testing.T) {
 	})
 	until(t, 100, f.RunOnce)
 }
-
-// Runs that are given up in a batch that times out are given up in parts.
-func TestLostRunsThatTimeOutAreHalved(t *testing.T) {
-	t.Parallel()
-	w := openWorld(t)
-	w.exec(t, "insert into task_type (type, description, backend_name, num_retries, retry_delay) values ('a', '', 'swh.a', 3, '1 hour')")
-	w.exec(t, `insert into task (id, type, arguments, next_run, current_interval, status, retries_left)
-		select n, 'a', '{}', now(), '1 day', 'next_run_scheduled', 3 from generate_series(1, 100) n`)
-	w.exec(t, `insert into task_run (task, backend_id, scheduled, started, status)
-		select n, 'run ' || n, now() - interval '3 days', now() - interval '3 days', 'started' from generate_series(1, 100) n`)
-	w.slow(t, "task_run")
-	l := runner.NewLostRuns(runner.LostOptions{
-		Store: w.store, Lengths: noLengths{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
-		After: map[string]time.Duration{"default": time.Hour},
-	})
-	until(t, 100, l.RunOnce)
-}

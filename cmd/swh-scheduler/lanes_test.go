@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
@@ -408,7 +408,7 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	broker := parsed.Broker(t, r.broker.URL)
 	inspector := celery.NewQueueInspector(broker, r.broker.ManagementURL, celery.InspectorOptions{})
 	defer inspector.Close()
-	m := dispatch.Maintenance{Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	m := maintenance.UnheardWork{Store: store, Broker: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for _, step := range []struct {
 		after time.Duration
 		left  string

@@ -73,10 +73,12 @@ func (o *Options) keeper(store *db.Store, others ...maintenance.Job) service.Com
 
 // sending returns the further components of a daemon that sends, the deliverer last.
 func (o *Options) sending(store *db.Store, d *dispatcher, others ...maintenance.Job) []service.Component {
-	m := dispatch.Maintenance{
-		Store: store, Slots: d.slots, Lengths: d.inspector, Log: o.Log, GivenUp: dispatch.NewGivenUp(o.Metrics),
-		LaneSets:  func() []string { return slices.Collect(maps.Keys(o.Config.Lanes)) },
-		LostAfter: o.Config.Hosters.LostAfter,
+	unheard := maintenance.UnheardWork{
+		Store: store, Broker: d.inspector, Log: o.Log, GivenUp: maintenance.NewGivenUp(o.Metrics), LostAfter: o.Config.Hosters.LostAfter,
+	}
+	removed := maintenance.RemovedLanes{
+		Store: store, Slots: d.slots, Log: o.Log,
+		LaneSets: func() []string { return slices.Collect(maps.Keys(o.Config.Lanes)) },
 		Home: func(ctx context.Context, laneSet string) (dispatch.Queue, error) {
 			types, err := store.TaskTypes(ctx)
 			tt, prefix, ok := model.TypeOf(laneSet, types)
@@ -96,8 +98,12 @@ func (o *Options) sending(store *db.Store, d *dispatcher, others ...maintenance.
 	}}
 	gauges.Register(o.Metrics, d.slots)
 	counting := maintenance.Keeper{Name: "updating origin metrics", Store: store, Log: o.Log, Jobs: []maintenance.Job{maintenance.OriginMetrics(store, o.Config.UpdateMetricsAfter)}}
+	jobs := []maintenance.Job{
+		maintenance.Events(store, d.inspector), // before what judges by them
+		unheard.Job(), removed.Job(), maintenance.LowWater(store), maintenance.BelowLowWater(store, o.Log),
+	}
 	return []service.Component{
-		o.keeper(store, slices.Concat(m.Jobs(), others, []maintenance.Job{maintenance.CheckOfCandidates(store, o.Log, o.Metrics)})...),
+		o.keeper(store, slices.Concat(jobs, others, []maintenance.Job{maintenance.CheckOfCandidates(store, o.Log, o.Metrics)})...),
 		{Name: "monitor", Run: d.monitor.Run},
 		{Name: "gauges of queues", Run: gauges.Run},
 		d.contact(o),

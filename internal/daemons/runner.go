@@ -20,7 +20,7 @@ type Runner struct {
 	TaskTypePatterns []string
 	WithPriority     bool
 	LostAfter        time.Duration // default of the configuration's lost_after; 0 is never
-	// LostBefore, if not nil, returns runner.LostOptions' Before. zone is that of dates without one.
+	// LostBefore, if not nil, returns maintenance.LostOptions' Before. zone is that of dates without one.
 	LostBefore func(zone *time.Location) time.Time
 }
 
@@ -43,14 +43,13 @@ func (r *Runner) Run(ctx context.Context) error {
 		if err := r.patiently(ctx, store, note); err != nil { // before anything is sent
 			return sender{}, err
 		}
-		jobs := []maintenance.Job{{Name: "note of sending", Period: 30 * time.Second, Do: func(ctx context.Context) (string, error) { return "", note(ctx) }}}
+		jobs := []maintenance.Job{maintenance.NoteOfSending(store, r.WithPriority)}
 		laning, err := r.laning(ctx, store, d)
 		if err != nil {
 			return sender{}, err
 		}
 		also := laning
 		if r.WithPriority {
-			jobs[0].Name += " with priority"
 			o.Listen = store.Listener(db.GraphChannel, db.PriorityChannel)
 		} else {
 			sharing, err := r.sharing(ctx, store, false)
@@ -97,7 +96,7 @@ func (v *FirstVisits) Run(ctx context.Context) error {
 
 // lostRuns returns the job that gives up lost runs.
 func (r *Runner) lostRuns(ctx context.Context, store *db.Store, d *dispatcher) (maintenance.Job, error) {
-	o := runner.LostOptions{Store: store, Lengths: d.inspector, Log: r.Log, Reg: r.Metrics}
+	o := maintenance.LostOptions{Store: store, Lengths: d.inspector, Log: r.Log, Reg: r.Metrics}
 	if r.LostBefore != nil {
 		err := r.patiently(ctx, store, func(ctx context.Context) error {
 			zone, err := backend.Zone(ctx, store)
@@ -109,7 +108,7 @@ func (r *Runner) lostRuns(ctx context.Context, store *db.Store, d *dispatcher) (
 		}
 	}
 	o.After = lostAfter(r.Config, r.LostAfter)
-	job := runner.NewLostRuns(o).Job()
+	job := maintenance.NewLostRuns(o).Job()
 	job.Unconfigured = len(o.After) == 0
 	return job, nil
 }

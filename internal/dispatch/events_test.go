@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
@@ -36,8 +36,12 @@ func timeOut(t *testing.T, id uuid.UUID, at time.Time) amqp.Publishing {
 func (l *laned) maintenance() {
 	l.t.Helper()
 	l.exec("insert into scheduler_go.configured_lanes (lane_set, seen) values ('load-git', now()) on conflict (lane_set) do update set seen = now()")
-	m := dispatch.Maintenance{Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: slog.New(slog.NewTextHandler(l.t.Output(), nil))}
-	for _, job := range m.Jobs() {
+	log := slog.New(slog.NewTextHandler(l.t.Output(), nil))
+	unheard := maintenance.UnheardWork{Store: l.store, Broker: l.inspector, Log: log}
+	removed := maintenance.RemovedLanes{Store: l.store, Slots: l.slots, Log: log}
+	for _, job := range []maintenance.Job{
+		maintenance.Events(l.store, l.inspector), unheard.Job(), removed.Job(), maintenance.LowWater(l.store), maintenance.BelowLowWater(l.store, log),
+	} {
 		if _, err := job.Do(l.t.Context()); err != nil {
 			l.t.Errorf("%s: %v", job.Name, err)
 		}

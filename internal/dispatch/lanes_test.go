@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
@@ -454,15 +455,16 @@ func (l *laned) maintain(now time.Time, queues ...dispatch.Queue) {
 	log := slog.New(slog.NewTextHandler(l.t.Output(), nil))
 	laned := func(context.Context) ([]dispatch.Queue, error) { return queues, nil }
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{Store: l.store, Slots: l.slots, Log: log, Reg: prometheus.NewRegistry(), Queues: laned})
-	m := dispatch.Maintenance{
-		Store: l.store, Slots: l.slots, Lengths: l.inspector, Log: log,
+	unheard := maintenance.UnheardWork{Store: l.store, Broker: l.inspector, Log: log}
+	removed := maintenance.RemovedLanes{
+		Store: l.store, Slots: l.slots, Log: log,
 		Home: func(context.Context, string) (dispatch.Queue, error) {
 			return dispatch.Queue{Name: l.q.Name, Limit: new(int64(2))}, nil
 		},
 	}
 	pumped := pump.RunOnce(l.t.Context(), now)
-	_, giveUp := m.GiveUp(l.t.Context(), now)
-	_, release := m.Release(l.t.Context(), now)
+	_, giveUp := unheard.GiveUp(l.t.Context(), now)
+	_, release := removed.Release(l.t.Context(), now)
 	if err := errors.Join(pumped, giveUp, release); err != nil {
 		l.t.Fatal(err)
 	}

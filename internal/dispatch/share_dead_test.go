@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 )
@@ -88,7 +88,7 @@ func TestStartedWorkWithoutALimitIsGivenUp(t *testing.T) {
 	testenv.Declare(t, s.channel(t), "q", nil)
 	s.exec(t, "update scheduler_go.work set state = 'sent'")
 	s.begin("a", float64(s.now.Unix()))
-	m := dispatch.Maintenance{Store: s.store, Lengths: s.inspector, Log: slog.New(slog.DiscardHandler)}
+	m := maintenance.UnheardWork{Store: s.store, Broker: s.inspector, Log: slog.New(slog.DiscardHandler)}
 	inFlight := func(after time.Duration) int {
 		t.Helper()
 		if _, err := m.GiveUp(t.Context(), s.now.Add(after)); err != nil {

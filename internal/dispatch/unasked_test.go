@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
@@ -97,7 +98,7 @@ func TestNothingIsGivenUpOfAQueueThatCannotBeAsked(t *testing.T) {
 	const each = 3
 	sent(t, b, "a locked one", each)
 	sent(t, b, "other", each)
-	m := dispatch.Maintenance{Store: b.store, Lengths: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	m := maintenance.UnheardWork{Store: b.store, Broker: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	left := func() (locked, other int) {
 		t.Helper()
 		if err := b.store.Pool().QueryRow(t.Context(), `select count(*) filter (where queue <> 'other'), count(*) filter (where queue = 'other')

@@ -197,6 +197,14 @@ func (t TaskType) Queue() string {
 	return QueueOf(t.BackendName, DefaultQueue)
 }
 
+// QueueFor returns the queue of a type's tasks, with or without a priority.
+func (t TaskType) QueueFor(withPriority bool) string {
+	if withPriority {
+		return PriorityLanes(t.BackendName)
+	}
+	return t.Queue()
+}
+
 // DefaultQueue is Celery's queue of tasks that have no other.
 const DefaultQueue = "celery"
 

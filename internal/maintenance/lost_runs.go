@@ -1,4 +1,4 @@
-package runner
+package maintenance
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/dispatch"
-	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
@@ -24,22 +22,9 @@ const (
 	lostTime   = 15 * time.Second // of a minute, for a sweep
 )
 
-// LostStore is the database of LostRuns.
-type LostStore interface {
-	Now() time.Time
-	EndsKnown(ctx context.Context, now time.Time) (time.Time, error)
-	TaskTypes(ctx context.Context) ([]model.TaskType, error)
-	EachSilentRun(ctx context.Context, sweep db.SilentRunSweep, each func([]db.SilentRun) (left int, err error)) (ended bool, err error)
-	SilentRuns(ctx context.Context) (db.SilentRuns, error)
-	SendingSince(ctx context.Context) (db.Sending, error)
-	LoseRuns(ctx context.Context, runs []db.SilentRun, now time.Time) (int, error)
-	NoteEmptyQueue(ctx context.Context, queue string, looked time.Time) error
-	LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error)
-}
-
 // LostOptions configure a LostRuns.
 type LostOptions struct {
-	Store   LostStore
+	Store   *db.Store
 	Lengths interface {
 		Length(ctx context.Context, queue string, recent int) (celery.QueueLength, error)
 	}
@@ -61,7 +46,7 @@ type LostOptions struct {
 // A run is lost when nothing was heard of it for the given time, up to the moment up to which ends are
 // known (db.Store.EndsKnown), and either a worker had
 // started it, or its message is neither outgoing nor in its queue, which is empty, and was so
-// at a look dispatch.UnheardAfter before that moment: what a worker has taken from it since may have started. While
+// at a look UnheardAfter before that moment: what a worker has taken from it since may have started. While
 // its queue can't be asked, no run is lost, nor, while it is unknown how many messages
 // workers hold, one that was not started. The listener ignores a result that comes after
 // all: a run ends once. Runs that PostgreSQL refuses to end are logged, and hold up no
@@ -90,8 +75,8 @@ func NewLostRuns(o LostOptions) *LostRuns {
 }
 
 // Job returns the sweep as a maintenance job.
-func (l *LostRuns) Job() maintenance.Job {
-	return maintenance.Job{Name: "lost runs", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+func (l *LostRuns) Job() Job {
+	return Job{Name: "lost runs", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
 		n, err := l.RunOnce(ctx)
 		if n == 0 {
 			return "", err
@@ -195,7 +180,7 @@ func (l *LostRuns) gone(ctx context.Context, silent []db.SilentRun, types map[st
 	var gone []db.SilentRun
 	var failed []error
 	for _, run := range silent {
-		queue := queueOf(types[run.TaskType], run.WithPriority)
+		queue := types[run.TaskType].QueueFor(run.WithPriority)
 		a, asked := answers[queue]
 		if !asked {
 			length, err := l.Lengths.Length(ctx, queue, 0)
@@ -231,5 +216,5 @@ func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (tim
 	if err := l.Store.NoteEmptyQueue(ctx, queue, l.now()); err != nil {
 		return time.Time{}, err
 	}
-	return l.Store.LeftQueue(ctx, queue, known.Add(-dispatch.UnheardAfter))
+	return l.Store.LeftQueue(ctx, queue, known.Add(-UnheardAfter))
 }

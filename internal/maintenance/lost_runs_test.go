@@ -1,4 +1,4 @@
-package runner_test
+package maintenance
 
 import (
 	"context"
@@ -13,9 +13,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/runner"
+	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
 )
 
@@ -33,10 +32,17 @@ const aYearOld = `
 	     t as (insert into task (type, arguments, next_run, status, policy) select type, '{}', now(), 'next_run_scheduled', 'oneshot' from tt returning id)
 	insert into task_run (task, backend_id, scheduled, started, status) select id, 'x', now() - interval '1 year', now() - interval '1 year', 'started' from t`
 
+func inspectorOf(t *testing.T, broker testenv.Broker) *celery.QueueInspector {
+	t.Helper()
+	inspector := celery.NewQueueInspector(parsed.Broker(t, broker.URL), broker.ManagementURL, celery.InspectorOptions{})
+	t.Cleanup(func() { _ = inspector.Close() })
+	return inspector
+}
+
 // lostRuns gives up what was silent for the time of its type.
-func lostRuns(t *testing.T, o runner.LostOptions) *runner.LostRuns {
+func lostRuns(t *testing.T, o LostOptions) *LostRuns {
 	o.Log, o.Reg = slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
-	return runner.NewLostRuns(o)
+	return NewLostRuns(o)
 }
 
 // A run is given up when it was silent for its type's time and no worker can
@@ -75,7 +81,7 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 	ch := testenv.Channel(t, mq.URL)
 	testenv.Declare(t, ch, "swh.queued", nil)
 	testenv.Put(t, ch, "swh.queued", amqp.Publishing{})
-	l := lostRuns(t, runner.LostOptions{
+	l := lostRuns(t, LostOptions{
 		Store: store, Lengths: inspectorOf(t, mq),
 		After: map[string]time.Duration{"quick": time.Hour, "default": 10 * time.Hour},
 	})
@@ -132,7 +138,7 @@ func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
 	lost := func(managementURL string) (int, error) {
 		inspector := inspectorOf(t, testenv.Broker{URL: mq.URL, ManagementURL: managementURL})
 		defer inspector.Close()
-		l := lostRuns(t, runner.LostOptions{
+		l := lostRuns(t, LostOptions{
 			Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour},
 		})
 		sweepAgain(t, store)
@@ -172,7 +178,7 @@ func (awayLengths) Length(context.Context, string, int) (celery.QueueLength, err
 func TestSweepGoesOnAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, aYearOld)
-	l := lostRuns(t, runner.LostOptions{
+	l := lostRuns(t, LostOptions{
 		Store: store, Lengths: awayLengths{},
 		After: map[string]time.Duration{"default": time.Hour},
 	})
@@ -188,7 +194,7 @@ func TestSweepGoesOnAfterAnOutage(t *testing.T) {
 // Nothing is given up unless it is asked for.
 func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 	t.Parallel()
-	l := lostRuns(t, runner.LostOptions{Store: storeAfter(t, aYearOld), After: map[string]time.Duration{"b": time.Hour}})
+	l := lostRuns(t, LostOptions{Store: storeAfter(t, aYearOld), After: map[string]time.Duration{"b": time.Hour}})
 	if n, err := l.RunOnce(t.Context()); n != 0 || err != nil {
 		t.Errorf("%d runs lost, %v", n, err)
 	}
@@ -207,7 +213,7 @@ func TestRunsOfAnotherSchedulerAreLeftAlone(t *testing.T) {
 		insert into task_run (task, backend_id, scheduled, started, status)
 			select id, id::text, now() - age, now() - age, 'started' from (values (1, interval '1 year'), (2, '10 days'), (3, '2 days'), (6, '10 days')) r(id, age)`)
 	var log testenv.Buffer
-	l := lostRuns(t, runner.LostOptions{Store: store, Lengths: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour}})
+	l := lostRuns(t, LostOptions{Store: store, Lengths: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour}})
 	l.Log = slog.New(slog.NewTextHandler(&log, nil))
 	exec := func(statement string) { testenv.Exec(t, store.Pool(), statement) }
 	note := func(withPriority bool) {
@@ -267,16 +273,14 @@ func TestRunsWhoseEventsAreUnreadAreNotLost(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, strings.ReplaceAll(aYearOld, "1 year", "61 minutes"))
 	mq := testenv.RabbitMQ(t)
-	events := testenv.ListenerQueue(t, mq.URL)
-	testenv.Put(t, events, "celeryev.listener", amqp.Publishing{Body: []byte("{}")})
+	queue := testenv.ListenerQueue(t, mq.URL)
+	testenv.Put(t, queue, "celeryev.listener", amqp.Publishing{Body: []byte("{}")})
 	inspector := inspectorOf(t, mq)
-	m := dispatch.Maintenance{Store: store, Lengths: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	l := lostRuns(t, runner.LostOptions{Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour}})
+	events := Events(store, inspector)
+	l := lostRuns(t, LostOptions{Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour}})
 	lost := func() int {
-		for _, job := range m.Jobs() {
-			if _, err := job.Do(t.Context()); err != nil {
-				t.Fatal(job.Name, err)
-			}
+		if _, err := events.Do(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		sweepAgain(t, store)
 		n, err := l.RunOnce(t.Context())
@@ -290,7 +294,7 @@ func TestRunsWhoseEventsAreUnreadAreNotLost(t *testing.T) {
 			t.Fatalf("%d runs are lost, whose events are unread", n)
 		}
 	}
-	testenv.Take(t, events, "celeryev.listener")
+	testenv.Take(t, queue, "celeryev.listener")
 	testenv.Becomes(t, "lost runs once all events are read", 1, lost)
 }
 
@@ -301,7 +305,7 @@ func TestMessagesOfLostRunsLeaveTheLedger(t *testing.T) {
 	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, since, started, share_group, cost)
 		select id, 'sent', 'swh.a', 'swh.a', 'swh.a', '[]', '{}', now() - interval '1 hour', extract(epoch from now()) - 3600, 'g', 7
 		from unnest('{00000000-0000-0000-0000-000000000001, 00000000-0000-0000-0000-000000000002}'::uuid[]) id`)
-	l := lostRuns(t, runner.LostOptions{
+	l := lostRuns(t, LostOptions{
 		Store: store, Lengths: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour},
 	})
 	if n, err := l.RunOnce(t.Context()); n != 1 || err != nil {
@@ -327,7 +331,7 @@ func TestRunsThatHaveJustLeftTheirQueueAreNotLost(t *testing.T) {
 	ch := testenv.Channel(t, mq.URL)
 	testenv.Declare(t, ch, "swh.a", nil)
 	testenv.Put(t, ch, "swh.a", amqp.Publishing{})
-	l := lostRuns(t, runner.LostOptions{Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour}})
+	l := lostRuns(t, LostOptions{Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour}})
 	sweep := func(what string, want int) {
 		t.Helper()
 		sweepAgain(t, store)
@@ -355,4 +359,50 @@ func TestRunsThatHaveJustLeftTheirQueueAreNotLost(t *testing.T) {
 	testenv.Take(t, ch, "swh.a")
 	empty("swh.a")
 	sweep("once all is known", 1)
+}
+
+// A run that PostgreSQL refuses to end, as its type's delay reaches beyond all dates,
+// holds up no other.
+func TestOddRunHoldsUpNoLostRun(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, "insert into task_type (type, description, backend_name, num_retries, retry_delay) values ('a', '', 'swh.a', 3, '1 hour'), ('odd', '', 'swh.odd', 3, '293000 years')")
+	testenv.Exec(t, store.Pool(), `insert into task (id, type, arguments, next_run, current_interval, status, retries_left)
+		select n, case n when 3 then 'odd' else 'a' end, '{}', now(), '1 day', 'next_run_scheduled', 3 from generate_series(1, 6) n`)
+	testenv.Exec(t, store.Pool(), `insert into task_run (task, backend_id, scheduled, started, status)
+		select n, 'run ' || n, now() - interval '3 days', now() - interval '3 days', 'started' from generate_series(1, 6) n`)
+	l := lostRuns(t, LostOptions{Store: store, Lengths: noLengths{}, After: map[string]time.Duration{"default": time.Hour}})
+	n, err := l.RunOnce(t.Context())
+	if n != 5 || err != nil {
+		t.Errorf("%d of 5 runs were given up: %v", n, err)
+	}
+}
+
+type noLengths struct{}
+
+func (noLengths) Length(context.Context, string, int) (celery.QueueLength, error) {
+	return celery.QueueLength{}, nil
+}
+
+// Runs that are given up in a batch that times out are given up in parts.
+func TestLostRunsThatTimeOutAreHalved(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, "insert into task_type (type, description, backend_name, num_retries, retry_delay) values ('a', '', 'swh.a', 3, '1 hour')")
+	exec := func(statement string) { testenv.Exec(t, store.Pool(), statement) }
+	exec(`insert into task (id, type, arguments, next_run, current_interval, status, retries_left)
+		select n, 'a', '{}', now(), '1 day', 'next_run_scheduled', 3 from generate_series(1, 100) n`)
+	exec(`insert into task_run (task, backend_id, scheduled, started, status)
+		select n, 'run ' || n, now() - interval '3 days', now() - interval '3 days', 'started' from generate_series(1, 100) n`)
+	exec(`create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return new; end $$`)
+	exec("create trigger slow before insert or update on task_run for each row execute function slow()")
+	exec(`do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
+	store.Pool().Reset() // new connections
+	l := lostRuns(t, LostOptions{Store: store, Lengths: noLengths{}, After: map[string]time.Duration{"default": time.Hour}})
+	given := 0
+	testenv.Becomes(t, "runs given up", 100, func() int {
+		n, err := l.RunOnce(t.Context())
+		if given += n; err != nil {
+			t.Log(err)
+		}
+		return given
+	})
 }

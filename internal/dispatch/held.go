@@ -1,0 +1,35 @@
+package dispatch
+
+import (
+	"context"
+	"math"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/sql/db"
+)
+
+// ObserveQueue returns what the broker holds in one queue, for MostHeld. Its dates are lower bounds of the database's
+// time. It may take seconds, so the caller must hold no lock and no transaction.
+func ObserveQueue(ctx context.Context, store *db.Store, broker Observer, queue string) (celery.Observation, error) {
+	observed, err := observe(ctx, store, broker, true, queue)
+	return observed[queue], err
+}
+
+// MostHeld returns an upper bound of the messages of a queue: ready and unacknowledged at the broker, and outgoing in the
+// ledger. It is math.MaxInt while the broker can't tell how many messages workers hold.
+//
+// The transaction must hold the queue's lock (db.Tx.LockQueues), and observed must be older than that lock. The bound then
+// holds until the transaction ends, as no claim adds messages. celery.IsOfQueue holds for the error if only this queue
+// can't be asked.
+func MostHeld(ctx context.Context, tx *db.Tx, queue string, observed celery.Observation) (int, error) {
+	counts, err := countMessages(ctx, tx, observations{queue: observed}, queue)
+	switch {
+	case err != nil:
+		return 0, err
+	case counts[0].err != nil:
+		return 0, counts[0].err
+	case counts[0].Unknown:
+		return math.MaxInt, nil
+	}
+	return counts[0].total(), nil
+}

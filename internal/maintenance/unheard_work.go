@@ -1,0 +1,140 @@
+package maintenance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/postgres"
+)
+
+// lostAfter is when sent work counts as lost in any case: by default, a visit may be
+// scheduled again then.
+const lostAfter = 7 * 24 * time.Hour
+
+// UnheardWork ends sent work that nothing else would end: events are sent once, and a worker
+// may be configured to send none.
+type UnheardWork struct {
+	Store  *db.Store
+	Broker dispatch.Observer
+	Log    *slog.Logger
+
+	GivenUp *prometheus.CounterVec // messages given up, by queue; may be nil
+	// LostAfter is when work counts as lost that a worker began and that has no time limit; 0 is a day.
+	LostAfter time.Duration
+
+	size bulk.BatchSize
+}
+
+// NewGivenUp makes the counter of an UnheardWork and registers it on reg.
+func NewGivenUp(reg prometheus.Registerer) *prometheus.CounterVec {
+	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "swh_scheduler_work_given_up_total", Help: "Messages of groups, lanes and hosters that were given up, as nothing was heard of them, by queue.",
+	}, []string{"queue"})
+}
+
+// Job returns GiveUp as a job.
+func (u *UnheardWork) Job() Job {
+	return Job{Name: "unheard work", Period: time.Minute, Do: func(ctx context.Context) (string, error) { return u.GiveUp(ctx, u.Store.Now()) }}
+}
+
+// GiveUp gives up sent work whose end will not be heard, also of queues that no longer
+// have lanes or shares, and deletes settled work. Both are judged by the moment up to which ends are
+// known (db.Store.EndsKnown). Work whose start is not known is given up if a look found it out of its queue
+// UnheardAfter before that moment: a worker may have taken it after the moment, however long it waited before.
+// Each call is such a look. It goes on with the other queues where one can't be asked, and returns that error.
+func (u *UnheardWork) GiveUp(ctx context.Context, now time.Time) (string, error) {
+	began := time.Now()
+	// Before work and messages are looked at: what ends meanwhile is no harm.
+	known, err := u.Store.EndsKnown(ctx, now)
+	if err != nil {
+		return "", err
+	}
+	queues, err := u.Store.QueuesWithSent(ctx)
+	if err != nil {
+		return "", err
+	}
+	total := 0
+	var failed []error
+	for _, queue := range queues {
+		n, err := u.giveUp(ctx, queue, now.Add(time.Since(began)), known)
+		total += n
+		if err != nil {
+			failed = append(failed, err)
+		}
+		if err != nil && !celery.IsOfQueue(err) && !postgres.TimedOut(err) {
+			return count(total, "given up"), errors.Join(failed...)
+		}
+	}
+	failed = append(failed,
+		u.Store.ForgetSettled(ctx, known.Add(-UnheardAfter)),
+		u.Store.ForgetLooks(ctx, known.Add(-UnheardAfter), known.Add(-lostAfter)))
+	return count(total, "given up"), errors.Join(failed...)
+}
+
+// giveUp gives up work of one queue, in batches. The messages of the queue are counted anew
+// for each, as they come and go. After a time-out the next batch is half as large.
+func (u *UnheardWork) giveUp(ctx context.Context, queue string, now, known time.Time) (total int, err error) {
+	for more := true; more && err == nil; {
+		var givenUp map[string]int
+		most := u.size.Of(db.MaintenanceBatch)
+		givenUp, more, err = u.giveUpSome(ctx, queue, most, now, known)
+		u.size.Note(most, err)
+		n := 0
+		for set, of := range givenUp {
+			u.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", of)
+			n += of
+		}
+		if u.GivenUp != nil {
+			u.GivenUp.WithLabelValues(queue).Add(float64(n))
+		}
+		total += n
+	}
+	return total, err
+}
+
+// giveUpSome gives up a batch of a queue's work, and nothing if the queue can't be asked.
+// While it is unknown how many messages workers hold, any may be in the queue. It holds the queue's lock: no claim
+// adds messages between their count and the look at the ledger.
+func (u *UnheardWork) giveUpSome(ctx context.Context, queue string, most int, now, known time.Time) (givenUp map[string]int, more bool, err error) {
+	observed, err := dispatch.ObserveQueue(ctx, u.Store, u.Broker, queue)
+	if err != nil {
+		return nil, false, err
+	}
+	err = u.Store.ByKey(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := tx.LockQueues(ctx, queue); err != nil {
+			return err
+		}
+		waiting, err := dispatch.MostHeld(ctx, tx, queue, observed)
+		if err != nil {
+			return err
+		}
+		givenUp, more, err = tx.GiveUpWork(ctx, db.Unheard{
+			Queue: queue, Waiting: waiting, Now: now, Most: most,
+			UnheardBefore: known.Add(-UnheardAfter), BegunBefore: known.Add(-cmp.Or(u.LostAfter, model.DefaultHosterLostAfter)), LostBefore: known.Add(-lostAfter),
+		})
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return givenUp, more, nil
+}
+
+// count says what was done to how many messages, if there were any.
+func count(n int, done string) string {
+	if n == 0 {
+		return ""
+	}
+	return model.Count(n, "message ", "messages ") + done
+}
