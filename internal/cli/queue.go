@@ -10,7 +10,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/cli/command"
-	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/sql/db"
@@ -77,13 +77,13 @@ Nothing is locked or changed.
 
 // queueRows returns the state of the named queues, or of all.
 func queueRows(ctx context.Context, a *command.App, store *db.Store, inspector *celery.QueueInspector, cmd *cobra.Command, names []string) ([]status.Queue, error) {
-	known, err := daemons.KnownQueues(ctx, store, a.Config)
+	known, err := dispatch.KnownQueues(ctx, store, a.Config.Lanes)
 	if err != nil {
 		return nil, err
 	}
-	var chosen []daemons.KnownQueue
+	var chosen []dispatch.KnownQueue
 	for _, name := range names {
-		at := slices.IndexFunc(known, func(q daemons.KnownQueue) bool { return q.Name == name })
+		at := slices.IndexFunc(known, func(q dispatch.KnownQueue) bool { return q.Name == name })
 		if at < 0 {
 			return nil, command.Usagef(cmd, "No task or visit is sent to a queue %s", name)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/internal/cli/command"
-	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/sql/db"
 )
@@ -70,7 +70,7 @@ and in the last hour.
   wait      time from the claim to the start of a first try: the median, and p95`,
 		func(name string) bool { _, ok := a.Config.Lanes[name]; return ok },
 		func(ctx context.Context, store *db.Store, taskTypes []string) (all []status.Lane, _ error) {
-			queues, err := daemons.LanedQueues(ctx, store, a.Config.Lanes)
+			queues, err := dispatch.LanedQueues(ctx, store, a.Config.Lanes)
 			if err != nil {
 				return nil, err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
@@ -62,7 +63,7 @@ func TestServicesThatAreAwayAreShown(t *testing.T) {
 	defer ended.Wait()
 	defer stop()
 	registries := map[string]*prometheus.Registry{}
-	start := func(name string, run func(daemons.Options) error) {
+	start := func(name string, run func(process.Options) error) {
 		o := all
 		o.Command, o.Metrics = name, prometheus.NewRegistry()
 		registries[name] = o.Metrics
@@ -72,19 +73,19 @@ func TestServicesThatAreAwayAreShown(t *testing.T) {
 			}
 		})
 	}
-	start("start-runner", func(o daemons.Options) error {
+	start("start-runner", func(o process.Options) error {
 		r := daemons.Runner{Options: o, Period: time.Second}
 		return r.Run(ctx)
 	})
-	start("start-listener", func(o daemons.Options) error {
+	start("start-listener", func(o process.Options) error {
 		l := daemons.Listener{Options: o}
 		return l.Run(ctx)
 	})
-	start("rpc-serve", func(o daemons.Options) error {
+	start("rpc-serve", func(o process.Options) error {
 		r := daemons.RPC{Options: o, Address: "127.0.0.1:0"}
 		return r.Run(ctx)
 	})
-	start("journal-client", func(o daemons.Options) error {
+	start("journal-client", func(o process.Options) error {
 		j := daemons.Journal{Options: o, Read: func(ctx context.Context, client *journal.Client) error {
 			_, err := client.Run(ctx)
 			return err

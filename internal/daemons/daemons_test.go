@@ -17,18 +17,19 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/postgres"
 )
 
 // options are those of a daemon on services of the test's own.
-func options(t *testing.T, command string) daemons.Options {
+func options(t *testing.T, command string) process.Options {
 	t.Helper()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
 	c := config.Default()
 	c.Celery.TaskBroker, c.RabbitMQ.ManagementURL = config.Secret(mq.URL), config.Secret(mq.ManagementURL)
-	return daemons.Options{
+	return process.Options{
 		Command: command, Version: "test", Config: c,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar), Metrics: prometheus.NewRegistry(),
 		OpenStore: func(ctx context.Context) (*db.Store, error) {
@@ -40,20 +41,20 @@ func options(t *testing.T, command string) daemons.Options {
 // A daemon that sends refuses a setting of Celery's at once, while the database is away, too.
 func TestRefusedBrokerWithoutADatabase(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]func(context.Context, daemons.Options) error{
-		"start-runner": func(ctx context.Context, o daemons.Options) error {
+	for name, run := range map[string]func(context.Context, process.Options) error{
+		"start-runner": func(ctx context.Context, o process.Options) error {
 			r := daemons.Runner{Options: o, Period: time.Second}
 			return r.Run(ctx)
 		},
-		"start-runner, once": func(ctx context.Context, o daemons.Options) error {
+		"start-runner, once": func(ctx context.Context, o process.Options) error {
 			r := daemons.Runner{Options: o}
 			return r.Run(ctx)
 		},
-		"start-runner-first-visits": func(ctx context.Context, o daemons.Options) error {
+		"start-runner-first-visits": func(ctx context.Context, o process.Options) error {
 			v := daemons.FirstVisits{Options: o, Period: time.Second}
 			return v.Run(ctx)
 		},
-		"schedule-recurrent": func(ctx context.Context, o daemons.Options) error {
+		"schedule-recurrent": func(ctx context.Context, o process.Options) error {
 			r := daemons.Recurrent{Options: o}
 			return r.Run(ctx)
 		},
@@ -64,7 +65,7 @@ func TestRefusedBrokerWithoutADatabase(t *testing.T) {
 			c.Celery.TaskBroker = "redis://localhost"
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
-			err := run(ctx, daemons.Options{
+			err := run(ctx, process.Options{
 				Command: name, Config: c, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Level: new(slog.LevelVar), Metrics: prometheus.NewRegistry(),
 				OpenStore: func(ctx context.Context) (*db.Store, error) {
 					return db.Open(ctx, "postgresql://127.0.0.1:1/none", postgres.Options{Command: "test"})
@@ -130,9 +131,9 @@ func TestLanesBesideAnExchangeAreRefused(t *testing.T) {
 // schedules visits.
 func TestAnyDaemonDrainsChanges(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]func(o daemons.Options) func(context.Context) error{
-		"start-listener": func(o daemons.Options) func(context.Context) error { return (&daemons.Listener{Options: o}).Run },
-		"rpc-serve": func(o daemons.Options) func(context.Context) error {
+	for name, run := range map[string]func(o process.Options) func(context.Context) error{
+		"start-listener": func(o process.Options) func(context.Context) error { return (&daemons.Listener{Options: o}).Run },
+		"rpc-serve": func(o process.Options) func(context.Context) error {
 			return (&daemons.RPC{Options: o, Address: "127.0.0.1:0"}).Run
 		},
 	} {

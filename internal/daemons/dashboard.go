@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
@@ -23,18 +24,19 @@ type NewSite func(ctx context.Context, store *db.Store, metrics prometheus.Regis
 
 // Dashboard serves a site, and nothing else. It does no maintenance.
 type Dashboard struct {
-	Options
+	process.Options
 	Address string // HOST:PORT
 	NewSite NewSite
 }
 
+// Run runs it until ctx ends.
 func (d *Dashboard) Run(ctx context.Context) error {
-	encryption, err := d.tls(d.Config.Dashboard.TLSCertificate, d.Config.Dashboard.TLSKey)
+	encryption, err := serverTLS(d.Options, d.Config.Dashboard.TLSCertificate, d.Config.Dashboard.TLSKey)
 	if err != nil {
 		return err
 	}
-	return d.run(ctx, func(ctx context.Context, store *db.Store) ([]service.Component, error) {
-		site, end, err := d.NewSite(ctx, store, d.Metrics)
+	return process.Run(ctx, d.Options, func(ctx context.Context, p *process.Process) ([]service.Component, error) {
+		site, end, err := d.NewSite(ctx, p.Store, p.Metrics)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/journal"
@@ -87,7 +88,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	var registries []*prometheus.Registry
-	start := func(run func(daemons.Options) error) {
+	start := func(run func(process.Options) error) {
 		o := all
 		o.Metrics = prometheus.NewRegistry()
 		registries = append(registries, o.Metrics)
@@ -97,34 +98,34 @@ func TestMetricsAreDocumented(t *testing.T) {
 			}
 		})
 	}
-	start(func(o daemons.Options) error {
+	start(func(o process.Options) error {
 		r := daemons.Runner{Options: o, Period: time.Minute}
 		return r.Run(ctx)
 	})
-	start(func(o daemons.Options) error {
+	start(func(o process.Options) error {
 		v := daemons.FirstVisits{Options: o, Period: time.Minute}
 		return v.Run(ctx)
 	})
-	start(func(o daemons.Options) error {
+	start(func(o process.Options) error {
 		r := daemons.Recurrent{Options: o}
 		return r.Run(ctx)
 	})
-	start(func(o daemons.Options) error {
+	start(func(o process.Options) error {
 		l := daemons.Listener{Options: o}
 		return l.Run(ctx)
 	})
-	start(func(o daemons.Options) error {
+	start(func(o process.Options) error {
 		j := daemons.Journal{Options: o, Read: func(ctx context.Context, client *journal.Client) error {
 			_, err := client.Run(ctx)
 			return err
 		}}
 		return j.Run(ctx)
 	})
-	start(func(o daemons.Options) error {
+	start(func(o process.Options) error {
 		r := daemons.RPC{Options: o, Address: "127.0.0.1:0"}
 		return r.Run(ctx)
 	})
-	start(func(o daemons.Options) error {
+	start(func(o process.Options) error {
 		d := daemons.Dashboard{Options: o, Address: "127.0.0.1:0", NewSite: func(_ context.Context, store *db.Store, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
 			site, err := dashboard.New(dashboard.Options{Reads: store, Acts: store, Config: config.Default(), Log: o.Log, Metrics: metrics})
 			return site, func() error { return nil }, err

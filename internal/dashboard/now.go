@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/status"
@@ -46,7 +46,7 @@ func (d *Dashboard) readQueues(ctx context.Context) ([]status.Queue, error) {
 	if d.Broker == nil {
 		return nil, errNoBroker
 	}
-	known, err := daemons.KnownQueues(ctx, d.Reads, d.Config)
+	known, err := dispatch.KnownQueues(ctx, d.Reads, d.Config.Lanes)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (d *Dashboard) readGroups(ctx context.Context) (all []status.Group, err err
 }
 
 func (d *Dashboard) readLanes(ctx context.Context) (all []status.Lane, err error) {
-	queues, err := daemons.LanedQueues(ctx, d.Reads, d.Config.Lanes)
+	queues, err := dispatch.LanedQueues(ctx, d.Reads, d.Config.Lanes)
 	for _, q := range queues {
 		rows, err := status.Lanes(ctx, d.Reads, d.Broker, q.Lanes, d.Reads.Now())
 		if err != nil {

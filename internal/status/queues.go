@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -41,7 +40,7 @@ type QueueSource = dispatch.QueueLengths
 
 // Queues returns the state of the known queues that exist or hold work. It takes no locks, so the figures
 // are of slightly different times.
-func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []daemons.KnownQueue, shares map[string]model.Shares) ([]Queue, error) {
+func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []dispatch.KnownQueue, shares map[string]model.Shares) ([]Queue, error) {
 	now := store.Now()
 	ledger, err := store.LedgerQueues(ctx)
 	if err != nil {

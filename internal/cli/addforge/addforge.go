@@ -14,9 +14,9 @@ import (
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/cli/origin"
 	"swh-scheduler/internal/cli/task"
-	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/forge"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/send"
 	"swh-scheduler/internal/taskinput"
 	"swh-scheduler/sql/db"
 )
@@ -102,7 +102,7 @@ with staging.`,
 	lister.Flags(flags)
 	flags.StringVar(&prefix, "queue-name-prefix", "add_forge_now", "`PREFIX` of the queues")
 	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, _ []string) error {
-		var all []daemons.Visits
+		var all []send.Visits
 		var unknown []string
 		for _, visitType := range visitTypes {
 			tt, err := store.TaskType(ctx, model.LoaderTaskType(visitType))
@@ -114,7 +114,7 @@ with staging.`,
 				return err
 			}
 			// As with the Python scheduler, without cooldowns: these are first visits.
-			all = append(all, daemons.Visits{TaskType: tt, Queue: fmt.Sprintf("%s:%s", prefix, tt.BackendName), Filter: model.VisitFilter{
+			all = append(all, send.Visits{TaskType: tt, Queue: fmt.Sprintf("%s:%s", prefix, tt.BackendName), Filter: model.VisitFilter{
 				VisitType: visitType, Policy: model.OldestScheduledFirst, Disabled: *preset != production,
 				ListerName: lister.Name, ListerInstanceName: lister.Instance,
 			}})
@@ -125,8 +125,7 @@ with staging.`,
 		if len(all) == 0 {
 			return nil
 		}
-		d := a.Daemon(cmd)
-		return d.SendVisits(ctx, store, all...)
+		return send.Once(ctx, a.Sending(cmd), store, all...)
 	})
 	return cmd
 }

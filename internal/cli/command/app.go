@@ -21,9 +21,10 @@ import (
 
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
-	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/rpc/door"
+	"swh-scheduler/internal/send"
 	"swh-scheduler/internal/sentry"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/postgres"
@@ -164,12 +165,17 @@ func (a *App) throughServer() (dsn string, way *postgres.Through, err error) {
 }
 
 // Daemon returns the options of a daemon that runs as cmd.
-func (a *App) Daemon(cmd *cobra.Command) daemons.Options {
-	return daemons.Options{
+func (a *App) Daemon(cmd *cobra.Command) process.Options {
+	return process.Options{
 		Command: cmd.Name(), Version: a.Version, MetricsAddr: cmp.Or(a.Globals.metricsAddr, a.Config.Metrics.Addr),
 		Config: a.Config, Log: a.Log, Level: a.Level, Metrics: prometheus.NewRegistry(),
 		OpenStore: func(ctx context.Context) (*db.Store, error) { return a.OpenStore(ctx, cmd) },
 	}
+}
+
+// Sending returns the options of a command that sends.
+func (a *App) Sending(cmd *cobra.Command) send.Options {
+	return send.Options{Command: cmd.Name(), Config: a.Config, Log: a.Log, Metrics: prometheus.NewRegistry()}
 }
 
 // wrong returns the error that the value of an option, if it was given, or of a key can't be used.

@@ -17,9 +17,9 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
-	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/send"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/taskinput"
 	"swh-scheduler/sql/db"
@@ -111,9 +111,8 @@ func (o fileOptions) send(ctx context.Context, a *command.App, cmd *cobra.Comman
 	if o.dryRun {
 		return f.run(ctx, input)
 	}
-	d := a.Daemon(cmd)
 	var stop func() error
-	if f.send, stop, err = d.NewSender(ctx, store); err != nil {
+	if f.sender, stop, err = send.NewSender(ctx, a.Sending(cmd), store); err != nil {
 		return err
 	}
 	return errors.Join(f.run(ctx, input), stop())
@@ -135,7 +134,7 @@ func taskTypeOrShorter(ctx context.Context, from backend.TaskTypes, name string)
 type fileSender struct {
 	fileOptions
 	app      *command.App
-	send     *daemons.Sender // unless dryRun
+	sender   *send.Sender // unless dryRun
 	taskType model.TaskType
 	queue    string
 	args     json.RawMessage
@@ -221,7 +220,7 @@ func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, 
 		return f.tell("** DRY-RUN ** Call app.send_task with: ", batch)
 	}
 	for len(batch) > 0 {
-		n, err := f.send.Messages(ctx, f.taskType, f.queue, f.threshold, batch)
+		n, err := f.sender.Messages(ctx, f.taskType, f.queue, f.threshold, batch)
 		if err := errors.Join(f.tell("", batch[:n]), err); err != nil {
 			return err
 		}

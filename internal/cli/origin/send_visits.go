@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"swh-scheduler/internal/cli/command"
-	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/send"
 	"swh-scheduler/sql/db"
 )
 
@@ -44,8 +44,7 @@ groups that share it, without being divided between these.`,
 		if queue == "" {
 			queue = tt.BackendName
 		}
-		d := a.Daemon(cmd)
-		return d.SendVisits(ctx, store, daemons.Visits{Filter: f, TaskType: tt, Queue: queue})
+		return send.Once(ctx, a.Sending(cmd), store, send.Visits{Filter: f, TaskType: tt, Queue: queue})
 	})
 	return cmd
 }

@@ -19,6 +19,7 @@ import (
 	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -252,7 +253,7 @@ func checkJournal(ctx context.Context, a *command.App, cmd *cobra.Command) (stri
 		return "", a.Config.Missing("journal.group_id", "the name of a Kafka consumer group")
 	}
 	d := a.Daemon(cmd)
-	client, err := d.NewJournalClient(d.JournalOptions((*db.Store)(nil))) // which is not used
+	client, err := daemons.NewJournalClient(d, daemons.JournalOptions(d, (*db.Store)(nil))) // which is not used
 	if err != nil {
 		return "", err
 	}

@@ -14,13 +14,14 @@ import (
 
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/daemons"
+	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/journal"
 )
 
 // options returns the options of a daemon that runs as cmd, and forgets all other commands, which
 // would take memory as long as it runs.
-func options(a *command.App, cmd *cobra.Command) daemons.Options {
+func options(a *command.App, cmd *cobra.Command) process.Options {
 	root := cmd.Root()
 	for _, other := range root.Commands() {
 		if other != cmd {

@@ -1,4 +1,4 @@
-package daemons
+package send
 
 import (
 	"context"
@@ -19,19 +19,26 @@ type Visits struct {
 	Queue    string
 }
 
-// NewSender makes a sender for a database; stop ends it. Messages go through the ledger.
-func (o *Options) NewSender(ctx context.Context, store *db.Store) (send *Sender, stop func() error, err error) {
+// Sender claims visits and other messages within the free slots of queues and delivers them, through the ledger.
+// Its methods return the number of messages sent.
+type Sender struct {
+	options    Options
+	dispatcher *Dispatcher
+}
+
+// NewSender makes a Sender for a database, which must be of this program's version; stop ends it.
+func NewSender(ctx context.Context, o Options, store *db.Store) (send *Sender, stop func() error, err error) {
 	broker, err := o.Config.Broker()
 	if err != nil {
 		return nil, nil, err
 	}
-	d := o.newDispatcher(store, broker)
-	return &Sender{o, d}, d.close, store.CheckVersion(ctx)
+	d := NewDispatcher(o, store, broker)
+	return &Sender{o, d}, d.Close, store.CheckVersion(ctx)
 }
 
-// SendVisits fills each queue with visits once.
-func (o *Options) SendVisits(ctx context.Context, store *db.Store, all ...Visits) error {
-	send, stop, err := o.NewSender(ctx, store)
+// Once fills each queue with visits once.
+func Once(ctx context.Context, o Options, store *db.Store, all ...Visits) error {
+	send, stop, err := NewSender(ctx, o, store)
 	if err != nil {
 		return err
 	}
@@ -45,24 +52,17 @@ func (o *Options) SendVisits(ctx context.Context, store *db.Store, all ...Visits
 	return errors.Join(err, stop())
 }
 
-// Sender claims visits and other messages within the free slots of queues and delivers them.
-// Its methods return the number of messages sent.
-type Sender struct {
-	options    *Options
-	dispatcher *dispatcher
-}
-
 // claim claims what take returns, within the free slots of a queue, and delivers it.
 func (s *Sender) claim(ctx context.Context, queue dispatch.Queue, take func(ctx context.Context, c *dispatch.Claim) ([]db.Work, error)) (n int, err error) {
-	err = s.options.sendOnce(ctx, s.dispatcher, sender{once: func(ctx context.Context) (int, error) {
-		c, err := s.dispatcher.slots.Open(ctx, queue)
+	err = s.dispatcher.Once(ctx, func(ctx context.Context) (int, error) {
+		c, err := s.dispatcher.Slots.Open(ctx, queue)
 		if err != nil {
 			return 0, err
 		}
 		work, err := take(ctx, c)
 		n, err = c.Commit(ctx, work, err)
 		return n, err
-	}})
+	})
 	return n, err
 }
 

@@ -1,0 +1,167 @@
+package daemons
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/process"
+	"swh-scheduler/internal/send"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+// dividing returns the components of a daemon of visits that divide its work between groups, lanes
+// and hosters: see sharing, laning and hosting.
+func dividing(ctx context.Context, p *process.Process, d *send.Dispatcher, visits bool) ([]service.Component, error) {
+	ofShares, err := sharing(ctx, p, visits)
+	if err != nil {
+		return nil, err
+	}
+	ofLanes, err := laning(ctx, p, d)
+	if err != nil {
+		return nil, err
+	}
+	ofHosters, err := hosting(ctx, p)
+	return slices.Concat(ofHosters, []service.Component{ofShares}, ofLanes), err
+}
+
+// sharing checks that the database is ready for the configured shares, warns of unknown
+// names, and returns the component that measures shares: the tasks that wait and, if the process
+// sends them, the visits.
+func sharing(ctx context.Context, p *process.Process, visits bool) (service.Component, error) {
+	c := p.Config
+	err := p.Ask(ctx, func(ctx context.Context) error {
+		if len(c.Shares) == 0 {
+			return nil
+		}
+		if err := p.Store.CheckShares(ctx, c.Shares); err != nil {
+			return err
+		}
+		return warnOfShares(ctx, p, c.Shares)
+	})
+	policies := c.SchedulingPolicy
+	if !visits {
+		policies = nil
+	}
+	gauges := dispatch.NewShareGauges(p.Store, func(ctx context.Context) ([]dispatch.SharedQueue, error) {
+		return dispatch.SharedQueues(ctx, p.Store, c.Shares, policies)
+	}, p.Log, p.Metrics)
+	return service.Component{Name: "gauges of shares", Run: gauges.Run}, err
+}
+
+// hosting warns of instances of listers that are not there and returns the component that
+// measures hosters; none without limits.
+func hosting(ctx context.Context, p *process.Process) ([]service.Component, error) {
+	if !p.Config.Hosters.Any() {
+		return nil, nil
+	}
+	var known []string
+	err := p.Ask(ctx, func(ctx context.Context) error {
+		listers, err := p.Store.Listers(ctx)
+		known = groupsThatCanBe(model.ShareByListerInstance, nil, listers)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, hoster := range slices.Sorted(maps.Keys(p.Config.Hosters.Limits)) {
+		if model.IsInstance(hoster) && !slices.Contains(known, hoster) {
+			warnOfName(p.Log, "hosters limit an instance of a lister that is not there", hoster, known)
+		}
+	}
+	gauges := dispatch.NewHosterGauges(p.Store, p.Config.Hosters, p.Log, p.Metrics)
+	return []service.Component{{Name: "gauges of hosters", Run: gauges.Run}}, nil
+}
+
+// warnOfShares warns of task types and groups that are not there.
+func warnOfShares(ctx context.Context, p *process.Process, shares map[string]model.Shares) error {
+	types, err := p.Store.TaskTypes(ctx)
+	if err != nil {
+		return err
+	}
+	listers, err := p.Store.Listers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(shares)) {
+		if _, _, ok := model.TypeOf(name, types); !ok {
+			warnOfName(p.Log, "shares are configured for a task type that is not there", name, typeNames(types))
+			continue
+		}
+		known := groupsThatCanBe(shares[name].By, types, listers)
+		for _, group := range slices.Sorted(maps.Keys(shares[name].Weights)) {
+			if known != nil && !slices.Contains(known, group) {
+				warnOfName(p.Log, "shares give a weight to a group that is not there", group, known)
+			}
+		}
+	}
+	return nil
+}
+
+func typeNames(types []model.TaskType) []string {
+	names := make([]string, len(types))
+	for i, tt := range types {
+		names[i] = tt.Type
+	}
+	return names
+}
+
+// groupsThatCanBe returns the possible groups; nil if they are not known.
+func groupsThatCanBe(by model.ShareKey, types []model.TaskType, listers []model.Lister) []string {
+	var names []string
+	switch by {
+	case model.ShareByTaskType:
+		names = typeNames(types)
+	case model.ShareByLister, model.ShareByListerInstance:
+		for _, l := range listers {
+			names = append(names, model.ListerGroup(by, l))
+		}
+	default:
+		return nil
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}
+
+func warnOfName(log *slog.Logger, problem, name string, known []string) {
+	log = log.With("name", name)
+	if near := config.Nearest(name, known); near != "" {
+		log = log.With("did_you_mean", near)
+	}
+	log.Warn(problem)
+}
+
+// laning warns of lanes of unknown task types and returns the component that sends to lanes; none without
+// lanes.
+func laning(ctx context.Context, p *process.Process, d *send.Dispatcher) ([]service.Component, error) {
+	lanes := p.Config.Lanes
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	err := p.Ask(ctx, func(ctx context.Context) error {
+		types, err := p.Store.TaskTypes(ctx)
+		if err != nil {
+			return err
+		}
+		names := typeNames(types)
+		for _, laneSet := range slices.Sorted(maps.Keys(lanes)) {
+			if tt, _, ok := model.TypeOf(laneSet, types); !ok {
+				warnOfName(p.Log, "lanes are configured for a task type that is not there", laneSet, names)
+			} else if r := p.Config.Celery.Sending.Route(tt.BackendName); r != nil && r.Exchange != "" {
+				return fmt.Errorf("the lanes of %s can't work, as celery.task_routes sends its messages to the exchange %q: remove one of both", laneSet, r.Exchange)
+			}
+		}
+		// Before work may come into their backlogs.
+		return p.Store.SeeLaneSets(ctx, slices.Collect(maps.Keys(lanes)), p.Store.Now())
+	})
+	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
+		Store: p.Store, Slots: d.Slots, Log: p.Log, Reg: p.Metrics, Listen: p.Store.Listener(db.LaneChannel),
+		Queues: func(ctx context.Context) ([]dispatch.Queue, error) { return dispatch.LanedQueues(ctx, p.Store, lanes) },
+	})
+	return []service.Component{{Name: "lanes", Run: pump.Run}}, err
+}

@@ -1,0 +1,18 @@
+package daemons
+
+import (
+	"slices"
+
+	"swh-scheduler/internal/maintenance"
+	"swh-scheduler/internal/process"
+	"swh-scheduler/internal/service"
+)
+
+// keeper returns a component that runs the maintenance jobs which need only the database,
+// after the others.
+func keeper(p *process.Process, others ...maintenance.Job) service.Component {
+	k := maintenance.Keeper{Store: p.Store, Log: p.Log, Jobs: slices.Concat(others, []maintenance.Job{
+		maintenance.Graphs(p.Store), maintenance.SetAside(p.Store, p.Log), maintenance.OldNotes(p.Store, p.Log), maintenance.CandidateChanges(p.Store, p.Log),
+	}, maintenance.Counts(p.Store))}
+	return service.Component{Name: "keeper", Run: k.Run}
+}

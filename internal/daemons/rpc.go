@@ -1,0 +1,62 @@
+package daemons
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+
+	"swh-scheduler/internal/process"
+	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/rpc/door"
+	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/db"
+)
+
+// RPC serves the RPC server: the calls, the door and, if there is one, a site.
+type RPC struct {
+	process.Options
+	Address  string  // HOST:PORT
+	LogCalls bool    // at level debug
+	NewSite  NewSite // nil: none
+}
+
+// Run runs it until ctx ends.
+func (r *RPC) Run(ctx context.Context) error {
+	c := r.Config.RPCServe
+	o := rpc.Options{
+		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
+		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
+		Proxies:     r.Config.Dashboard.Proxy.Addresses,
+		DoorLimits:  door.Limits{Connections: c.Door.MaxConnections, PerClient: c.Door.MaxPerClient, PerAddress: c.Door.MaxPerAddress},
+	}
+	var err error
+	if o.TLS, err = serverTLS(r.Options, c.TLSCertificate, c.TLSKey); err != nil {
+		return err
+	}
+	return process.Run(ctx, r.Options, func(ctx context.Context, p *process.Process) ([]service.Component, error) {
+		o.Store, o.Health = p.Store, p.Health
+		if o.Door, err = db.NewDoor(p.Store, string(c.Door.DB)); err != nil {
+			return nil, err
+		}
+		closeSite := func() error { return nil }
+		if r.NewSite != nil {
+			if o.Site, closeSite, err = r.NewSite(ctx, p.Store, p.Metrics); err != nil {
+				return nil, err
+			}
+		}
+		server, err := rpc.Listen(ctx, o)
+		if err != nil {
+			return nil, errors.Join(err, closeSite())
+		}
+		serve := func(ctx context.Context) error { return errors.Join(server.Run(ctx), closeSite()) }
+		return []service.Component{{Name: "RPC server", Run: serve}, keeper(p)}, nil
+	})
+}
+
+// serverTLS returns the TLS of a server, from two PEM files that the configuration names; nil without them.
+func serverTLS(o process.Options, certificate, key string) (*tls.Config, error) {
+	if certificate == "" {
+		return nil, nil
+	}
+	return rpc.TLS(o.Config.Beside(certificate), o.Config.Beside(key), o.Log)
+}

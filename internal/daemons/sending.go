@@ -1,0 +1,124 @@
+package daemons
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/maintenance"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/monitor"
+	"swh-scheduler/internal/process"
+	"swh-scheduler/internal/send"
+	"swh-scheduler/internal/service"
+)
+
+// sender claims work for a deliverer.
+type sender struct {
+	name string
+	run  func(ctx context.Context) error
+	once func(ctx context.Context) (claimed int, err error)
+	also []service.Component // of the daemon
+	jobs []maintenance.Job   // of its keeper
+}
+
+// runSender runs the sender that build makes beside a deliverer: as a daemon, or once if
+// period is 0.
+func runSender(ctx context.Context, o process.Options, period time.Duration, build func(ctx context.Context, p *process.Process, d *send.Dispatcher) (sender, error)) error {
+	broker, err := o.Config.Broker()
+	if err != nil {
+		return err
+	}
+	if period == 0 {
+		return process.Once(ctx, o, func(ctx context.Context, p *process.Process) error {
+			d := newDispatcher(p, broker)
+			s, err := build(ctx, p, d)
+			if err != nil {
+				return err
+			}
+			return errors.Join(d.Once(ctx, s.once), d.Close())
+		})
+	}
+	return process.Run(ctx, o, func(ctx context.Context, p *process.Process) ([]service.Component, error) {
+		d := newDispatcher(p, broker)
+		s, err := build(ctx, p, d)
+		if err != nil {
+			return nil, err
+		}
+		return slices.Concat([]service.Component{{Name: s.name, Run: s.run}}, s.also, delivering(p, d, s.jobs...)), nil
+	})
+}
+
+func newDispatcher(p *process.Process, broker celery.Broker) *send.Dispatcher {
+	return send.NewDispatcher(sendOptions(p), p.Store, broker)
+}
+
+func sendOptions(p *process.Process) send.Options {
+	return send.Options{Command: p.Command, Config: p.Config, Log: p.Log, Metrics: p.Metrics, Health: p.Health, Tracer: p.Tracer}
+}
+
+// delivering returns what every daemon that sends has beside its claims: maintenance, gauges, and the deliverer, which is
+// the last to stop.
+func delivering(p *process.Process, d *send.Dispatcher, jobs ...maintenance.Job) []service.Component {
+	counting := maintenance.Keeper{Name: "updating origin metrics", Store: p.Store, Log: p.Log, Jobs: []maintenance.Job{maintenance.OriginMetrics(p.Store, p.Config.UpdateMetricsAfter)}}
+	return []service.Component{
+		keeper(p, slices.Concat(jobsOfSenders(p, d), jobs, []maintenance.Job{maintenance.CheckOfCandidates(p.Store, p.Log, p.Metrics)})...),
+		{Name: "monitor", Run: monitor.New(p.Store, p.Log, p.Metrics).Run},
+		{Name: "gauges of queues", Run: gaugesOfQueues(p, d).Run},
+		contactWithBroker(p, d),
+		{Name: "origin metrics", Run: counting.Run},
+		{Name: "deliverer", Run: d.Deliver},
+	}
+}
+
+// jobsOfSenders returns the jobs that need the broker, or slots.
+func jobsOfSenders(p *process.Process, d *send.Dispatcher) []maintenance.Job {
+	unheard := maintenance.UnheardWork{
+		Store: p.Store, Broker: d.Inspector, Log: p.Log, GivenUp: maintenance.NewGivenUp(p.Metrics), LostAfter: p.Config.Hosters.LostAfter,
+	}
+	removed := maintenance.RemovedLanes{
+		Store: p.Store, Slots: d.Slots, Log: p.Log,
+		LaneSets: func() []string { return slices.Collect(maps.Keys(p.Config.Lanes)) },
+		Home: func(ctx context.Context, laneSet string) (dispatch.Queue, error) {
+			types, err := p.Store.TaskTypes(ctx)
+			tt, prefix, ok := model.TypeOf(laneSet, types)
+			if err == nil && !ok {
+				err = model.ErrUnknownTaskType
+			}
+			return dispatch.Queue{Name: tt.QueueWith(prefix), Limit: tt.MaxQueueLength}, err
+		},
+	}
+	return []maintenance.Job{
+		maintenance.Events(p.Store, d.Inspector), // before what judges by them
+		unheard.Job(), removed.Job(), maintenance.LowWater(p.Store), maintenance.BelowLowWater(p.Store, p.Log),
+	}
+}
+
+// gaugesOfQueues shows the lengths of all queues that this program may send to.
+func gaugesOfQueues(p *process.Process, d *send.Dispatcher) *dispatch.QueueGauges {
+	gauges := &dispatch.QueueGauges{Lengths: d.Inspector, Log: p.Log, Queues: func(ctx context.Context) ([]string, error) {
+		queues, err := dispatch.KnownQueues(ctx, p.Store, p.Config.Lanes)
+		names := make([]string, len(queues))
+		for i, q := range queues {
+			names[i] = q.Name
+		}
+		return names, err
+	}}
+	gauges.Register(p.Metrics, d.Slots)
+	return gauges
+}
+
+// contactWithBroker returns a component that checks whether the broker answers. Without it the daemon is not ready.
+func contactWithBroker(p *process.Process, d *send.Dispatcher) service.Component {
+	return p.Contact("RabbitMQ", func(ctx context.Context) error {
+		_, err := d.Inspector.Length(ctx, "celery", 0)
+		if celery.IsOfQueue(err) {
+			err = nil
+		}
+		return err
+	})
+}

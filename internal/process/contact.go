@@ -1,0 +1,43 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"swh-scheduler/internal/service"
+)
+
+const (
+	contactPeriod  = 5 * time.Second // between two looks whether a service answers
+	contactTimeout = 10 * time.Second
+)
+
+// contactWithDatabase returns a component that checks whether the database answers, also while the daemon
+// is idle.
+func (p *Process) contactWithDatabase() service.Component {
+	return p.Contact("PostgreSQL", func(ctx context.Context) error {
+		err := service.Within(ctx, contactTimeout, p.Store.Pool().Ping)
+		if s := p.Store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
+			err = nil // the pool is used up, which has a metric of its own
+		}
+		return err
+	})
+}
+
+// Contact returns a component that asks a service every contactPeriod whether it answers. While it doesn't, the
+// daemon is not ready.
+func (p *Process) Contact(name string, ask func(ctx context.Context) error) service.Component {
+	s := service.NewService(p.Log, name)
+	p.Health.Watch(s)
+	loop := service.Loop{
+		Name: "asking " + name, Log: p.Log, Period: contactPeriod,
+		RunOnce: func(ctx context.Context) (service.Result, error) {
+			if err := ask(ctx); ctx.Err() == nil {
+				s.Tried(err)
+			}
+			return service.Result{}, nil
+		},
+	}
+	return service.Component{Name: "contact with " + name, Run: loop.Run}
+}
