@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 )
@@ -75,7 +74,7 @@ func complete(a *command.App, names func([]model.TaskType) []string) cobra.Compl
 		if a.PrepareGlobal(cmd.Root()) != nil || a.LoadConfig(cmd) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		_ = a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
+		_ = a.WithScheduler(cmd, func(ctx context.Context, b command.Scheduler) error {
 			types, err := b.TaskTypes(ctx)
 			if err == nil {
 				offered = names(types)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/explain"
 	"swh-scheduler/sql/db"
@@ -33,7 +32,7 @@ scheduled, and when it will be. The answer is based on the database, the configu
 		if err := store.CheckVersion(ctx); err != nil {
 			return err
 		}
-		zone, err := backend.Zone(ctx, store)
+		zone, err := command.ServerZone(ctx, store)
 		if err != nil {
 			return err
 		}

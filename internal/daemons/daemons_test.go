@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/model"
@@ -98,7 +97,7 @@ func TestDaemonInProcess(t *testing.T) {
 func TestRunnerOnceInProcess(t *testing.T) {
 	t.Parallel()
 	r := daemons.Runner{Options: options(t, "start-runner"), TaskTypes: []string{"nope"}}
-	if err := r.Run(t.Context()); !errors.Is(err, backend.UnknownTaskType("nope")) {
+	if err := r.Run(t.Context()); !errors.Is(err, model.UnknownTaskType("nope")) {
 		t.Errorf("%v", err)
 	}
 	r = daemons.Runner{Options: options(t, "start-runner")}

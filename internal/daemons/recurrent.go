@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/process"
@@ -18,7 +17,7 @@ type Recurrent struct {
 	VisitTypes []string // none: those of all task types load-*
 }
 
-// Run runs it until ctx ends. It returns backend.UnknownTaskType for an unknown visit type.
+// Run runs it until ctx ends. It returns model.UnknownTaskType for an unknown visit type.
 func (r *Recurrent) Run(ctx context.Context) error {
 	taskTypes := make([]string, len(r.VisitTypes))
 	for i, visitType := range r.VisitTypes {
@@ -29,7 +28,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		return err
 	}
 	return process.Run(ctx, r.Options, func(ctx context.Context, p *process.Process) ([]service.Component, error) {
-		if err := p.Ask(ctx, func(ctx context.Context) error { return backend.CheckTaskTypes(ctx, p.Store, taskTypes) }); err != nil {
+		if err := p.Ask(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, taskTypes) }); err != nil {
 			return nil, err
 		}
 		c, d := p.Config, newDispatcher(p, broker)

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"time"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/maintenance"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/send"
 	"swh-scheduler/runner"
@@ -22,11 +22,11 @@ type Runner struct {
 	TaskTypePatterns []string
 	WithPriority     bool
 	LostAfter        time.Duration // default of the configuration's lost_after; 0 is never
-	// LostBefore, if not nil, returns maintenance.LostOptions' Before. zone is that of dates without one.
-	LostBefore func(zone *time.Location) time.Time
+	// LostBefore, if not nil, returns maintenance.LostOptions' Before.
+	LostBefore func(ctx context.Context, store *db.Store) (time.Time, error)
 }
 
-// Run runs it until ctx ends. It returns backend.UnknownTaskType for an unknown task type.
+// Run runs it until ctx ends. It returns model.UnknownTaskType for an unknown task type.
 func (r *Runner) Run(ctx context.Context) error {
 	o := r.Options
 	if r.WithPriority {
@@ -37,7 +37,7 @@ func (r *Runner) Run(ctx context.Context) error {
 
 // build returns what claims tasks, and the jobs of maintenance that are a runner's.
 func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Dispatcher) (sender, error) {
-	if err := p.Ask(ctx, func(ctx context.Context) error { return backend.CheckTaskTypes(ctx, p.Store, r.TaskTypes) }); err != nil {
+	if err := p.Ask(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, r.TaskTypes) }); err != nil {
 		return sender{}, err
 	}
 	// Before anything is sent; the job below repeats it.
@@ -83,9 +83,8 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Dispatch
 func (r *Runner) lostRuns(ctx context.Context, p *process.Process, d *send.Dispatcher) (maintenance.Job, error) {
 	o := maintenance.LostOptions{Store: p.Store, Lengths: d.Inspector, Log: p.Log, Reg: p.Metrics, After: lostAfter(p.Config, r.LostAfter)}
 	if r.LostBefore != nil {
-		err := p.Ask(ctx, func(ctx context.Context) error {
-			zone, err := backend.Zone(ctx, p.Store)
-			o.Before = r.LostBefore(zone)
+		err := p.Ask(ctx, func(ctx context.Context) (err error) {
+			o.Before, err = r.LostBefore(ctx, p.Store)
 			return err
 		})
 		if err != nil {

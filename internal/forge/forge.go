@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -22,7 +21,7 @@ type Listing struct {
 	Kind     string // full or incremental; "" if the lister has one kind
 }
 
-func Listings(ctx context.Context, from backend.TaskTypes, lister string) ([]Listing, error) {
+func Listings(ctx context.Context, from model.TaskTypes, lister string) ([]Listing, error) {
 	var listings []Listing
 	for _, listing := range []string{"full", "incremental", ""} {
 		name := "list-" + lister
@@ -61,10 +60,21 @@ func Limited(given json.RawMessage) (json.RawMessage, error) {
 	return kwargs.JSON(), nil
 }
 
+// Listers looks up listers and their origins.
+type Listers interface {
+	Lister(ctx context.Context, name, instance string) (model.Lister, error)
+	ListedOrigins(ctx context.Context, f db.ListedOriginFilter) ([]model.ListedOrigin, *db.ListedOriginToken, error)
+}
+
+// Stats looks up the outcomes of visits.
+type Stats interface {
+	VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error)
+}
+
 // ListedOrigins returns all origins of a lister. It is an error if there are none. It calls progress with
 // the number of origins of each page.
-func ListedOrigins(ctx context.Context, b backend.Scheduler, lister, instance string, progress func(n int)) ([]model.ListedOrigin, error) {
-	l, err := b.Lister(ctx, lister, instance)
+func ListedOrigins(ctx context.Context, from Listers, lister, instance string, progress func(n int)) ([]model.ListedOrigin, error) {
+	l, err := from.Lister(ctx, lister, instance)
 	if errors.Is(err, model.ErrUnknownLister) {
 		return nil, pytext.Sentencef("Forge %s (%s) isn't registered in the scheduler database.", instance, lister)
 	}
@@ -75,7 +85,7 @@ func ListedOrigins(ctx context.Context, b backend.Scheduler, lister, instance st
 	const page = 10000
 	filter := db.ListedOriginFilter{ListerID: uuid.NullUUID{UUID: l.ID, Valid: true}, Limit: page}
 	for first := true; first || filter.After != nil; first = false {
-		some, next, err := b.ListedOrigins(ctx, filter)
+		some, next, err := from.ListedOrigins(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
@@ -102,13 +112,13 @@ func (c Ingested) SuccessRate() float64 { return float64(c.Successful) / float64
 
 // CountIngested counts the origins of an instance by the outcomes of their visits. It is an error if none was
 // scheduled. It calls progress with the number of origins of each chunk.
-func CountIngested(ctx context.Context, b backend.Scheduler, origins []model.ListedOrigin, instance string, progress func(n int)) (c Ingested, err error) {
+func CountIngested(ctx context.Context, from Stats, origins []model.ListedOrigin, instance string, progress func(n int)) (c Ingested, err error) {
 	for some := range slices.Chunk(origins, 10_000) {
 		keys := make([]model.OriginKey, len(some))
 		for i, o := range some {
 			keys[i] = model.OriginKey{URL: o.URL, VisitType: o.VisitType}
 		}
-		stats, err := b.VisitStats(ctx, keys)
+		stats, err := from.VisitStats(ctx, keys)
 		if err != nil {
 			return c, err
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc/door"
@@ -130,7 +129,7 @@ func Once(ctx context.Context, o Options, do func(ctx context.Context, p *Proces
 	if err = store.CheckVersion(ctx); err == nil {
 		err = do(ctx, &Process{Options: o, Store: store})
 	}
-	return backend.Describe(store, err)
+	return Describe(store, err)
 }
 
 // name returns the daemon's name in metrics.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -15,7 +14,7 @@ import (
 // recurring task that has been ready since the origin changed. forks is the part of the origins that are
 // forks, from 0 to 1. It creates missing listers and the task type. It calls progress, unless that is nil,
 // with the number of origins of each batch.
-func Fill(ctx context.Context, store backend.Scheduler, names []ListerName, origins int, forks float64, now time.Time, progress func(n int)) error {
+func Fill(ctx context.Context, store Store, names []ListerName, origins int, forks float64, now time.Time, progress func(n int)) error {
 	if err := addTaskType(ctx, store); err != nil {
 		return err
 	}
@@ -40,15 +39,25 @@ func Fill(ctx context.Context, store backend.Scheduler, names []ListerName, orig
 			progress(len(l.origins))
 		}
 	}
-	if d, ok := store.(backend.Database); ok {
-		return keepCandidates(ctx, d.Store)
+	if d, ok := store.(keepsCandidates); ok {
+		return keepCandidates(ctx, d)
 	}
 	return nil
 }
 
+// Store is the scheduler that Fill writes to: a database, or one behind an RPC server.
+type Store interface {
+	TaskType(ctx context.Context, name string) (model.TaskType, error)
+	CreateTaskType(ctx context.Context, t model.TaskType) error
+	CreateTasks(ctx context.Context, tasks []db.NewTask) ([]model.Task, error)
+	dispatch.Listers
+	GetOrCreateLister(ctx context.Context, name, instance string, firstVisitsQueuePrefix *string) (model.Lister, error)
+	RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error)
+}
+
 // addTaskType creates the task type of listedVisitType, unless it exists, with the values of the Python scheduler's
 // loaders.
-func addTaskType(ctx context.Context, store backend.Scheduler) error {
+func addTaskType(ctx context.Context, store Store) error {
 	const day = 24 * time.Hour
 	name := model.LoaderTaskType(listedVisitType)
 	if _, err := store.TaskType(ctx, name); !errors.Is(err, model.ErrUnknownTaskType) {
@@ -63,7 +72,7 @@ func addTaskType(ctx context.Context, store backend.Scheduler) error {
 }
 
 // addTasks creates a task for each origin of a lister.
-func addTasks(ctx context.Context, store backend.Scheduler, l *lister) error {
+func addTasks(ctx context.Context, store Store, l *lister) error {
 	origins := make([]model.ListedOrigin, len(l.origins))
 	for i, o := range l.origins {
 		origins[i] = model.ListedOrigin{ListerID: l.id, URL: o.url, VisitType: listedVisitType, ExtraLoaderArguments: noArguments}

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 )
@@ -18,7 +17,7 @@ func TestForks(t *testing.T) {
 		s := setting{OriginScheduler, model.OldestScheduledFirst, 2000, 1, 300, ""}
 		options := s.options(t, store, time.Now())
 		options.Policies["default"][0].Forks, options.Forks = part, 0.5
-		if err := Fill(t.Context(), backend.Database{Store: store}, options.Listers, s.origins, options.Forks, time.Now(), nil); err != nil {
+		if err := Fill(t.Context(), store, options.Listers, s.origins, options.Forks, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
 		simulation, err := newSimulation(t.Context(), options)

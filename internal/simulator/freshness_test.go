@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -22,7 +21,7 @@ func TestFreshnessLearns(t *testing.T) {
 	testenv.Migrate(t, dsn, db.MigrateOptions{Policies: policies})
 	store := openStore(t, dsn)
 	s := setting{OriginScheduler, model.Freshness, 200, 24 * 4, 20, ""}
-	if err := Fill(t.Context(), backend.Database{Store: store}, []ListerName{DefaultLister}, s.origins, 0, start, nil); err != nil {
+	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, 0, start, nil); err != nil {
 		t.Fatal(err)
 	}
 	// By a low threshold visits begin without weeks of idle workers.

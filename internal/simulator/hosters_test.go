@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -26,7 +25,7 @@ func TestHostersInARun(t *testing.T) {
 		store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
 		s := setting{OriginScheduler, model.OldestScheduledFirst, 300, 0.25, 100, ""}
 		options := s.options(t, store, time.Now())
-		if err := Fill(t.Context(), backend.Database{Store: store}, options.Listers, s.origins, 0, time.Now(), nil); err != nil {
+		if err := Fill(t.Context(), store, options.Listers, s.origins, 0, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Run(t.Context(), options); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 )
@@ -47,7 +46,7 @@ var DefaultLister = ListerName{Name: "example"}
 
 // lister lists its origins and new ones each hour.
 type lister struct {
-	store   backend.Scheduler
+	store   Store
 	id      uuid.UUID
 	numbers *int    // number of origins of all listers
 	forks   float64 // part of the origins that are forks, evenly spread over the numbers
@@ -56,7 +55,7 @@ type lister struct {
 }
 
 // newListers returns listers whose origins share one numbering.
-func newListers(ctx context.Context, store backend.Scheduler, names []ListerName, numbers *int, forks float64) ([]*lister, error) {
+func newListers(ctx context.Context, store Store, names []ListerName, numbers *int, forks float64) ([]*lister, error) {
 	listers := make([]*lister, len(names))
 	for i, name := range names {
 		l, err := store.GetOrCreateLister(ctx, name.Name, name.Instance, nil)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -26,7 +25,7 @@ func simulateShares(t *testing.T, s setting, shares model.Shares, ageing time.Du
 	options := s.options(t, store, time.Now())
 	options.Shares, options.Listers, options.Log = byType, ListersOf(byType), slog.New(slog.DiscardHandler)
 	options.Ageing = ageing
-	if err := Fill(t.Context(), backend.Database{Store: store}, options.Listers, s.origins, 0, time.Now(), nil); err != nil {
+	if err := Fill(t.Context(), store, options.Listers, s.origins, 0, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	report, err := Run(t.Context(), options)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
@@ -163,7 +162,7 @@ func newSimulation(ctx context.Context, o Options) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.listers, err = newListers(ctx, backend.Database{Store: s.Store}, s.Listers, &s.Listed, s.Forks); err != nil {
+	if s.listers, err = newListers(ctx, s.Store, s.Listers, &s.Listed, s.Forks); err != nil {
 		return nil, err
 	}
 	counted, err := s.count(ctx)

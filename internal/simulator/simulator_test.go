@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
@@ -16,7 +15,7 @@ import (
 func (s setting) fill(t testing.TB, start time.Time) *db.Store {
 	t.Helper()
 	store := openStore(t, testenv.Database(t))
-	if err := Fill(t.Context(), backend.Database{Store: store}, []ListerName{DefaultLister}, s.origins, 0, start, nil); err != nil {
+	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, 0, start, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.after != "" {

@@ -135,8 +135,13 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 	return next.Add(time.Microsecond), err == nil, err // an origin may be visited after it is due
 }
 
+// keepsCandidates is a database: an RPC server keeps its candidates by itself.
+type keepsCandidates interface {
+	KeepCandidates(ctx context.Context) (db.Kept, error)
+}
+
 // keepCandidates drains all changes of candidates.
-func keepCandidates(ctx context.Context, store *db.Store) error {
+func keepCandidates(ctx context.Context, store keepsCandidates) error {
 	for {
 		kept, err := store.KeepCandidates(ctx)
 		if err != nil || !kept.More {

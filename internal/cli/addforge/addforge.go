@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/cli/origin"
 	"swh-scheduler/internal/cli/task"
@@ -47,7 +46,7 @@ one in a day. With staging, a single full listing is scheduled, limited by max_p
 (2) and max_origins_per_page (5), whose origins are recorded as disabled.`,
 		Example: `  swh-scheduler add-forge-now -p staging register-lister gitlab url=https://gitlab.example/api/v4`,
 		Args:    command.Args("LISTER_NAME", "[OPTIONS]..."),
-		RunE: a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+		RunE: a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 			types, err := forge.Listings(ctx, b, args[0])
 			if err != nil {
 				return err

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
@@ -209,20 +208,20 @@ func (a *App) WithStore(cmd *cobra.Command, do func(ctx context.Context, store *
 		return err
 	}
 	defer store.Close()
-	return backend.Describe(store, do(ctx, store))
+	return process.Describe(store, do(ctx, store))
 }
 
-// WithBackend runs do with the configured scheduler.
-func (a *App) WithBackend(cmd *cobra.Command, do func(ctx context.Context, b backend.Scheduler) error) error {
+// WithScheduler runs do with the configured scheduler.
+func (a *App) WithScheduler(cmd *cobra.Command, do func(ctx context.Context, b Scheduler) error) error {
 	if a.Config.Scheduler.Cls != config.Remote {
-		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error { return do(ctx, backend.Database{Store: store}) })
+		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error { return do(ctx, Database{Store: store}) })
 	}
 	client, err := a.OpenRPC()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	return do(cmd.Context(), backend.Remote{Client: client})
+	return do(cmd.Context(), Remote{Client: client})
 }
 
 // OpenRPC returns a client of the configured RPC server. It connects when first used.
@@ -256,10 +255,10 @@ func versionOf(release string) string {
 	return "development (" + commit + modified + ")"
 }
 
-// OnBackend makes the function of a command that uses the configured scheduler.
-func (a *App) OnBackend(do func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error) func(*cobra.Command, []string) error {
+// OnScheduler makes the function of a command that uses the configured scheduler.
+func (a *App) OnScheduler(do func(ctx context.Context, cmd *cobra.Command, b Scheduler, args []string) error) func(*cobra.Command, []string) error {
 	return a.Configured(func(cmd *cobra.Command, args []string) error {
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error { return do(ctx, cmd, b, args) })
+		return a.WithScheduler(cmd, func(ctx context.Context, b Scheduler) error { return do(ctx, cmd, b, args) })
 	})
 }
 

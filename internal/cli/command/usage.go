@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/model"
 )
 
 // Errors of the command line have the texts of click, which the Python scheduler uses.
@@ -209,7 +209,7 @@ func didYouMean(before, name string, known []string) string {
 
 // UnknownTaskType turns the error of an unknown task type into one of the command line.
 func UnknownTaskType(cmd *cobra.Command, err error, format string) error {
-	if unknown, ok := errors.AsType[backend.UnknownTaskType](err); ok {
+	if unknown, ok := errors.AsType[model.UnknownTaskType](err); ok {
 		return Usagef(cmd, format, string(unknown))
 	}
 	return err

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/forge"
 	"swh-scheduler/internal/model"
@@ -28,7 +27,7 @@ func newCheckListed(a *command.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&listing, "list", "l", false, "display listed origins")
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error {
+	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error {
 		if output == "json" {
 			table := originTable{output: output}
 			return errors.Join(table.check(cmd), table.print(a, origins, zone))
@@ -67,7 +66,7 @@ func newCheckIngested(a *command.App) *cobra.Command {
 	flags.Float64Var(&minimum, "minimum-success", 0, "minimum success rate as a decimal `PERCENTAGE`; fewer are an error")
 	command.PythonName(flags, "minimum-success", "minimum_success_rate")
 	command.OutputFlag(flags, &output)
-	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error {
+	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error {
 		c, err := countIngested(ctx, a, b, origins, args[1])
 		if err != nil {
 			return err
@@ -115,8 +114,8 @@ func printIngested(a *command.App, c forge.Ingested, args []string, listing bool
 
 // onForge makes the function of a command that uses the origins of a lister's instance. Dates
 // are to be shown in zone.
-func onForge(a *command.App, do func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error) func(*cobra.Command, []string) error {
-	return a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+func onForge(a *command.App, do func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error) func(*cobra.Command, []string) error {
+	return a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 		zone, err := b.Zone(ctx)
 		if err != nil {
 			return err
@@ -131,7 +130,7 @@ func onForge(a *command.App, do func(ctx context.Context, cmd *cobra.Command, b 
 	})
 }
 
-func countIngested(ctx context.Context, a *command.App, b backend.Scheduler, origins []model.ListedOrigin, instance string) (forge.Ingested, error) {
+func countIngested(ctx context.Context, a *command.App, b command.Scheduler, origins []model.ListedOrigin, instance string) (forge.Ingested, error) {
 	bar := a.Progress("reading visits", len(origins))
 	defer bar.Stop()
 	return forge.CountIngested(ctx, b, origins, instance, bar.Add)
@@ -151,7 +150,7 @@ print them as JSON.`,
 	flags := cmd.Flags()
 	flags.StringVar(&lister, "lister", "", "only update metrics for this `LISTER`")
 	flags.StringVar(&instance, "instance", "", "only update metrics for this lister `INSTANCE`")
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, _ []string) error {
 		var id uuid.NullUUID
 		if flags.Changed("lister") {
 			l, err := b.Lister(ctx, lister, instance)

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/cli/task"
 	"swh-scheduler/internal/model"
@@ -78,7 +77,7 @@ func nextCommand(a *command.App, cmd *cobra.Command, filterOf filterFunc, dryRun
 	var table originTable
 	table.flags(cmd.Flags())
 	cmd.Args = command.Args("TYPE", "COUNT")
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 		visitType, count, err := typeAndCount(cmd, args)
 		if err != nil {
 			return err
@@ -114,7 +113,7 @@ tasks, which start-runner sends to Celery.`,
 	}
 	filterOf := withPolicy(cmd.Flags())
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 		visitType, count, err := typeAndCount(cmd, args)
 		if err != nil {
 			return err

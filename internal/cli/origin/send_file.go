@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -120,7 +119,7 @@ func (o fileOptions) send(ctx context.Context, a *command.App, cmd *cobra.Comman
 
 // taskTypeOrShorter finds the task type of a name, or of the longest part of it before a
 // hyphen: load-git for load-git-large.
-func taskTypeOrShorter(ctx context.Context, from backend.TaskTypes, name string) (model.TaskType, error) {
+func taskTypeOrShorter(ctx context.Context, from model.TaskTypes, name string) (model.TaskType, error) {
 	for {
 		tt, err := from.TaskType(ctx, name)
 		i := strings.LastIndexByte(name, '-')

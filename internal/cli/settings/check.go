@@ -16,12 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/postgres"
@@ -145,7 +145,7 @@ func checkDatabase(ctx context.Context, cmd *cobra.Command, dsn config.Secret) (
 		return "", err
 	}
 	defer store.Close()
-	return store.Name(), backend.Describe(store, store.CheckVersion(ctx))
+	return store.Name(), process.Describe(store, store.CheckVersion(ctx))
 }
 
 // checkDoor checks that the user of the RPC server's door may work on the database, and may not more.
@@ -156,7 +156,7 @@ func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string,
 		return "", err
 	}
 	defer store.Close()
-	return store.Name(), backend.Describe(store, db.CheckDoor(ctx, store))
+	return store.Name(), process.Describe(store, db.CheckDoor(ctx, store))
 }
 
 // checkOwnDoor checks the door of the configured database, if there is one. What keeps it from reading that the
@@ -178,7 +178,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	}
 	defer store.Close()
 	if err := store.CheckUsable(ctx, ""); err != nil {
-		return "", backend.Describe(store, err)
+		return "", process.Describe(store, err)
 	}
 	types, err := store.TaskTypes(ctx)
 	if err == nil {
@@ -194,7 +194,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	if err == nil {
 		status, err = store.Status(ctx)
 	}
-	return fmt.Sprintf("%s, schema version %d, %s", store.Name(), status.PeerVersion, model.Count(len(types), "task type", "task types")), backend.Describe(store, err)
+	return fmt.Sprintf("%s, schema version %d, %s", store.Name(), status.PeerVersion, model.Count(len(types), "task type", "task types")), process.Describe(store, err)
 }
 
 // checkLostAfter tells how many silent runs are left alone, as of the last sweep for lost runs.
@@ -206,7 +206,7 @@ func checkLostAfter(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	defer store.Close()
 	swept, err := store.SilentRuns(ctx)
 	if err != nil {
-		return "", backend.Describe(store, err)
+		return "", process.Describe(store, err)
 	}
 	inForce := true // beside what --lost-after says
 	for taskType, after := range a.Config.LostAfter {

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
@@ -45,7 +44,7 @@ func newFillTestData(a *command.App) *cobra.Command {
 	cmd.Flags().IntVarP(&origins, "num-origins", "n", 100_000, "`number` of listed origins to add")
 	command.Must(cmd.Flags(), "num-origins", func() bool { return origins >= 0 }, "is negative")
 	forksFlag(cmd.Flags(), &forks)
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, _ []string) error {
 		if err := a.Print(fmt.Sprintf("Filling %s listed origins data...\n", pytext.Thousands(origins))); err != nil {
 			return err
 		}
@@ -63,7 +62,7 @@ func forksFlag(flags *pflag.FlagSet, forks *float64) {
 	command.Must(flags, "forks", func() bool { return *forks >= 0 && *forks <= 1 }, "is not from 0 to 1")
 }
 
-func fillTestData(ctx context.Context, a *command.App, b backend.Scheduler, listers []simulator.ListerName, origins int, forks float64) error {
+func fillTestData(ctx context.Context, a *command.App, b simulator.Store, listers []simulator.ListerName, origins int, forks float64) error {
 	bar := a.Progress("origins", origins)
 	defer bar.Stop()
 	return simulator.Fill(ctx, b, listers, origins, forks, time.Now(), bar.Add)
@@ -180,7 +179,7 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 			options.Runtime = &runtime
 		}
 		if o.origins > 0 {
-			if err := fillTestData(ctx, a, backend.Database{Store: store}, options.Listers, o.origins, o.forks); err != nil {
+			if err := fillTestData(ctx, a, store, options.Listers, o.origins, o.forks); err != nil {
 				return err
 			}
 		}

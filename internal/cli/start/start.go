@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/journal"
+	"swh-scheduler/sql/db"
 )
 
 // options returns the options of a daemon that runs as cmd, and forgets all other commands, which
@@ -60,7 +61,13 @@ served.`,
 			Options: options(a, cmd), Period: period(), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
 		}
 		if cmd.Flags().Changed("lost-before") {
-			d.LostBefore = func(zone *time.Location) time.Time { return before.In(zone, time.Time{}) }
+			d.LostBefore = func(ctx context.Context, store *db.Store) (time.Time, error) {
+				zone, err := command.ServerZone(ctx, store) // of a date without one
+				if err != nil {
+					return time.Time{}, err
+				}
+				return before.In(zone, time.Time{}), nil
+			}
 		}
 		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown %s")
 	})

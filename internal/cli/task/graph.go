@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 )
@@ -30,13 +29,13 @@ task when its dependencies have ended.`,
 // graphCommand makes a command of task graph with arguments of these names, which prints
 // text or JSON.
 func graphCommand(a *command.App, use, short, long string, names []string,
-	do func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (result any, text string, err error),
+	do func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (result any, text string, err error),
 ) *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: command.Args(names...)}
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
-		if database, ok := b.(backend.Database); ok {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
+		if database, ok := b.(command.Database); ok {
 			if err := database.CheckVersion(ctx); err != nil {
 				return err
 			}
@@ -64,7 +63,7 @@ func newGraphSubmit(a *command.App) *cobra.Command {
 		`Submit the graph of tasks that FILE describes in YAML or JSON (- is standard
 input): all of it, or nothing if there is an error.`,
 		[]string{"FILE"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (any, string, error) {
 			text, err := command.ReadInput(cmd, "FILE", args[0])
 			if err != nil {
 				return nil, "", err
@@ -94,7 +93,7 @@ func newGraphExtend(a *command.App) *cobra.Command {
 		`Add the tasks and dependencies to a graph that FILE describes in YAML or JSON (- is
 standard input), and remove dependencies: all of it, or nothing if there is an error.`,
 		[]string{"GRAPH", "FILE"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (any, string, error) {
 			graph, err := number(cmd, "GRAPH", args[0])
 			if err != nil {
 				return nil, "", err
@@ -119,7 +118,7 @@ standard input), and remove dependencies: all of it, or nothing if there is an e
 func newGraphList(a *command.App) *cobra.Command {
 	limit := 20
 	cmd := graphCommand(a, "list [OPTIONS]", "List graphs, newest first", "", nil,
-		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, _ []string) (any, string, error) {
 			graphs, err := b.Graphs(ctx, limit)
 			if err != nil {
 				return nil, "", err
@@ -141,7 +140,7 @@ func newGraphStatus(a *command.App) *cobra.Command {
 		`Show how far a graph is: the number of its tasks in each state, what it waits for
 now, the longest chain of tasks left, and when all may be done.`,
 		[]string{"GRAPH"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (any, string, error) {
 			graph, err := number(cmd, "GRAPH", args[0])
 			if err != nil {
 				return nil, "", err
@@ -172,7 +171,7 @@ box stands for all tasks of a type at one level.`,
 	}
 	cmd.Flags().Bool("dot", false, "print the graph in the language of Graphviz (default)")
 	cmd.Flags().BoolVar(&svg, "svg", false, "print a picture of the graph in SVG")
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 		if err := command.Exclusive(cmd, "dot", "svg"); err != nil {
 			return err
 		}
@@ -203,7 +202,7 @@ func newGraphCancel(a *command.App) *cobra.Command {
 With --terminate, also have workers drop those that were sent. WARNING: the processes
 that run them are killed. By the time the signal arrives, a process may have begun
 another task, which is then killed instead.`,
-		"Cancelled graph", func(ctx context.Context, b backend.Scheduler, graph int64) error {
+		"Cancelled graph", func(ctx context.Context, b command.Scheduler, graph int64) error {
 			if err := b.CancelGraph(ctx, graph); err != nil || !revoke.Terminate() {
 				return err
 			}
@@ -226,13 +225,13 @@ func newGraphRetry(a *command.App) *cobra.Command {
 	return changeCommand(a, "retry [OPTIONS] GRAPH", "Retry the failed tasks of a graph",
 		`Retry the tasks of a graph that have failed for good, were cancelled, or waited
 longer than their deadline, and the tasks that could not run because of them.`,
-		"Retried graph", func(ctx context.Context, b backend.Scheduler, graph int64) error { return b.RetryGraph(ctx, graph) })
+		"Retried graph", func(ctx context.Context, b command.Scheduler, graph int64) error { return b.RetryGraph(ctx, graph) })
 }
 
 // changeCommand makes a command that changes a graph, and then describes it.
-func changeCommand(a *command.App, use, short, long, done string, change func(ctx context.Context, b backend.Scheduler, graph int64) error) *cobra.Command {
+func changeCommand(a *command.App, use, short, long, done string, change func(ctx context.Context, b command.Scheduler, graph int64) error) *cobra.Command {
 	return graphCommand(a, use, short, long, []string{"GRAPH"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (any, string, error) {
 			graph, err := number(cmd, "GRAPH", args[0])
 			if err == nil {
 				err = noSuchGraph(graph, change(ctx, b, graph))
@@ -251,7 +250,7 @@ func newGraphRelease(a *command.App) *cobra.Command {
 		`Release a task that depends on itself, once all its other dependencies have ended.
 With --force, release a task whatever it depends on.`,
 		[]string{"TASK"},
-		func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) (any, string, error) {
+		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (any, string, error) {
 			task, err := number(cmd, "TASK", args[0])
 			if err != nil {
 				return nil, "", err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -37,7 +36,7 @@ func newTaskList(a *command.App) *cobra.Command {
 	flags.BoolVarP(&listMetadata, "list-runs-metadata", "m", false, "also list past executions of each task, with metadata")
 	command.OutputFlag(flags, &output)
 
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, _ []string) error {
 		if o.limit < 0 {
 			return fmt.Errorf("--limit: %d is negative", o.limit)
 		}
@@ -96,7 +95,7 @@ type taskList struct {
 	putOff map[int64]db.PutOff       // by run
 }
 
-func readTasks(ctx context.Context, b backend.Scheduler, tasks []model.Task) (taskList, error) {
+func readTasks(ctx context.Context, b command.Scheduler, tasks []model.Task) (taskList, error) {
 	ids := make([]int64, len(tasks))
 	for i, t := range tasks {
 		ids[i] = t.ID
@@ -157,8 +156,8 @@ func (l taskList) objects(withRuns bool) []taskObject {
 }
 
 // putOff finds refused messages, if the database has our own tables.
-func putOff(ctx context.Context, b backend.Scheduler, runs []model.TaskRun) (map[int64]db.PutOff, error) {
-	store, ok := b.(backend.Database)
+func putOff(ctx context.Context, b command.Scheduler, runs []model.TaskRun) (map[int64]db.PutOff, error) {
+	store, ok := b.(command.Database)
 	if !ok || len(runs) == 0 || store.CheckVersion(ctx) != nil {
 		return nil, nil
 	}
@@ -179,7 +178,7 @@ func newTaskListPending(a *command.App) *cobra.Command {
 	command.PythonName(flags, "limit", "num_tasks")
 	command.OutputFlag(flags, &output)
 
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 		limited := cmd.Flags().Changed("limit")
 		if limit < 0 {
 			return fmt.Errorf("--limit: %d is negative", limit)

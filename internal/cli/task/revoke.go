@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
@@ -33,7 +32,7 @@ recurring task waits for its next regular run, unless --disable is given.
 	workers.Flags(cmd.Flags())
 	revoke.Flags(cmd.Flags())
 	cmd.Flags().BoolVar(&disable, "disable", false, "disable the tasks first, so that recurring ones are not sent again")
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 		ids, err := numbers(args)
 		if err != nil {
 			return err
@@ -54,7 +53,7 @@ recurring task waits for its next regular run, unless --disable is given.
 }
 
 // messagesOf returns the Celery ids of the runs of tasks that are not known to have ended.
-func messagesOf(ctx context.Context, b backend.Scheduler, tasks []int64) (ids []string, err error) {
+func messagesOf(ctx context.Context, b command.Scheduler, tasks []int64) (ids []string, err error) {
 	for some := range slices.Chunk(tasks, 1000) {
 		runs, err := b.TaskRuns(ctx, some, 0)
 		if err != nil {

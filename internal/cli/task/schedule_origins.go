@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -67,7 +66,7 @@ value is in YAML format.`,
 		if dryRun {
 			return s.run(cmd.Context(), nil, urls)
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error { return s.run(ctx, b, urls) })
+		return a.WithScheduler(cmd, func(ctx context.Context, b command.Scheduler) error { return s.run(ctx, b, urls) })
 	})
 	return cmd
 }
@@ -128,7 +127,7 @@ type originScheduler struct {
 }
 
 // run creates the tasks, or only counts them if b is nil.
-func (s *originScheduler) run(ctx context.Context, b backend.Scheduler, urls iter.Seq2[string, error]) error {
+func (s *originScheduler) run(ctx context.Context, b command.Scheduler, urls iter.Seq2[string, error]) error {
 	bar := s.app.ProgressBeside("scheduling origins", s.limit)
 	defer bar.Stop()
 	var tasks []db.NewTask

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -49,8 +48,8 @@ key=value. Tasks with a priority are sent by start-runner --with-priority.`,
 	flags.VarP(&nextRun, "next-run", "n", "`DATE` of its first run (default now)")
 	command.OutputFlag(flags, &output)
 
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
-		if err := backend.CheckTaskTypes(ctx, b, args[:1]); err != nil {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
+		if err := model.CheckTaskTypes(ctx, b, args[:1]); err != nil {
 			return command.UnknownTaskType(cmd, err, "Unknown task name %s.")
 		}
 		arguments, err := taskinput.ParseArguments(args[1:])
@@ -85,7 +84,7 @@ date, whatever their state.`,
 	}
 	cmd.Flags().VarP(&nextRun, "next-run", "n", "`DATE` of their next run (default now)")
 
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 		ids, err := numbers(args)
 		if err != nil {
 			return err
@@ -154,7 +153,7 @@ Either all tasks of the file are created or none. Errors name the line.`,
 		if err != nil {
 			return err
 		}
-		return a.WithBackend(cmd, func(ctx context.Context, b backend.Scheduler) error {
+		return a.WithScheduler(cmd, func(ctx context.Context, b command.Scheduler) error {
 			types, err := b.TaskTypes(ctx)
 			if err != nil {
 				return err

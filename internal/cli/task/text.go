@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -78,7 +77,7 @@ func formatRun(a *command.App, r model.TaskRun, zone *time.Location) []string {
 	return lines
 }
 
-func PrintCreated(ctx context.Context, a *command.App, b backend.Scheduler, created []model.Task, output string) error {
+func PrintCreated(ctx context.Context, a *command.App, b command.Scheduler, created []model.Task, output string) error {
 	if output == "json" {
 		return a.PrintJSON(taskObjects(created))
 	}

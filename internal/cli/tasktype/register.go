@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
@@ -50,7 +49,7 @@ for all others. A file can set more:
 	flags.StringArrayVarP(&plugins, "plugins", "p", nil, "register the task types of this `PLUGIN`, such as loader.git, of the workers; may be repeated (default all)")
 	flags.StringVar(&file, "file", "", "register the task types of this YAML `FILE` (- is standard input) instead of the workers'")
 	workers.Flags(flags)
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, _ []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, _ []string) error {
 		if err := command.Exclusive(cmd, "plugins", "file"); err != nil {
 			return err
 		}
@@ -143,7 +142,7 @@ func pluginOf(task string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(module, ".tasks"), "swh.")
 }
 
-func ensureTaskTypes(ctx context.Context, a *command.App, b backend.Scheduler, types []model.TaskType) error {
+func ensureTaskTypes(ctx context.Context, a *command.App, b command.Scheduler, types []model.TaskType) error {
 	for _, t := range types {
 		current, err := b.TaskType(ctx, t.Type)
 		switch {

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"swh-scheduler/internal/backend"
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -41,7 +40,7 @@ func newTaskTypeList(a *command.App) *cobra.Command {
 	flags.StringArrayVarP(&names, "task_name", "n", nil, "list only types with this backend task `NAME`; may be repeated")
 	command.OutputFlag(flags, &output)
 
-	cmd.RunE = a.OnBackend(func(ctx context.Context, _ *cobra.Command, b backend.Scheduler, _ []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, _ *cobra.Command, b command.Scheduler, _ []string) error {
 		all, err := b.TaskTypes(ctx)
 		if err != nil {
 			return err
@@ -93,7 +92,7 @@ Intervals are written as for PostgreSQL, such as "1 day" or "12:30:00".`,
 	flags.Int64Var(&maxQueueLength, "max-queue-length", 1000, "maximum length of its queue; 0 for no limit")
 	command.Must(flags, "max-queue-length", func() bool { return maxQueueLength >= 0 }, "is negative")
 
-	cmd.RunE = a.OnBackend(func(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, args []string) error {
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
 		tt := model.TaskType{
 			Type: args[0], BackendName: args[1], Description: args[2],
 			BackoffFactor: &backoffFactor, MaxQueueLength: &maxQueueLength,
@@ -120,7 +119,7 @@ Intervals are written as for PostgreSQL, such as "1 day" or "12:30:00".`,
 	return cmd
 }
 
-func interval(ctx context.Context, cmd *cobra.Command, b backend.Scheduler, flag *pflag.Flag) (*time.Duration, error) {
+func interval(ctx context.Context, cmd *cobra.Command, b command.Scheduler, flag *pflag.Flag) (*time.Duration, error) {
 	text := flag.Value.String()
 	if text == "" {
 		return nil, nil

@@ -1,30 +1,24 @@
-// Package backend is the scheduler that commands use: a database, or an RPC server.
-package backend
+package command
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc"
-	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/postgres"
 )
 
-// Scheduler is what commands need; the methods are as db.Store's.
+// Scheduler is a scheduler as commands ask it: a database, or an RPC server. Its methods are as db.Store's.
 type Scheduler interface {
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
@@ -71,6 +65,7 @@ type Graphs interface {
 	ReleaseTask(ctx context.Context, task int64, force bool) (taskgraph.Released, error)
 }
 
+// Database is a Scheduler on a database.
 type Database struct{ *db.Store }
 
 func (d Database) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) (origins []model.ListedOrigin, err error) {
@@ -97,7 +92,8 @@ func (d Database) ScheduleNextVisits(ctx context.Context, f model.VisitFilter, n
 	return created, err
 }
 
-func (d Database) Zone(ctx context.Context) (*time.Location, error) { return Zone(ctx, d.Store) }
+// Zone returns the zone of the database's server.
+func (d Database) Zone(ctx context.Context) (*time.Location, error) { return ServerZone(ctx, d.Store) }
 
 func (d Database) Interval(ctx context.Context, text string) (time.Duration, error) {
 	interval, err := d.ReadInterval(ctx, text)
@@ -110,9 +106,9 @@ func (d Database) Interval(ctx context.Context, text string) (time.Duration, err
 	return interval, err
 }
 
-// Zone returns the server's time zone, in which the Python scheduler shows dates. Our own
+// ServerZone returns the time zone of a database's server, in which the Python scheduler shows dates. Our own
 // sessions are in UTC, so it opens one with the server's settings.
-func Zone(ctx context.Context, store *db.Store) (*time.Location, error) {
+func ServerZone(ctx context.Context, store *db.Store) (*time.Location, error) {
 	c := store.Pool().Config().ConnConfig.Copy()
 	if os.Getenv("PGTZ") == "" {
 		delete(c.RuntimeParams, "timezone")
@@ -145,6 +141,7 @@ func visitTasks(ctx context.Context, listers dispatch.Listers, origins []model.L
 	return tasks, nil
 }
 
+// Remote is a Scheduler behind an RPC server.
 type Remote struct{ *rpc.Client }
 
 // ScheduleNextVisits makes two calls, as the Python scheduler does. Visits grabbed before a
@@ -170,67 +167,4 @@ func (r Remote) Interval(_ context.Context, text string) (time.Duration, error) 
 		return 0, pytext.Sentencef("'%s' is not an interval such as '90 days' or '1 day 12:30:00'.", text)
 	}
 	return d, nil
-}
-
-// Describe puts an error of the database into one line that says what to do about it.
-func Describe(store *db.Store, err error) error {
-	const undefinedTable, undefinedFunction, undefinedSchema, insufficientPrivilege = "42P01", "42883", "3F000", "42501"
-	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
-	closed, atDoor := errors.AsType[*door.ClosedError](err)
-	pg, answered := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case atDoor:
-		return closed
-	case unconnected && answered:
-		return fmt.Errorf("%s refuses the connection: %w", store.Name(), pg)
-	case unconnected:
-		return fmt.Errorf("%s is not reachable (is it running, and is its address right?): %w", store.Name(), pytext.OneLine(err))
-	case answered && slices.Contains([]string{undefinedTable, undefinedFunction, undefinedSchema}, pg.Code):
-		return fmt.Errorf("%s lacks what this command needs; run \"swh-scheduler migrate\": %w", store.Name(), err)
-	}
-	missing, lacks := errors.AsType[*db.RightsError](err)
-	switch {
-	case lacks:
-		return fmt.Errorf("%s: %w", store.Name(), missing)
-	case answered && pg.Code == insufficientPrivilege:
-		return fmt.Errorf("%s: its user lacks a right that this command needs: %w%s", store.Name(), err, grants(store, err))
-	}
-	return err
-}
-
-// grants returns the statements that give the right that a statement lacked, in brackets, if they are known.
-func grants(store *db.Store, err error) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	missing, ok := errors.AsType[*db.RightsError](store.Denied(ctx, err))
-	if !ok {
-		return ""
-	}
-	statements := make([]string, len(missing.Lacks))
-	for i, l := range missing.Lacks {
-		statements[i] = l.Grant(missing.User)
-	}
-	return " (the owner gives it by: " + strings.Join(statements, "; ") + ")"
-}
-
-type UnknownTaskType string
-
-func (e UnknownTaskType) Error() string { return fmt.Sprintf("unknown task type: %q", string(e)) }
-
-type TaskTypes interface {
-	TaskType(ctx context.Context, name string) (model.TaskType, error)
-}
-
-// CheckTaskTypes returns UnknownTaskType for the first name that does not exist.
-func CheckTaskTypes(ctx context.Context, from TaskTypes, names []string) error {
-	for _, name := range names {
-		_, err := from.TaskType(ctx, name)
-		switch {
-		case errors.Is(err, model.ErrUnknownTaskType):
-			return UnknownTaskType(name)
-		case err != nil:
-			return fmt.Errorf("look up task type %s: %w", name, err)
-		}
-	}
-	return nil
 }
