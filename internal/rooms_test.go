@@ -16,7 +16,7 @@ import (
 )
 
 // tools are the rooms that only tests, demos and benchmarks use.
-var tools = []string{"internal/testenv", "internal/services", "internal/archive", "internal/bench", "test", "deploy"}
+var tools = []string{"internal/testenv", "internal/bench", "test", "deploy"}
 
 // imports returns the packages of this module by directory, with the directories of
 // those that each imports outside its tests.

@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // What only a cluster of the test's own can show; one after another, as starting
@@ -33,7 +33,7 @@ func TestOwnCluster(t *testing.T) {
 // The mechanisms that brokers ask for, by librdkafka's names: with the right
 // password records are read, with a wrong one the error names the setting's
 // trouble and no password.
-func testSASL(t *testing.T, c *services.KafkaCluster, scramPassword string) {
+func testSASL(t *testing.T, c *throwaway.KafkaCluster, scramPassword string) {
 	s := newStreamAt(t, c.Brokers, 1, 1)
 	for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
 		results, err := s.admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{
@@ -72,7 +72,7 @@ func testSASL(t *testing.T, c *services.KafkaCluster, scramPassword string) {
 }
 
 // Each mechanism over TLS, with a client certificate: only if the password, the authority and the protocol are right.
-func testSASLOverTLS(t *testing.T, c *services.KafkaCluster, scramPassword string) {
+func testSASLOverTLS(t *testing.T, c *throwaway.KafkaCluster, scramPassword string) {
 	authority := testenv.Authority(t)
 	_, port, err := net.SplitHostPort(tlsProxy(t, c.SASLBrokers[0], authority))
 	if err != nil {
@@ -129,7 +129,7 @@ func ping(t *testing.T, broker string, settings map[string]string) error {
 
 // A group's coordinator that moves to another broker is found there, and nothing
 // is skipped or applied twice.
-func testCoordinatorMove(t *testing.T, c *services.KafkaCluster) {
+func testCoordinatorMove(t *testing.T, c *throwaway.KafkaCluster) {
 	const origins, days = 20, 30
 	s := newStreamAt(t, c.Brokers, 2, 1)
 	o := s.options()
@@ -203,7 +203,7 @@ func (s *stream) awaitVisits(origins, days int) {
 
 // Brokers that are killed and started again, while two members read: no record is
 // skipped and none is applied twice.
-func testBrokersKilled(t *testing.T, c *services.KafkaCluster) {
+func testBrokersKilled(t *testing.T, c *throwaway.KafkaCluster) {
 	const origins, days = 20, 24
 	s := newStreamAt(t, c.Brokers, 2, 1)
 	o := s.options()

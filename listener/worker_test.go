@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // startWorker runs a real Celery worker on testdata/tasks.py, as the leader of a
@@ -61,7 +61,7 @@ func TestRealWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	rejected := `failed {"error": "celery.exceptions.Reject: ('not mine', False)", "worker": "worker@host", "not_retried": "rejected"}`
-	if version := os.Getenv(services.CeleryVersionVar); version != "" && version < "5.7" {
+	if version := os.Getenv(throwaway.CeleryVersionVar); version != "" && version < "5.7" {
 		rejected = `failed {"worker": "worker@host", "not_retried": "rejected"}` // it doesn't say why
 	}
 	const revoked = `failed {"error": "revoked before a worker began it", "not_retried": "revoked"}`

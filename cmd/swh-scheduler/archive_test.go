@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"swh-scheduler/internal/archive"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/swh"
 )
 
 const archivePolicy = `
@@ -27,8 +27,8 @@ no_origins_scheduled_backoff: 1
 // archiveParts are the archive's own parts, and its scheduler: ours.
 type archiveParts struct {
 	t         *testing.T
-	parts     *archive.Parts
-	forge     *archive.Forge
+	parts     *swh.Parts
+	forge     *swh.Forge
 	scheduler *pgx.Conn // its database
 	storage   *pgx.Conn
 }
@@ -79,15 +79,15 @@ func TestArchive(t *testing.T) {
 func startArchive(t *testing.T) *archiveParts {
 	t.Helper()
 	dir := t.TempDir()
-	forge, err := archive.StartForge(t.TempDir(), nil)
+	forge, err := swh.StartForge(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(forge.Close)
 	mq, dsn := testenv.RabbitMQ(t), testenv.Database(t)
 	server := ourServer(t, dsn)
-	parts := archive.NewParts(t, dir, archive.Storage{
-		DSN: testenv.Postgres(t), Brokers: testenv.Kafka(t), Prefix: testenv.Journal(t, 1, archive.ObjectTypes...),
+	parts := swh.NewParts(t, dir, swh.Storage{
+		DSN: testenv.Postgres(t), Brokers: testenv.Kafka(t), Prefix: testenv.Journal(t, 1, swh.ObjectTypes...),
 	}, mq.URL, server)
 	testenv.ListenerQueue(t, mq.URL) // no event of a worker is lost
 	storage := parts.Storage
@@ -105,7 +105,7 @@ func startArchive(t *testing.T) *archiveParts {
 	} {
 		start(t, append([]string{"-C", conf}, strings.Fields(args)...)...)
 	}
-	for _, child := range []*testenv.Child{parts.StartLister(1), parts.StartLoader("loader", 1, archive.LoadTask, "save_code_now:"+archive.LoadTask)} {
+	for _, child := range []*testenv.Child{parts.StartLister(1), parts.StartLoader("loader", 1, swh.LoadTask, "save_code_now:"+swh.LoadTask)} {
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("log of the %s:\n%s", child.Name, child.Tail(1000))
@@ -171,9 +171,9 @@ func (a *archiveParts) known() map[string]string {
 	return snapshots
 }
 
-func (a *archiveParts) visits() map[string]archive.Known {
+func (a *archiveParts) visits() map[string]swh.Known {
 	a.t.Helper()
-	known, err := archive.KnownVisits(a.t.Context(), a.scheduler)
+	known, err := swh.KnownVisits(a.t.Context(), a.scheduler)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -182,11 +182,11 @@ func (a *archiveParts) visits() map[string]archive.Known {
 
 func (a *archiveParts) differences() []string {
 	a.t.Helper()
-	stored, err := archive.Visits(a.t.Context(), a.storage)
+	stored, err := swh.Visits(a.t.Context(), a.storage)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return archive.Differences(a.visits(), stored)
+	return swh.Differences(a.visits(), stored)
 }
 
 // compare fails the test unless the scheduler comes to know all that is stored, and

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	ports "swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
+	ports "swh-scheduler/internal/testenv/throwaway"
 )
 
 // doorServers are RPC servers with ports of their own, so that they can be started again.

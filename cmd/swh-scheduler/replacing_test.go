@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	ports "swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
+	ports "swh-scheduler/internal/testenv/throwaway"
 )
 
 // startPeers starts a daemon of the Python scheduler's; stop ends it as systemd would.

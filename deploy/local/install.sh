@@ -154,7 +154,7 @@ fetch_go() {
 # --- servers ---------------------------------------------------------------
 
 # servers_given: the environment names servers, or Docker has or gets images of
-# them (the same choice as internal/services makes).
+# them (the same choice as internal/testenv/throwaway makes).
 servers_given() {
 	[ -z "${SWH_TEST_POSTGRES_URL:-}" ] || [ -z "${SWH_TEST_RABBITMQ_URL:-}" ] ||
 		[ -z "${SWH_TEST_RABBITMQ_MANAGEMENT_URL:-}" ] || [ -z "${SWH_TEST_KAFKA_BROKERS:-}" ] || return 0

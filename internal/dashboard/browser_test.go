@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // browser is a headless Chromium, driven by the DevTools protocol over its pipe: JSON messages that
@@ -44,7 +44,7 @@ const patience = 2 * time.Minute
 
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
-	program, axe, err := services.FindBrowser()
+	program, axe, err := throwaway.FindBrowser()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // endpoint returns the value of the environment variable that names a service,
@@ -75,11 +75,11 @@ var startOnce = sync.OnceValues(func() (*startedServices, error) {
 	return nil, errors.Join(fmt.Errorf("%s said why above", cmd), cmd.Wait())
 })
 
-// The names are those of package services, which starts what they name.
+// The names are those of package throwaway, which starts what they name.
 const (
-	postgresVar   = services.PostgresVar
-	rabbitMQVar   = services.RabbitMQVar
-	managementVar = services.ManagementVar
-	kafkaVar      = services.KafkaVar
-	pythonVar     = services.PythonVar
+	postgresVar   = throwaway.PostgresVar
+	rabbitMQVar   = throwaway.RabbitMQVar
+	managementVar = throwaway.ManagementVar
+	kafkaVar      = throwaway.KafkaVar
+	pythonVar     = throwaway.PythonVar
 )

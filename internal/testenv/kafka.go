@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // Kafka returns the bootstrap brokers (host:port).
@@ -106,9 +106,9 @@ func onKafka(t testing.TB, f func(ctx context.Context, admin *kadm.Client) error
 
 // KafkaCluster returns a cluster of the test's own, to do harm to. It is made of
 // this machine's programs, and stopped when the test ends. Of three nodes any one may die.
-func KafkaCluster(t testing.TB, nodes int, users map[string]string) *services.KafkaCluster {
+func KafkaCluster(t testing.TB, nodes int, users map[string]string) *throwaway.KafkaCluster {
 	t.Helper()
-	c, err := services.StartKafkaCluster(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), nodes, users)
+	c, err := throwaway.StartKafkaCluster(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), nodes, users)
 	if err != nil {
 		t.Fatalf("testenv: start a Kafka cluster: %v", err)
 	}

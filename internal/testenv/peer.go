@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // Python returns the Python interpreter of a virtual environment that holds
@@ -23,7 +23,7 @@ func Python(t testing.TB) string {
 // archive's lister, loader and storage.
 func ArchivePython(t testing.TB) string {
 	t.Helper()
-	python, err := services.FindArchive()
+	python, err := throwaway.FindArchive()
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}

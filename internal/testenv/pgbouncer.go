@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"testing"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // PgBouncer returns the URL of a database by way of a PgBouncer of the test's own, whose
@@ -20,7 +20,7 @@ func PgBouncer(t testing.TB, dsn string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
 	const connections = 6
-	host, stop, err := services.StartPgBouncer(ctx, slog.New(slog.DiscardHandler), dsn, connections)
+	host, stop, err := throwaway.StartPgBouncer(ctx, slog.New(slog.DiscardHandler), dsn, connections)
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}

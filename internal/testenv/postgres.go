@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // setupTimeout bounds each step of making or dropping something on a server:
@@ -32,7 +32,7 @@ func Postgres(t testing.TB) string {
 // test ends.
 func PostgresServer(t testing.TB, settings ...string) string {
 	t.Helper()
-	url, stop, err := services.StartPostgres(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), settings...)
+	url, stop, err := throwaway.StartPostgres(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), settings...)
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}

@@ -5,13 +5,13 @@ import (
 	"log/slog"
 	"testing"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // DatabasePair is a PostgreSQL of the test's own: a primary and a synchronous standby.
 type DatabasePair struct {
 	t    testing.TB
-	pair *services.PostgresPair
+	pair *throwaway.PostgresPair
 }
 
 // PostgresPair starts the installed servers, which end with the test. It takes some
@@ -31,7 +31,7 @@ func postgresPair(t testing.TB, diskMiB int) *DatabasePair {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
 	defer cancel()
-	pair, err := services.StartPostgresPair(ctx, slog.New(slog.DiscardHandler), diskMiB)
+	pair, err := throwaway.StartPostgresPair(ctx, slog.New(slog.DiscardHandler), diskMiB)
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}

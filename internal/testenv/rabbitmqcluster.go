@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // BrokerCluster is a RabbitMQ cluster of the test's own, with the virtual host "/".
@@ -20,7 +20,7 @@ type BrokerCluster struct {
 type BrokerNode struct {
 	Broker
 	t    testing.TB
-	node *services.RabbitMQNode
+	node *throwaway.RabbitMQNode
 }
 
 // RabbitMQCluster starts a cluster of the installed servers, with further settings ("name = value"), which end
@@ -29,7 +29,7 @@ func RabbitMQCluster(t testing.TB, nodes int, settings ...string) *BrokerCluster
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
 	defer cancel()
-	cluster, err := services.StartRabbitMQCluster(ctx, slog.New(slog.DiscardHandler), nodes, settings...)
+	cluster, err := throwaway.StartRabbitMQCluster(ctx, slog.New(slog.DiscardHandler), nodes, settings...)
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // queue is a queue of the test.
@@ -188,7 +188,7 @@ type cluster struct {
 	dir      string
 	broker   *testenv.BrokerCluster
 	database *testenv.DatabasePair
-	kafka    *services.KafkaCluster
+	kafka    *throwaway.KafkaCluster
 	pool     *pgxpool.Pool // the test's own
 	program  string        // which the daemons run at first
 	access   access

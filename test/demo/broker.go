@@ -8,18 +8,18 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"swh-scheduler/internal/archive"
+	"swh-scheduler/internal/testenv/swh"
 )
 
 // The queues of the demo's tasks.
 const (
-	expressQueue  = "express:" + archive.LoadTask
-	slowQueue     = archive.LoadTask
-	saveQueue     = "save_code_now:" + archive.LoadTask
-	archivesQueue = archive.LoadArchivesTask
+	expressQueue  = "express:" + swh.LoadTask
+	slowQueue     = swh.LoadTask
+	saveQueue     = "save_code_now:" + swh.LoadTask
+	archivesQueue = swh.LoadArchivesTask
 )
 
-var taskQueues = []string{archive.ListTask, archive.ListArchivesTask, expressQueue, slowQueue, saveQueue, archivesQueue}
+var taskQueues = []string{swh.ListTask, swh.ListArchivesTask, expressQueue, slowQueue, saveQueue, archivesQueue}
 
 // limits are the largest allowed lengths of queues.
 var limits = map[string]int{expressQueue: expressSlots, slowQueue: slowSlots, archivesQueue: archivesLimit}

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"swh-scheduler/internal/archive"
+	"swh-scheduler/internal/testenv/swh"
 )
 
 // taskRun is a run of a one-shot task.
@@ -32,10 +32,10 @@ type evidence struct {
 	Listed    int
 	Waiting   int // number of messages that have not been sent
 	Runs      []taskRun
-	Known     map[string]archive.Known   // by URL
-	Claims    map[string][]time.Time     // by URL: each time it was scheduled
-	Stored    map[string][]archive.Visit // by URL
-	Latencies []time.Duration            // from a visit's claim to its result in the scheduler's database
+	Known     map[string]swh.Known   // by URL
+	Claims    map[string][]time.Time // by URL: each time it was scheduled
+	Stored    map[string][]swh.Visit // by URL
+	Latencies []time.Duration        // from a visit's claim to its result in the scheduler's database
 	Queues    map[string]queue
 
 	Asked      time.Time // when save code now was asked for
@@ -48,7 +48,7 @@ type evidence struct {
 
 // look records what has changed since the last look. All times are by the clock of the scheduler's database.
 func (e *evidence) look(ctx context.Context, scheduler *pgxpool.Pool, storage *pgx.Conn) error {
-	known, err := archive.KnownVisits(ctx, scheduler)
+	known, err := swh.KnownVisits(ctx, scheduler)
 	if err != nil {
 		return err
 	}
@@ -71,13 +71,13 @@ func (e *evidence) look(ctx context.Context, scheduler *pgxpool.Pool, storage *p
 		}
 	}
 	e.Known, e.Runs = known, runs
-	e.Stored, err = archive.Visits(ctx, storage)
+	e.Stored, err = swh.Visits(ctx, storage)
 	return err
 }
 
 func (e *evidence) open() bool { return slices.ContainsFunc(e.Runs, taskRun.open) }
 
-func (e *evidence) differences() []string { return archive.Differences(e.Known, e.Stored) }
+func (e *evidence) differences() []string { return swh.Differences(e.Known, e.Stored) }
 
 // saveRun returns the run of save code now, if there is one yet. It is the only run of a task with priority.
 func (e *evidence) saveRun() (run taskRun) {

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // options are the demo's settings.
@@ -87,7 +87,7 @@ func execute(o options, keep, stop bool) (err error) {
 		return runInBackground(ctx)
 	case keep:
 		// Files in memory may be removed when the user logs out.
-		if err = os.Setenv(services.DurableVar, "1"); err != nil {
+		if err = os.Setenv(throwaway.DurableVar, "1"); err != nil {
 			return err
 		}
 		if o.Keeper, err = newKeeper(ctx); err != nil {
@@ -142,7 +142,7 @@ func run(parent context.Context, o options) (err error) {
 // stateDir returns the directory for the files of runs. It is in the cache directory, like everything that
 // the project's commands leave behind.
 func stateDir() (string, error) {
-	cache, err := services.CacheDir()
+	cache, err := throwaway.CacheDir()
 	dir := filepath.Join(cache, "demo")
 	return dir, cmp.Or(err, os.MkdirAll(dir, 0o755))
 }

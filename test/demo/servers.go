@@ -8,9 +8,9 @@ import (
 	"path"
 	"strings"
 
-	"swh-scheduler/internal/archive"
-	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/swh"
+	"swh-scheduler/internal/testenv/throwaway"
 	"swh-scheduler/test/docker"
 )
 
@@ -27,15 +27,15 @@ type servers struct {
 }
 
 func startServers(p *program, log *slog.Logger) (s servers) {
-	given := services.FromEnvironment()
+	given := throwaway.FromEnvironment()
 	given.Python = testenv.ArchivePython(p) // no other is used
 	second := given                         // lacks only PostgreSQL
 	second.RabbitMQ, second.Management, second.Kafka = "-", "-", "-"
-	var started [2]*services.Services
-	start := func(i int, given services.Endpoints, log *slog.Logger) func() {
+	var started [2]*throwaway.Services
+	start := func(i int, given throwaway.Endpoints, log *slog.Logger) func() {
 		return func() {
 			var err error
-			started[i], err = services.Start(p.ctx, services.Options{Docker: docker.Connect, Given: given, Log: log})
+			started[i], err = throwaway.Start(p.ctx, throwaway.Options{Docker: docker.Connect, Given: given, Log: log})
 			p.must(err)
 			p.Cleanup(started[i].Stop)
 		}
@@ -53,7 +53,7 @@ func startServers(p *program, log *slog.Logger) (s servers) {
 	p.parallel(
 		func() { s.scheduler = testenv.Postgres(p) },
 		// More partitions than one: the records of visits then come back in any order, as in production.
-		func() { s.journal = testenv.Journal(p, 4, archive.ObjectTypes...) },
+		func() { s.journal = testenv.Journal(p, 4, swh.ObjectTypes...) },
 		func() {
 			s.broker = testenv.RabbitMQ(p)
 			s.throughWay, s.way = testenv.Through(p, s.broker.URL, testenv.Proxy)
@@ -63,7 +63,7 @@ func startServers(p *program, log *slog.Logger) (s servers) {
 }
 
 // name sets the environment variables of servers.
-func name(e services.Endpoints) {
+func name(e throwaway.Endpoints) {
 	for _, variable := range e.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
 		_ = os.Setenv(name, value)

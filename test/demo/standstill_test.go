@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"swh-scheduler/internal/archive"
+	"swh-scheduler/internal/testenv/swh"
 )
 
 // A job ends once nothing has moved for two minutes; progress of any stage, and nothing else, puts that off.
@@ -32,7 +32,7 @@ func TestStandstill(t *testing.T) {
 			"a message is sent":     func() { s.evidence.Waiting++ },
 			"a run has ended":       func() { s.evidence.Runs = append(s.evidence.Runs, taskRun{Status: "started"}) },
 			"a fault falls":         func() { s.evidence.Faults = append(s.evidence.Faults, fault{}) },
-			"a visit's result":      func() { s.evidence.Known["small/plain"] = archive.Known{Status: "successful"} },
+			"a visit's result":      func() { s.evidence.Known["small/plain"] = swh.Known{Status: "successful"} },
 			"a command was started": func() { s.command = make(chan error) },
 		} {
 			if moves(); lasts(standstillTime-time.Second) != 0 {
@@ -59,7 +59,7 @@ func TestReleasesAreNewerThanVisits(t *testing.T) {
 	}
 	known, stored := at(10).Add(300*time.Millisecond), at(12).Add(900*time.Millisecond)
 	for _, o := range growing {
-		s.evidence.Known[o.URL] = archive.Known{Status: "successful", Visited: &known}
+		s.evidence.Known[o.URL] = swh.Known{Status: "successful", Visited: &known}
 		s.evidence.Stored[o.URL] = nil
 	}
 	for _, c := range []struct {
@@ -70,7 +70,7 @@ func TestReleasesAreNewerThanVisits(t *testing.T) {
 			t.Errorf("at %s: %v", c.now, got)
 		}
 	}
-	s.evidence.Stored[growing[0].URL] = []archive.Visit{{Date: stored}}
+	s.evidence.Stored[growing[0].URL] = []swh.Visit{{Date: stored}}
 	if s.newerThanVisits(at(12).Add(950*time.Millisecond)) || !s.newerThanVisits(at(13)) {
 		t.Error("a visit that the scheduler doesn't know yet does not count")
 	}

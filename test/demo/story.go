@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/term"
 
-	"swh-scheduler/internal/archive"
-	"swh-scheduler/internal/services"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/swh"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 const (
@@ -58,7 +58,7 @@ type story struct {
 	dir      string // of this run
 	show     *progress
 	world    *world
-	parts    *archive.Parts
+	parts    *swh.Parts
 	watcher  *watcher
 	children map[string]*testenv.Child // by name
 	restarts int                       // of workers, by celeryFailed
@@ -150,7 +150,7 @@ func (s *story) startDaemon(d daemon) {
 }
 
 func (s *story) freePort() int {
-	ports, err := services.FreePorts(1)
+	ports, err := throwaway.FreePorts(1)
 	s.must(err)
 	return ports[0]
 }
@@ -205,7 +205,7 @@ func (s *story) prepare() {
 	server := fmt.Sprintf("http://127.0.0.1:%d/", s.server)
 	s.config = s.write("scheduler.yml", s.configuration(s.ofDatabase()))
 	s.byDoor = s.write("daemons.yml", s.configuration(fmt.Sprintf("{cls: remote, url: %q}", server)))
-	s.parts = archive.NewParts(s.program, s.dir, archive.Storage{DSN: s.storage, Brokers: s.kafka, Prefix: s.journal}, s.throughWay, server)
+	s.parts = swh.NewParts(s.program, s.dir, swh.Storage{DSN: s.storage, Brokers: s.kafka, Prefix: s.journal}, s.throughWay, server)
 	for _, worker := range []*testenv.Child{
 		s.parts.StartLister(2), s.parts.StartLoader("express", 3, expressQueue),
 		s.parts.StartLoader("slow", 3, slowQueue, archivesQueue), s.parts.StartLoader("save-code-now", 1, saveQueue),

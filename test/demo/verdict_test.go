@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/archive"
+	"swh-scheduler/internal/testenv/swh"
 )
 
 var testTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -16,16 +16,16 @@ func at(seconds int) time.Time { return testTime.Add(time.Duration(seconds) * ti
 // goodRun is the evidence of a run in which all went well: one repository of each kind in both
 // forges, and save code now. The small forge's visits were all claimed before those of the large one.
 func goodRun() *evidence {
-	e := &evidence{Claims: map[string][]time.Time{}, Stored: map[string][]archive.Visit{}}
-	e.Known, e.Runs = map[string]archive.Known{}, []taskRun{{Status: "eventful"}, {Priority: "high", Status: "eventful"}}
+	e := &evidence{Claims: map[string][]time.Time{}, Stored: map[string][]swh.Visit{}}
+	e.Known, e.Runs = map[string]swh.Known{}, []taskRun{{Status: "eventful"}, {Priority: "high", Status: "eventful"}}
 	visit := func(o origin, second int, tip string) {
 		snapshot := ""
 		if o.Status == "full" {
 			snapshot = "snapshot of " + tip
 		}
-		e.Stored[o.URL] = append(e.Stored[o.URL], archive.Visit{Origin: o.URL, Type: o.Type, Date: at(second), Status: o.Status, Snapshot: snapshot, Tip: tip})
+		e.Stored[o.URL] = append(e.Stored[o.URL], swh.Visit{Origin: o.URL, Type: o.Type, Date: at(second), Status: o.Status, Snapshot: snapshot, Tip: tip})
 		status := strings.Replace(o.Status, "full", "successful", 1)
-		e.Known[o.URL] = archive.Known{Status: status, Snapshot: snapshot}
+		e.Known[o.URL] = swh.Known{Status: status, Snapshot: snapshot}
 	}
 	for i, forge := range []string{small, large} {
 		for _, k := range []kind{plain, fork, growing, slow, empty, broken, vanishing} {
@@ -75,7 +75,7 @@ func TestVerdict(t *testing.T) {
 		{"wrong outcome", func(e *evidence) { e.Stored["small/plain"][0].Status = "failed" }, "the last visit of the plain small/plain: failed tip, want full tip"},
 		{"not all archived", func(e *evidence) { e.Stored["small/plain"][0].Tip = "old" }, "the last visit of the plain small/plain: full old, want full tip"},
 		{"another snapshot known", func(e *evidence) { e.Stored["small/plain"][0].Snapshot = "other" }, "small/plain: stored is full other, known successful snapshot"},
-		{"a visit known that nobody made", func(e *evidence) { e.Known["x"] = archive.Known{Status: "failed"} }, "x: known failed, nothing stored"},
+		{"a visit known that nobody made", func(e *evidence) { e.Known["x"] = swh.Known{Status: "failed"} }, "x: known failed, nothing stored"},
 		{"not visited again", func(e *evidence) { e.Stored["small/growing"][0].Status = "failed" }, "small/growing: 1 visits"},
 		{"save code now not scheduled", func(e *evidence) { e.Runs = e.Runs[:1] }, `its run is "", want eventful`},
 		{"save code now overtook nothing", func(e *evidence) { e.Asked = at(-1) }, "it overtook no visit"},

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"swh-scheduler/internal/archive"
+	"swh-scheduler/internal/testenv/swh"
 )
 
 // kind says what is special about an origin.
@@ -46,14 +46,14 @@ type origin struct {
 	Name  string
 	Kind  kind
 
-	Status, Tip string // expected of its last visit (see [archive.Visit])
+	Status, Tip string // expected of its last visit (see [swh.Visit])
 }
 
 // world is what the archive visits: two forges and a server of archives.
 type world struct {
 	*program
-	forges   map[string]*archive.Forge
-	packages *archive.Packages
+	forges   map[string]*swh.Forge
+	packages *swh.Packages
 	origins  []origin
 }
 
@@ -68,11 +68,11 @@ func distance(name string) time.Duration {
 
 // openWorld creates and serves the repositories, three quarters of them in the large forge, and the packages.
 func openWorld(p *program, dir string, repositories, archives int) *world {
-	w := &world{program: p, forges: map[string]*archive.Forge{}}
+	w := &world{program: p, forges: map[string]*swh.Forge{}}
 	for name, n := range map[string]int{large: repositories - repositories/4, small: repositories / 4} {
 		home := filepath.Join(dir, name)
 		w.must(os.MkdirAll(home, 0o755))
-		forge, err := archive.StartForge(home, distance)
+		forge, err := swh.StartForge(home, distance)
 		w.must(err)
 		w.Cleanup(forge.Close)
 		w.forges[name] = forge
@@ -84,7 +84,7 @@ func openWorld(p *program, dir string, repositories, archives int) *world {
 	home := filepath.Join(dir, packages)
 	w.must(os.MkdirAll(home, 0o755))
 	var err error
-	w.packages, err = archive.StartPackages(home)
+	w.packages, err = swh.StartPackages(home)
 	w.must(err)
 	w.Cleanup(w.packages.Close)
 	for i := range archives {

@@ -1,4 +1,4 @@
-// Package docker runs containers for package services.
+// Package docker runs containers for package throwaway.
 package docker
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/ory/dockertest/v3"
 	"github.com/ory/dockertest/v3/docker"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 type daemon struct{ *dockertest.Pool }
 
 // Connect fails unless a daemon on this machine answers.
-func Connect(ctx context.Context) (services.Daemon, error) {
+func Connect(ctx context.Context) (throwaway.Daemon, error) {
 	if remote := os.Getenv("DOCKER_HOST"); remote != "" && !strings.HasPrefix(remote, "unix://") {
 		return nil, errors.New("DOCKER_HOST is another machine")
 	}
@@ -55,7 +55,7 @@ func splitImage(name string) (repository, tag string) {
 	return name, "latest"
 }
 
-func (d daemon) Run(o services.RunOptions) (services.Container, error) {
+func (d daemon) Run(o throwaway.RunOptions) (throwaway.Container, error) {
 	repository, tag := splitImage(o.Image)
 	options := &dockertest.RunOptions{
 		Repository: repository, Tag: tag, Env: o.Environ, Cmd: o.Command,

@@ -1,5 +1,5 @@
 // Command testservices runs private PostgreSQL, RabbitMQ and Kafka servers for
-// tests (see package services), in one of two ways:
+// tests (see package throwaway), in one of two ways:
 //
 //	testservices COMMAND [ARGUMENT...]
 //
@@ -27,7 +27,7 @@ import (
 	"strings"
 	"syscall"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 	"swh-scheduler/test/docker"
 )
 
@@ -56,9 +56,9 @@ func run(log *slog.Logger, args []string) (int, error) {
 		signal.Ignore(syscall.SIGPIPE)
 		ctx = untilEnd(interrupted, os.Stdin)
 	}
-	s, err := services.Start(ctx, services.Options{
-		Provider: services.Provider(os.Getenv("SWH_TEST_SERVICES")),
-		Given:    services.FromEnvironment(),
+	s, err := throwaway.Start(ctx, throwaway.Options{
+		Provider: throwaway.Provider(os.Getenv("SWH_TEST_SERVICES")),
+		Given:    throwaway.FromEnvironment(),
 		Docker:   docker.Connect,
 		Log:      log,
 	})
@@ -83,7 +83,7 @@ func untilEnd(ctx context.Context, input io.Reader) context.Context {
 }
 
 // serve prints the variables and waits until ctx ends.
-func serve(ctx context.Context, s *services.Services) (int, error) {
+func serve(ctx context.Context, s *throwaway.Services) (int, error) {
 	if _, err := fmt.Println(strings.Join(s.Environ(), "\n") + "\n"); err != nil {
 		return 1, err
 	}
@@ -91,7 +91,7 @@ func serve(ctx context.Context, s *services.Services) (int, error) {
 	return 0, nil
 }
 
-func execute(interrupted context.Context, s *services.Services, args []string) (int, error) {
+func execute(interrupted context.Context, s *throwaway.Services, args []string) (int, error) {
 	cmd := exec.CommandContext(interrupted, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Env = append(os.Environ(), s.Environ()...)

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 // The command learns where the services are, and its exit code is passed on:
 // a failed test run must not look like a good one.
 func TestExecutePassesServicesAndExitCode(t *testing.T) {
 	t.Parallel()
-	s := &services.Services{Endpoints: services.Endpoints{Kafka: "broker:9092"}}
+	s := &throwaway.Services{Endpoints: throwaway.Endpoints{Kafka: "broker:9092"}}
 	for script, want := range map[string]int{
 		`test "$SWH_TEST_KAFKA_BROKERS" = broker:9092`: 0,
 		`exit 7`: 7,
@@ -32,7 +32,7 @@ func TestExecuteEndsWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer interrupt()
-	if code, _ := execute(ctx, &services.Services{}, []string{"sleep", "1000"}); code == 0 {
+	if code, _ := execute(ctx, &throwaway.Services{}, []string{"sleep", "1000"}); code == 0 {
 		t.Errorf("exit code 0 for an interrupted command")
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"swh-scheduler/internal/services"
+	"swh-scheduler/internal/testenv/throwaway"
 )
 
 func main() {
@@ -76,7 +76,7 @@ func field(path, pattern string) (string, error) {
 
 // postgres returns the first word of a setting of the server.
 func postgres(ctx context.Context, setting string) (value string, err error) {
-	conn, err := pgx.Connect(ctx, os.Getenv(services.PostgresVar))
+	conn, err := pgx.Connect(ctx, os.Getenv(throwaway.PostgresVar))
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +87,7 @@ func postgres(ctx context.Context, setting string) (value string, err error) {
 }
 
 func rabbitMQ(context.Context) (string, error) {
-	conn, err := amqp.Dial(os.Getenv(services.RabbitMQVar))
+	conn, err := amqp.Dial(os.Getenv(throwaway.RabbitMQVar))
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +97,7 @@ func rabbitMQ(context.Context) (string, error) {
 
 // kafka returns the version that the brokers' API versions suggest.
 func kafka(ctx context.Context) (string, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(os.Getenv(services.KafkaVar), ",")...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(os.Getenv(throwaway.KafkaVar), ",")...))
 	if err != nil {
 		return "", err
 	}
@@ -113,7 +113,7 @@ func kafka(ctx context.Context) (string, error) {
 }
 
 func python(ctx context.Context, expression string) (string, error) {
-	out, err := exec.CommandContext(ctx, os.Getenv(services.PythonVar), "-c",
+	out, err := exec.CommandContext(ctx, os.Getenv(throwaway.PythonVar), "-c",
 		"import platform; from importlib import metadata; print("+expression+")").Output()
 	return strings.TrimSpace(string(out)), err
 }

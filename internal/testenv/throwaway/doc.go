@@ -1,4 +1,4 @@
-// Package services starts private PostgreSQL, RabbitMQ and Kafka servers for
+// Package throwaway starts private PostgreSQL, RabbitMQ and Kafka servers for
 // tests and the demonstration, in Docker or as local processes.
 //
 // Private means that they have their own data and free loopback ports, and don't touch system-wide
@@ -17,4 +17,4 @@
 //
 // If a server can't be started, or dies while starting, the others are stopped, too.
 // The error has the end of the server's log, or the command that installs the server.
-package services
+package throwaway
