@@ -3,11 +3,9 @@ package daemons
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 
-	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/process"
@@ -77,63 +75,6 @@ func hosting(ctx context.Context, p *process.Process) ([]service.Component, erro
 	}
 	gauges := dispatch.NewHosterGauges(p.Store, p.Config.Hosters, p.Log, p.Metrics)
 	return []service.Component{{Name: "gauges of hosters", Run: gauges.Run}}, nil
-}
-
-// warnOfShares warns of task types and groups that are not there.
-func warnOfShares(ctx context.Context, p *process.Process, shares map[string]model.Shares) error {
-	types, err := p.Store.TaskTypes(ctx)
-	if err != nil {
-		return err
-	}
-	listers, err := p.Store.Listers(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(shares)) {
-		if _, _, ok := model.TypeOf(name, types); !ok {
-			warnOfName(p.Log, "shares are configured for a task type that is not there", name, typeNames(types))
-			continue
-		}
-		known := groupsThatCanBe(shares[name].By, types, listers)
-		for _, group := range slices.Sorted(maps.Keys(shares[name].Weights)) {
-			if known != nil && !slices.Contains(known, group) {
-				warnOfName(p.Log, "shares give a weight to a group that is not there", group, known)
-			}
-		}
-	}
-	return nil
-}
-
-func typeNames(types []model.TaskType) []string {
-	names := make([]string, len(types))
-	for i, tt := range types {
-		names[i] = tt.Type
-	}
-	return names
-}
-
-// groupsThatCanBe returns the possible groups; nil if they are not known.
-func groupsThatCanBe(by model.ShareKey, types []model.TaskType, listers []model.Lister) []string {
-	var names []string
-	switch by {
-	case model.ShareByTaskType:
-		names = typeNames(types)
-	case model.ShareByLister, model.ShareByListerInstance:
-		for _, l := range listers {
-			names = append(names, model.ListerGroup(by, l))
-		}
-	default:
-		return nil
-	}
-	return slices.Compact(slices.Sorted(slices.Values(names)))
-}
-
-func warnOfName(log *slog.Logger, problem, name string, known []string) {
-	log = log.With("name", name)
-	if near := config.Nearest(name, known); near != "" {
-		log = log.With("did_you_mean", near)
-	}
-	log.Warn(problem)
 }
 
 // laning warns of lanes of unknown task types and returns the component that sends to lanes; none without
