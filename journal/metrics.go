@@ -21,7 +21,7 @@ type metrics struct {
 	records      *prometheus.CounterVec
 	outcomes     *prometheus.CounterVec
 	expected     *prometheus.CounterVec
-	visitTypes   service.Names
+	visitTypes   service.LabelValues
 	rejected     *prometheus.CounterVec
 	lag          *prometheus.GaugeVec
 	batchSeconds prometheus.Histogram
@@ -56,7 +56,7 @@ func newMetrics(registry prometheus.Registerer, group string) *metrics {
 		return f.NewCounter(prometheus.CounterOpts{Name: peer + name, Help: help, ConstLabels: ofGroup})
 	}
 	m := &metrics{
-		visitTypes: service.Names{Max: maxVisitTypes},
+		visitTypes: service.LabelValues{Max: maxVisitTypes},
 		outcomes: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_visits_total", Help: "Visits that ended, by visit type and outcome: eventful, uneventful (made in vain), failed, not_found.",
 		}, []string{"visit_type", "outcome"}),

@@ -306,8 +306,8 @@ func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(w.scheduled(t)); n != step.scheduled || r.left != step.left {
-			t.Errorf("round %d: %d are scheduled, and left some: %v; want %+v", i, n, r.left, step)
+		if n := len(w.scheduled(t)); n != step.scheduled || r.spared != step.left {
+			t.Errorf("round %d: %d are scheduled, and left some: %v; want %+v", i, n, r.spared, step)
 		}
 		if most := max(newsPeriod, newsCost*time.Since(began)); step.left && (next.Next < newsPeriod || next.Next > most) {
 			t.Errorf("round %d: the next is in %s, want at most %s", i, next.Next, most)

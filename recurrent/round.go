@@ -19,15 +19,15 @@ type round struct {
 	log       *slog.Logger
 	picked    Picked // by the last claim
 
-	idle  bool          // the last round found nothing to visit
-	left  bool          // it left visits to hosters that take no more
-	until time.Time     // then: when the next one is due without news
-	look  time.Duration // and how often news are looked for
+	idle      bool          // the last round found nothing to visit
+	spared    bool          // it left visits to hosters that take no more
+	nextRound time.Time     // when to run again if no origin becomes due earlier
+	newsWait  time.Duration // how often it looks for an origin that became due
 }
 
 // next does a round, or only looks for news if the last one found nothing to visit.
 func (r *round) next(ctx context.Context) (service.Result, error) {
-	left := r.until.Sub(r.now())
+	left := r.nextRound.Sub(r.now())
 	resting := r.idle && left > 0
 	if resting {
 		began := time.Now()
@@ -36,12 +36,12 @@ func (r *round) next(ctx context.Context) (service.Result, error) {
 			return service.Result{}, err
 		}
 		if !news {
-			return service.Result{Next: min(left, max(r.look, newsCost*time.Since(began)))}, nil
+			return service.Result{Next: min(left, max(r.newsWait, newsCost*time.Since(began)))}, nil
 		}
 	}
 	began := time.Now()
 	wait, err := r.runOnce(ctx)
-	if err == nil && r.left {
+	if err == nil && r.spared {
 		return service.Result{Next: min(r.NoOriginsBackoff, max(newsPeriod, newsCost*time.Since(began)))}, nil
 	}
 	wait = max(wait+r.splay(), time.Millisecond) // never 0, which would ask for the loop's period
@@ -49,12 +49,12 @@ func (r *round) next(ctx context.Context) (service.Result, error) {
 	case err != nil || !r.idle:
 		return service.Result{Next: wait}, err
 	case resting: // it can't be claimed for some reason
-		r.look *= 2
+		r.newsWait *= 2
 	default:
-		r.look = newsPeriod
+		r.newsWait = newsPeriod
 	}
-	r.until = r.now().Add(wait)
-	return service.Result{Next: min(wait, r.look)}, nil
+	r.nextRound = r.now().Add(wait)
+	return service.Result{Next: min(wait, r.newsWait)}, nil
 }
 
 // news reports whether there is an origin to visit, as far as candidates know.
@@ -78,7 +78,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.idle, r.left, r.picked = false, false, Picked{}
+	r.idle, r.spared, r.picked = false, false, Picked{}
 	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
 	c, err := r.Slots.Open(ctx, queue)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	var work []db.Work
 	if !full {
 		work, err = r.claim(ctx, c, tt, queue)
-		r.left = c.Tx.Spared() && len(work) < c.Size
+		r.spared = c.Tx.Spared() && len(work) < c.Size
 	}
 	n, err := c.Commit(ctx, work, err)
 	switch {
@@ -96,7 +96,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	case full:
 		return r.QueueFullBackoff, nil
-	case n == 0 && r.left:
+	case n == 0 && r.spared:
 		r.log.Debug("the hosters of all origins to visit take no more")
 		return 0, nil
 	case n == 0 && r.picked.AtCeiling: // it has room as soon as something ends

@@ -38,7 +38,7 @@ type samples struct {
 	log     *slog.Logger
 	now     func() time.Time
 	ended   *prometheus.CounterVec
-	listers service.Names
+	listers service.LabelValues
 
 	mu      sync.Mutex
 	waiting map[model.OriginKey]sample
@@ -53,7 +53,7 @@ type sample struct {
 
 func newSamples(store sampleStore, log *slog.Logger, now func() time.Time, reg prometheus.Registerer) *samples {
 	return &samples{
-		store: store, log: log, now: now, listers: service.Names{Max: maxListers}, waiting: make(map[model.OriginKey]sample),
+		store: store, log: log, now: now, listers: service.LabelValues{Max: maxListers}, waiting: make(map[model.OriginKey]sample),
 		ended: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_recurrent_sampled_visits_total",
 			Help: "Visits that ended of a random sample of those claimed, by visit type, policy, lister and outcome: eventful, uneventful (made in vain), failed, not_found.",

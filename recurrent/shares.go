@@ -29,7 +29,7 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		return Picked{}, err
 	}
 	s.got = make([]int, len(s.policies))
-	d, err := dispatch.Divide(ctx, tx, queue, now, slots, dispatch.Waiting{Groups: slices.Collect(maps.Keys(s.groups)), Visits: true})
+	d, err := dispatch.Divide(ctx, tx, queue, now, slots, dispatch.Demand{Groups: slices.Collect(maps.Keys(s.groups)), Visits: true})
 	if err != nil {
 		return Picked{}, err
 	}

@@ -128,7 +128,7 @@ func divide(ctx context.Context, c *dispatch.Claim, j job, claim db.TaskClaim) (
 	if j.shares == nil {
 		return dispatch.Undivided(c.Size), nil
 	}
-	waiting := dispatch.Waiting{Only: j.only}
+	waiting := dispatch.Demand{Only: j.only}
 	for _, tt := range j.types {
 		waiting.Groups = append(waiting.Groups, tt.Type)
 	}

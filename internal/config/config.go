@@ -184,9 +184,9 @@ func Default() *Config {
 	}
 }
 
-// Beside returns the path of a file that the configuration names: a relative one is from
+// Resolve returns the path of a file that the configuration names: a relative one is from
 // the directory of the configuration's file.
-func (c *Config) Beside(path string) string {
+func (c *Config) Resolve(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}

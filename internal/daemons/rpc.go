@@ -58,5 +58,5 @@ func serverTLS(o process.Options, certificate, key string) (*tls.Config, error) 
 	if certificate == "" {
 		return nil, nil
 	}
-	return rpc.TLS(o.Config.Beside(certificate), o.Config.Beside(key), o.Log)
+	return rpc.TLS(o.Config.Resolve(certificate), o.Config.Resolve(key), o.Log)
 }

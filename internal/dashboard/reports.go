@@ -53,7 +53,7 @@ func (d *Dashboard) reportsIn() string {
 	if c.Dashboard.Reports == "" {
 		return ""
 	}
-	return filepath.Clean(c.Beside(c.Dashboard.Reports))
+	return filepath.Clean(c.Resolve(c.Dashboard.Reports))
 }
 
 // unreadable returns the error for a directory of reports that can't be read. It omits the path.

@@ -50,7 +50,7 @@ func (b *batch) sort(rows []db.Outgoing, outcomes []error) {
 		case err == nil:
 			result = "confirmed"
 			b.confirmed = append(b.confirmed, row)
-		case errors.Is(err, errPutOff):
+		case errors.Is(err, errBackedOff):
 			continue
 		case isLate:
 			result = "unanswered"
@@ -69,13 +69,13 @@ func (b *batch) sort(rows []db.Outgoing, outcomes []error) {
 	}
 	b.delivered.Confirmed = len(b.confirmed)
 	for _, row := range b.confirmed {
-		if b.putOff.works(row.Queue) {
+		if b.backOff.works(row.Queue) {
 			b.log.Info("the queue takes messages again", "queue", row.Queue)
 		}
 	}
 	for _, queue := range slices.Sorted(maps.Keys(b.failed)) {
 		r := b.failed[queue]
-		delay, longer := b.putOff.fail(queue, b.now())
+		delay, longer := b.backOff.fail(queue, b.now())
 		if longer {
 			b.log.Error("queue put off: it takes no messages; the others go on", "queue", queue, "messages", len(r.rows), "again_in", delay, "reason", r.reason)
 		}
@@ -93,7 +93,7 @@ func (b *batch) sort(rows []db.Outgoing, outcomes []error) {
 	for _, u := range b.unanswered {
 		if !silent[u.row.Queue] {
 			silent[u.row.Queue] = true
-			b.putOff.silent(u.row.Queue, b.now())
+			b.backOff.silent(u.row.Queue, b.now())
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (d *Deliverer) wait(rows []*unanswered) {
 		return
 	}
 	d.log.Warn("messages sent and not answered for; they are not sent again while their connection lives", "messages", len(rows), "queue", rows[0].row.Queue)
-	d.putOff.wait(rows)
+	d.backOff.wait(rows)
 	go func() {
 		for _, u := range rows {
 			<-u.answer.Answered()
@@ -151,7 +151,7 @@ func (d *Deliverer) unwritten(b batch) {
 	for _, u := range b.unanswered {
 		rows = append(rows, &unanswered{row: u.row, answer: u.answer})
 	}
-	d.putOff.wait(rows)
+	d.backOff.wait(rows)
 }
 
 // settleAnswers writes what became of messages that were answered late, and renews the
@@ -162,7 +162,7 @@ func (d *Deliverer) settleAnswers(ctx context.Context) error {
 	}
 	defer d.settling.Unlock()
 	now := d.now()
-	answered, renew := d.putOff.answers(now)
+	answered, renew := d.backOff.answers(now)
 	if len(answered)+len(renew) == 0 {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (d *Deliverer) settleAnswers(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write the answers for %d messages: %w", len(rows), err)
 	}
-	d.putOff.settled(answered, renew, now)
+	d.backOff.settled(answered, renew, now)
 	if len(rows) > 0 {
 		d.log.Info("messages answered for late", "confirmed", len(b.confirmed), "sent_again", len(b.lost), "refused", b.delivered.Refused)
 	}
@@ -197,7 +197,7 @@ func (d *Deliverer) awaitAnswers(ctx context.Context) error {
 		if err := d.settleAnswers(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
-		n := d.putOff.waiting()
+		n := d.backOff.waiting()
 		if n == 0 {
 			return nil
 		}

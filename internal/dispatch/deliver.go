@@ -33,7 +33,7 @@ const (
 
 	// deliverTimeout bounds one batch, so that neither a broker nor a queue that doesn't
 	// answer keeps a transaction open or holds up other queues. Rows that are unanswered
-	// by then are leased (putOff).
+	// by then are leased (backOff).
 	deliverTimeout = 3 * time.Second
 
 	idlePoll = 2 * time.Second // how often an idle Deliverer looks for rows of others
@@ -62,7 +62,7 @@ type Deliverer struct {
 	now       func() time.Time
 	messages  *prometheus.CounterVec
 	lowered   *prometheus.CounterVec
-	putOff    *putOff
+	backOff   *backOff
 	settling  sync.Mutex
 	short     atomic.Bool // PostgreSQL had no room for answers
 
@@ -88,7 +88,7 @@ type stream struct {
 // NewDeliverer makes a Deliverer; its counters are registered on reg.
 func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg prometheus.Registerer) *Deliverer {
 	return &Deliverer{
-		store: store, publisher: publisher, log: log, now: store.Now, putOff: newPutOff(),
+		store: store, publisher: publisher, log: log, now: store.Now, backOff: newBackOff(),
 		streams: [2]*stream{
 			{urgent: true, work: "delivery of urgent messages", batchSize: urgentBatch, batches: 1, wake: make(chan struct{}, 1)},
 			{work: "delivery", batchSize: DeliverBatch, batches: parallelBatches, wake: make(chan struct{}, 1)},
@@ -258,13 +258,13 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		return Delivered{}, err
 	}
 	b := batch{Deliverer: d}
-	defer func() { d.putOff.drop(b.inHand) }() // once written or remembered
+	defer func() { d.backOff.release(b.inHand) }() // once written or remembered
 	err := d.store.ByPlace(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
 		s.turn.read.Lock()
-		rows, err := tx.NextOutgoing(commit, s.urgent, s.batchSize, d.putOff.queues(d.now()), d.putOff.messages())
+		rows, err := tx.NextOutgoing(commit, s.urgent, s.batchSize, d.backOff.queues(d.now()), d.backOff.messages())
 		s.turn.send.Lock()
 		s.turn.read.Unlock()
-		rows = d.putOff.take(rows)
+		rows = d.backOff.reserve(rows)
 		b.inHand = rows
 		var outcomes []error
 		if err == nil && len(rows) > 0 {
@@ -355,8 +355,8 @@ func (d *Deliverer) publish(ctx context.Context, rows []db.Outgoing) []error {
 	return outcomes
 }
 
-// errPutOff is the outcome of a row whose queue was put off since it was read.
-var errPutOff = errors.New("its queue is put off")
+// errBackedOff is the outcome of a row from whose queue this process has backed off since it was read.
+var errBackedOff = errors.New("its queue is left alone for now")
 
 // declare declares the queues of rows, all at once, and returns the error of each.
 func (d *Deliverer) declare(ctx context.Context, rows []db.Outgoing) map[string]error {
@@ -364,9 +364,9 @@ func (d *Deliverer) declare(ctx context.Context, rows []db.Outgoing) map[string]
 	for _, row := range rows {
 		declared[row.Queue] = nil
 	}
-	for _, queue := range d.putOff.queues(d.now()) {
+	for _, queue := range d.backOff.queues(d.now()) {
 		if _, ok := declared[queue]; ok {
-			declared[queue] = errPutOff
+			declared[queue] = errBackedOff
 		}
 	}
 	var m sync.Mutex

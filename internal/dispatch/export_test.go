@@ -9,7 +9,7 @@ import (
 func (d *Deliverer) SetNow(now func() time.Time) { d.now = now }
 
 // Unanswered returns how many messages the broker has not answered for.
-func (d *Deliverer) Unanswered() int { return d.putOff.waiting() }
+func (d *Deliverer) Unanswered() int { return d.backOff.waiting() }
 
 // Round does a round of Run, of messages that are not urgent.
 func (d *Deliverer) Round(ctx context.Context, over <-chan time.Time) (Delivered, bool, error) {

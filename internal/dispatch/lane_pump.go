@@ -23,7 +23,7 @@ const pumpPeriod = 5 * time.Second
 type LanePump struct {
 	LanePumpOptions
 	measured time.Time
-	seen     time.Time          // when the lane sets were last recorded
+	recorded time.Time          // when the lane sets were last recorded
 	shown    map[[2]string]bool // lane sets and lanes
 
 	waiting, oldest, sent, running, slots *prometheus.GaugeVec
@@ -76,7 +76,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	}
 	var failed []error
 	// First of all: after an outage, others may take the lanes for removed.
-	if now.Sub(p.seen) >= measurePeriod {
+	if now.Sub(p.recorded) >= measurePeriod {
 		var sets []string
 		for _, q := range queues {
 			sets = append(sets, q.Lanes.Name)
@@ -84,7 +84,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		if err := p.Store.SeeLaneSets(ctx, sets, now); err != nil {
 			return err
 		}
-		p.seen = now
+		p.recorded = now
 	}
 	for _, q := range queues {
 		// A queue that can't be asked is no outage: the other lane sets go on.

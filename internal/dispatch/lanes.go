@@ -153,11 +153,11 @@ const unreadAfter = 45 * time.Second
 // Its messages are there nevertheless: an autoscaler may start workers by them.
 func (s *Slots) showUnread(set string, lane model.Lane, c messageCount) {
 	if c.err != nil || c.Consumers > 0 || c.total() == 0 {
-		s.unread.Delete(lane.Queue)
+		s.withoutConsumer.Delete(lane.Queue)
 		s.metrics.unread.WithLabelValues(set, lane.Name).Set(0)
 		return
 	}
-	found, known := s.unread.LoadOrStore(lane.Queue, &unreadQueue{since: s.now()})
+	found, known := s.withoutConsumer.LoadOrStore(lane.Queue, &unreadQueue{since: s.now()})
 	q := found.(*unreadQueue)
 	if !known || s.now().Sub(q.since) < unreadAfter {
 		return

@@ -14,12 +14,12 @@ func at(seconds float64) time.Time {
 	return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
 }
 
-func skips(p *putOff, seconds float64) bool { return slices.Contains(p.queues(at(seconds)), "q") }
+func skips(p *backOff, seconds float64) bool { return slices.Contains(p.queues(at(seconds)), "q") }
 
 // A queue that fails is put off for a second, then for twice as long each time, for 15 s at most,
 // until it takes a message. Another batch that fails meanwhile puts it off no longer.
 func TestFailedQueueIsPutOff(t *testing.T) {
-	p := newPutOff()
+	p := newBackOff()
 	now := 0.0
 	for i, want := range []float64{1, 2, 4, 8, 15, 15} {
 		delay, longer := p.fail("q", at(now))
@@ -37,7 +37,7 @@ func TestFailedQueueIsPutOff(t *testing.T) {
 	if !p.works("q") || p.works("q") {
 		t.Error("its failure does not end once")
 	}
-	if delay, _ := p.fail("q", at(now)); delay != firstPutOff {
+	if delay, _ := p.fail("q", at(now)); delay != firstBackOff {
 		t.Errorf("after it worked it is put off for %v", delay)
 	}
 }
@@ -45,7 +45,7 @@ func TestFailedQueueIsPutOff(t *testing.T) {
 // A queue that does not answer is tried again at once, as another queue may be the cause; the
 // second time it is left alone until it answers, or its time has come.
 func TestSilentQueueIsTriedOnceMore(t *testing.T) {
-	p := newPutOff()
+	p := newBackOff()
 	message := &unanswered{row: db.Outgoing{Work: db.Work{TaskID: uuid.New(), Queue: "q"}}, answer: never{}}
 	p.wait([]*unanswered{message})
 	if p.silent("q", at(0)); skips(p, 0) {
@@ -68,32 +68,32 @@ func (never) Result() error             { panic("it isn't answered") }
 // A batch takes no message that another one has in hand, or of which the broker may still confirm
 // that it has it, though it was read before that was known.
 func TestMessagesAreTakenOnce(t *testing.T) {
-	p := newPutOff()
+	p := newBackOff()
 	var rows []db.Outgoing
 	for range 4 {
 		rows = append(rows, db.Outgoing{Work: db.Work{TaskID: uuid.New(), Queue: "q"}})
 	}
 	take := func(want ...int) {
 		t.Helper()
-		got := p.take(slices.Clone(rows))
+		got := p.reserve(slices.Clone(rows))
 		if !slices.EqualFunc(got, want, func(row db.Outgoing, i int) bool { return row.TaskID == rows[i].TaskID }) {
 			t.Errorf("%d messages are taken, want %v", len(got), want)
 		}
 	}
 	p.wait([]*unanswered{{row: rows[1], answer: never{}}})
-	p.take(rows[:1])
+	p.reserve(rows[:1])
 	take(2, 3)
 	take()
-	p.drop(rows[2:])
+	p.release(rows[2:])
 	take(2, 3)
-	p.drop(rows)
+	p.release(rows)
 	p.settled([]*unanswered{{row: rows[1]}}, nil, at(0))
 	take(0, 1, 2, 3)
 }
 
 // The lease of an unanswered message is renewed each 15 s.
 func TestLeasesAreRenewed(t *testing.T) {
-	p := newPutOff()
+	p := newBackOff()
 	p.wait([]*unanswered{{row: db.Outgoing{Work: db.Work{TaskID: uuid.New()}}, answer: never{}, leased: at(0)}})
 	var renewed []float64
 	for now := 0.0; now <= 50; now += 5 {

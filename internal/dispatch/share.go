@@ -22,8 +22,8 @@ type SharedQueue struct {
 	Policies map[string][]model.WeightedPolicy
 }
 
-// Waiting says what a claim looked at, and what of it waits.
-type Waiting struct {
+// Demand is what a claim looked at, and which groups of it have work waiting.
+type Demand struct {
 	Groups []string // with work waiting
 	Visits bool     // it looked at visits; otherwise at tasks
 	Only   []string // the groups that it looked at; nil is all
@@ -34,7 +34,7 @@ const otherClaims = 10 * time.Minute
 
 // since returns when a claim of the same kind left work of a group waiting, and one of the
 // other kind.
-func (w Waiting) since(s *db.ShareState) (same, other *float64) {
+func (w Demand) since(s *db.ShareState) (same, other *float64) {
 	if w.Visits {
 		return &s.VisitsWaited, &s.TasksWaited
 	}
@@ -43,7 +43,7 @@ func (w Waiting) since(s *db.ShareState) (same, other *float64) {
 
 // busy reports whether the last claim of the same kind left work of a group waiting, or lately
 // one of the other kind.
-func (w Waiting) busy(s *db.ShareState, now time.Time) bool {
+func (w Demand) busy(s *db.ShareState, now time.Time) bool {
 	same, other := w.since(s)
 	return *same > 0 || *other > model.UnixSeconds(now.Add(-otherClaims))
 }
@@ -59,7 +59,7 @@ type Division struct {
 
 	queue   *SharedQueue // nil if nobody shares it
 	now     time.Time
-	waiting Waiting
+	waiting Demand
 	states  map[string]*db.ShareState
 	groups  []shares.Group // that may get more
 	asked   []Ask
@@ -68,7 +68,7 @@ type Division struct {
 
 // Divide begins the division of free slots in a transaction that holds the queue's lock. Groups that the claim didn't
 // look at keep their credit.
-func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting Waiting) (*Division, error) {
+func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting Demand) (*Division, error) {
 	states, err := tx.Shares(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func groupOf(by model.ShareKey, taskType string, kwargs json.RawMessage) string 
 // join returns the groups that take part in a division: those with work waiting that are
 // below their ceilings, each at the level where it may start. It adds what they forfeit to
 // states.
-func join(states map[string]*db.ShareState, s model.Shares, waiting Waiting, now time.Time) []shares.Group {
+func join(states map[string]*db.ShareState, s model.Shares, waiting Demand, now time.Time) []shares.Group {
 	cost := meanCost(states)
 	var groups, busy []shares.Group
 	for _, name := range slices.Sorted(slices.Values(waiting.Groups)) {

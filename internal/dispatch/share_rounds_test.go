@@ -41,7 +41,7 @@ func TestGroupsThatAreNotLookedAtStayWaiting(t *testing.T) {
 			return err
 		}
 		q := dispatch.SharedQueue{Name: "q", Shares: model.Shares{By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
-		d, err := dispatch.Divide(ctx, tx, q, now, 10, dispatch.Waiting{Groups: []string{"a"}, Only: []string{"a", "c"}})
+		d, err := dispatch.Divide(ctx, tx, q, now, 10, dispatch.Demand{Groups: []string{"a"}, Only: []string{"a", "c"}})
 		if err != nil {
 			return err
 		}

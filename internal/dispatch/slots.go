@@ -46,17 +46,17 @@ type QueueLengths interface {
 
 // Slots opens claims for the free slots of queues. It is safe for concurrent use.
 type Slots struct {
-	store   *db.Store
-	broker  Observer
-	claimed func() // called after a claim with outgoing messages
-	now     func() time.Time
-	metrics slotMetrics
-	sizes   sync.Map // by name of the queue: the *bulk.BatchSize of its claims
-	idle    sync.Map // by name of the lane set: true if the last claim left no work waiting
-	sends   sync.Map // by name of the lane set: the *bulk.BatchSize in which its backlogs are sent
-	failing sync.Map // queues that can't be asked
-	waiting sync.Map // by name of the queue: whether messages waited for a worker at the last count
-	unread  sync.Map // by lanes' queues without a consumer: the *unreadQueue
+	store           *db.Store
+	broker          Observer
+	claimed         func() // called after a claim with outgoing messages
+	now             func() time.Time
+	metrics         slotMetrics
+	sizes           sync.Map // by name of the queue: the *bulk.BatchSize of its claims
+	idle            sync.Map // by name of the lane set: true if the last claim left no work waiting
+	sends           sync.Map // by name of the lane set: the *bulk.BatchSize in which its backlogs are sent
+	failing         sync.Map // queues that can't be asked
+	ready           sync.Map // by name of the queue: whether messages waited for a worker at the last count
+	withoutConsumer sync.Map // by lanes' queues without a consumer: the *unreadQueue
 
 	// Log, if not nil, says when a queue can't be asked, and when it can again.
 	Log *slog.Logger
@@ -129,11 +129,11 @@ func (q Queue) limited() bool { return q.Limit != nil && *q.Limit > 0 }
 func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, observed observations) (int, error) {
 	if !q.limited() {
 		length, err := observed[q.Name].Length(0)
-		s.tell(q.Name, err)
+		s.logFailure(q.Name, err)
 		if err != nil {
 			return 0, err
 		}
-		s.waiting.Store(q.Name, length.Ready > 0)
+		s.ready.Store(q.Name, length.Ready > 0)
 		// Without the broker's count, outgoing messages bound it: while they can't be
 		// delivered, nothing more is claimed.
 		ledgers, err := tx.QueueLedgers(ctx, db.QueueObserved{Name: q.Name, Since: s.now(), Asked: s.now()})
@@ -165,11 +165,11 @@ func (s *Slots) count(ctx context.Context, tx *db.Tx, observed observations, que
 		return nil, err
 	}
 	for i, c := range counts {
-		s.tell(queues[i], c.err)
+		s.logFailure(queues[i], c.err)
 		if c.err != nil {
 			continue
 		}
-		s.waiting.Store(queues[i], c.Ready > 0)
+		s.ready.Store(queues[i], c.Ready > 0)
 		for state, n := range map[string]int{"ready": c.Ready, "unacknowledged": c.Unacknowledged + c.since, "outbox": c.outgoing} {
 			s.metrics.messages.WithLabelValues(queues[i], state).Set(float64(n))
 		}
@@ -190,13 +190,13 @@ func (s *Slots) Waiting(q Queue) bool {
 		queues = q.Lanes.Queues()
 	}
 	return slices.ContainsFunc(queues, func(queue string) bool {
-		waiting, _ := s.waiting.Load(queue)
+		waiting, _ := s.ready.Load(queue)
 		return waiting == true
 	})
 }
 
-// tell logs once that a queue can't be asked, and once that it can again.
-func (s *Slots) tell(queue string, err error) {
+// logFailure logs once that a queue can't be asked, and once that it can again.
+func (s *Slots) logFailure(queue string, err error) {
 	if s.Log == nil {
 		return
 	}

@@ -22,7 +22,7 @@ import (
 func (p *Process) report(ctx context.Context) (stop func(), err error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
-	endReporting := service.Beside(ctx,
+	endReporting := service.Background(ctx,
 		func(ctx context.Context) { service.Systemd(ctx, p.Health, p.Log) },
 		func(ctx context.Context) { followLevelSignals(ctx, p.Log, p.Level, signals) })
 	if p.MetricsAddr == "" {
@@ -49,7 +49,7 @@ func sendCounters(ctx context.Context, o Options) (stop func(), err error) {
 	if err != nil || counters == nil {
 		return func() {}, err
 	}
-	return service.Beside(context.WithoutCancel(ctx), counters.Run), nil
+	return service.Background(context.WithoutCancel(ctx), counters.Run), nil
 }
 
 func buildInfo(daemon, version string) prometheus.Collector {

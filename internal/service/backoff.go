@@ -69,8 +69,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Beside runs functions at the same time until stop is called, which waits for them.
-func Beside(ctx context.Context, run ...func(context.Context)) (stop func()) {
+// Background runs functions at the same time until stop is called, which waits for them.
+func Background(ctx context.Context, run ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, f := range run {

@@ -28,7 +28,7 @@ type Metrics struct {
 	outcomes, failures       *prometheus.CounterVec
 	runtime, wait, laneWait  *prometheus.HistogramVec
 	ended, timedOut, guesses *prometheus.CounterVec
-	exceptions               service.Names
+	exceptions               service.LabelValues
 }
 
 // NewMetrics registers the metrics on reg.
@@ -41,7 +41,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return f.NewHistogramVec(prometheus.HistogramOpts{Name: "swh_scheduler_" + name, Help: help, Buckets: seconds}, labels)
 	}
 	return &Metrics{
-		exceptions: service.Names{Max: maxExceptions},
+		exceptions: service.LabelValues{Max: maxExceptions},
 		outcomes:   counter("task_outcomes_total", "Tasks that ended, by type and status.", "task_type", "status"),
 		failures:   counter("task_failures_total", "Failed tasks, by type and by the class of the exception in the last line of the traceback.", "task_type", "exception"),
 		runtime:    histogram("task_runtime_seconds", "Time from the last start of a task to its end, by type.", "task_type"),
@@ -53,8 +53,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// seen is what a batch shows of one message. Times are in seconds, negative if unknown.
-type seen struct {
+// observation is what a batch shows of one message. Times are in seconds, negative if unknown.
+type observation struct {
 	taskType     string
 	status       model.RunStatus // "" if it did not end
 	exception    string          // of a failure: its class, if it has one
@@ -66,10 +66,10 @@ type seen struct {
 
 // observe returns what a batch shows that was not known before. runs and work are those of
 // decide, and s what that returned. It is pure.
-func observe(byID map[string]*told, runs []db.HeardRun, work []db.HeardWork, s db.Settlement) []seen {
-	all := make(map[string]*seen, len(byID))
+func observe(byID map[string]*report, runs []db.HeardRun, work []db.HeardWork, s db.Settlement) []observation {
+	all := make(map[string]*observation, len(byID))
 	for id, t := range byID {
-		all[id] = &seen{taskType: otherTypes, took: -1, waited: -1, open: true}
+		all[id] = &observation{taskType: otherTypes, took: -1, waited: -1, open: true}
 		if t.runtime != nil {
 			all[id].took = t.runtime.Seconds()
 		}
@@ -84,7 +84,7 @@ func observe(byID map[string]*told, runs []db.HeardRun, work []db.HeardWork, s d
 	for _, w := range s.WorkRequeued {
 		all[w.TaskID.String()].moved = true
 	}
-	found := make([]seen, 0, len(all))
+	found := make([]observation, 0, len(all))
 	for id, o := range all {
 		o.setEnd(byID[id])
 		found = append(found, *o)
@@ -93,7 +93,7 @@ func observe(byID map[string]*told, runs []db.HeardRun, work []db.HeardWork, s d
 }
 
 // addWork adds what a row of the ledger tells.
-func (o *seen) addWork(w db.HeardWork, t *told) {
+func (o *observation) addWork(w db.HeardWork, t *report) {
 	if w.TaskType != "" {
 		o.taskType = w.TaskType
 	}
@@ -110,14 +110,14 @@ func (o *seen) addWork(w db.HeardWork, t *told) {
 }
 
 // addRun adds what a run of a task tells.
-func (o *seen) addRun(r db.HeardRun, t *told) {
+func (o *observation) addRun(r db.HeardRun, t *report) {
 	o.taskType, o.open = r.TaskType, r.Open()
 	start := r.Newest
 	if t.start != nil {
 		if start == nil && !r.Scheduled.IsZero() {
 			o.waited = max(0, t.start.Heard.Sub(r.Scheduled).Seconds())
 		}
-		start = new(t.start.Start.seen())
+		start = new(t.start.Start.observed())
 	}
 	if start != nil && start.EventTime > 0 {
 		o.tookSince(start.EventTime, t)
@@ -125,14 +125,14 @@ func (o *seen) addRun(r db.HeardRun, t *told) {
 }
 
 // tookSince computes a runtime that no event tells. start is in seconds since 1970.
-func (o *seen) tookSince(start float64, t *told) {
+func (o *observation) tookSince(start float64, t *report) {
 	if o.took < 0 && t.end != nil {
 		o.took = max(0, t.endTime()-start)
 	}
 }
 
 // setEnd sets how it ended, if it did now.
-func (o *seen) setEnd(t *told) {
+func (o *observation) setEnd(t *report) {
 	if t.end == nil || !o.open || o.moved {
 		o.took = -1
 		return
@@ -151,7 +151,7 @@ var exceptionLine = regexp.MustCompile(`^(?:\w+\.)*([A-Z]\w*)(?:[:(]|$)`)
 
 // exceptionClass returns the class of the exception by which a task failed, without its
 // module, or "" if that is not told.
-func exceptionClass(t *told) string {
+func exceptionClass(t *report) string {
 	for _, text := range []*string{t.end.End.Error, t.lateError} {
 		if text != nil {
 			if m := exceptionLine.FindStringSubmatch(*text); m != nil {
@@ -163,7 +163,7 @@ func exceptionClass(t *told) string {
 }
 
 // ends counts what ended of the types that are known.
-func (m *Metrics) ends(all []seen) db.Ends {
+func (m *Metrics) ends(all []observation) db.Ends {
 	ends := db.Ends{}
 	for _, o := range all {
 		if o.status == "" || o.taskType == otherTypes {
@@ -179,7 +179,7 @@ func (m *Metrics) ends(all []seen) db.Ends {
 }
 
 // count adds what a batch has shown, once it is written.
-func (m *Metrics) count(all []seen, records db.LaneRecords) {
+func (m *Metrics) count(all []observation, records db.LaneRecords) {
 	if m == nil {
 		return
 	}

@@ -63,7 +63,7 @@ func (w *world) newID() (id uuid.UUID) {
 // apply settles a batch.
 func (w *world) apply(outcomes []Outcome) {
 	byID := gather(outcomes)
-	h := heard(byID)
+	h := keysOf(byID)
 	var runs []db.HeardRun
 	for _, id := range slices.Sorted(maps.Keys(w.runs)) {
 		if r := w.runs[id]; slices.Contains(h.BackendIDs, r.BackendID) {

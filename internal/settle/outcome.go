@@ -24,7 +24,7 @@ type Start struct {
 	EventTime float64 // worker's clock, seconds since 1970 UTC; it only orders the starts of a run
 }
 
-func (s *Start) seen() db.SeenStart {
+func (s *Start) observed() db.SeenStart {
 	return db.SeenStart{EventTime: s.EventTime, Worker: *cmp.Or(s.Worker, new(""))}
 }
 
@@ -51,8 +51,8 @@ const (
 	Rejected Final = "rejected" // its worker dropped the message for good
 )
 
-// told is what a batch tells about one backend id.
-type told struct {
+// report merges the outcomes of a batch for one backend id.
+type report struct {
 	start        *Outcome // the newest
 	end          *Outcome // the first
 	endPlace     int      // of end in the batch
@@ -62,18 +62,18 @@ type told struct {
 }
 
 // gather merges outcomes into one record per backend id.
-func gather(outcomes []Outcome) map[string]*told {
-	byID := make(map[string]*told)
+func gather(outcomes []Outcome) map[string]*report {
+	byID := make(map[string]*report)
 	for i := range outcomes {
 		o := &outcomes[i]
 		t := byID[o.BackendID]
 		if t == nil {
-			t = &told{}
+			t = &report{}
 			byID[o.BackendID] = t
 		}
 		switch {
 		case o.Start != nil:
-			if t.start == nil || before(t.start.Start.seen(), o.Start.seen()) {
+			if t.start == nil || before(t.start.Start.observed(), o.Start.observed()) {
 				t.start = o
 			}
 		case o.End != nil && t.end == nil:
@@ -105,8 +105,8 @@ func merged(first, later End) End {
 	return first
 }
 
-// heard lists what a batch is about, for the store to load.
-func heard(byID map[string]*told) db.Heard {
+// keysOf lists what a batch is about, for the store to load.
+func keysOf(byID map[string]*report) db.Heard {
 	var h db.Heard
 	for text, t := range byID {
 		h.BackendIDs = append(h.BackendIDs, text)
@@ -118,10 +118,10 @@ func heard(byID map[string]*told) db.Heard {
 }
 
 // failed reports whether the batch has a failed end.
-func (t *told) failed() bool { return t.end != nil && t.end.End.Status == model.RunFailed }
+func (t *report) failed() bool { return t.end != nil && t.end.End.Status == model.RunFailed }
 
-// endHeard is when the end was heard, or else the runtime.
-func (t *told) endHeard() time.Time {
+// endReceived is when the end was heard, or else the runtime.
+func (t *report) endReceived() time.Time {
 	if t.end != nil {
 		return t.end.Heard
 	}
@@ -130,7 +130,7 @@ func (t *told) endHeard() time.Time {
 
 // startTime is when the newest start was, in seconds since 1970 UTC, on the worker's
 // clock if the event tells it.
-func (t *told) startTime() float64 {
+func (t *report) startTime() float64 {
 	if t.start.Start.EventTime > 0 {
 		return t.start.Start.EventTime
 	}
@@ -139,9 +139,9 @@ func (t *told) startTime() float64 {
 
 // endTime is when the work ended, in seconds since 1970 UTC, on the worker's clock if
 // the event tells it.
-func (t *told) endTime() float64 {
+func (t *report) endTime() float64 {
 	if t.end != nil && t.end.End.EventTime > 0 {
 		return t.end.End.EventTime
 	}
-	return model.UnixSeconds(t.endHeard())
+	return model.UnixSeconds(t.endReceived())
 }

@@ -10,12 +10,12 @@ import (
 
 // settleRuns decides what becomes of runs. Those whose work is requeued only start;
 // those whose work timed out for good are not retried.
-func settleRuns(s *db.Settlement, byID map[string]*told, runs []db.HeardRun, requeued, final map[string]bool) {
+func settleRuns(s *db.Settlement, byID map[string]*report, runs []db.HeardRun, requeued, final map[string]bool) {
 	var ending []endingRun
 	for _, r := range runs {
 		t := byID[r.BackendID]
 		if requeued[r.BackendID] {
-			t = &told{start: t.start}
+			t = &report{start: t.start}
 		}
 		starts := newStart(s, r, t)
 		switch {
@@ -42,17 +42,17 @@ func settleRuns(s *db.Settlement, byID map[string]*told, runs []db.HeardRun, req
 
 // newStart records the start of a run in the batch, and reports whether it is the newest
 // one heard of.
-func newStart(s *db.Settlement, r db.HeardRun, t *told) bool {
-	if t.start == nil || r.Newest != nil && !before(*r.Newest, t.start.Start.seen()) {
+func newStart(s *db.Settlement, r db.HeardRun, t *report) bool {
+	if t.start == nil || r.Newest != nil && !before(*r.Newest, t.start.Start.observed()) {
 		return false
 	}
-	s.SeenStarts = append(s.SeenStarts, db.SeenStartOf{Run: r.ID, Start: t.start.Start.seen(), Heard: t.start.Heard})
+	s.SeenStarts = append(s.SeenStarts, db.SeenStartOf{Run: r.ID, Start: t.start.Start.observed(), Heard: t.start.Heard})
 	return true
 }
 
 type endingRun struct {
 	db.HeardRun
-	told   *told
+	told   *report
 	starts bool
 	final  bool
 }
@@ -85,7 +85,7 @@ func waves(ending []endingRun) [][]db.RunEnding {
 }
 
 // lateError gives a failed run that has no error text the one of a later report.
-func lateError(s *db.Settlement, r db.HeardRun, t *told) {
+func lateError(s *db.Settlement, r db.HeardRun, t *report) {
 	text := t.lateError
 	failed, has := r.Status == model.RunFailed, r.HasError
 	switch {

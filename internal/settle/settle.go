@@ -50,9 +50,9 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 		return nil
 	}
 	byID := gather(outcomes)
-	var shown []seen
+	var shown []observation
 	var records db.LaneRecords
-	err := s.Settle(ctx, heard(byID), func(runs []db.HeardRun, work []db.HeardWork) db.Settlement {
+	err := s.Settle(ctx, keysOf(byID), func(runs []db.HeardRun, work []db.HeardWork) db.Settlement {
 		decided := decide(byID, runs, work, uuid.New)
 		shown, records = observe(byID, runs, work, decided), decided.Records
 		decided.Ends = s.Metrics.ends(shown)
@@ -66,7 +66,7 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 }
 
 // decide returns what a batch changes. It is pure, except for the ids of newID.
-func decide(byID map[string]*told, runs []db.HeardRun, work []db.HeardWork, newID func() uuid.UUID) db.Settlement {
+func decide(byID map[string]*report, runs []db.HeardRun, work []db.HeardWork, newID func() uuid.UUID) db.Settlement {
 	w := newWorkSettler(runs, newID)
 	for _, row := range work {
 		w.settle(row, byID[row.TaskID.String()])

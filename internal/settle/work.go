@@ -36,7 +36,7 @@ func newWorkSettler(runs []db.HeardRun, newID func() uuid.UUID) *workSettler {
 
 // settle decides what becomes of one message: it started, it ended, or it timed out and
 // is requeued on the next lane under a new id, as if its end had not been heard.
-func (s *workSettler) settle(w db.HeardWork, t *told) {
+func (s *workSettler) settle(w db.HeardWork, t *report) {
 	if w.Settled {
 		s.learnMore(w, t)
 		return
@@ -81,8 +81,8 @@ func (s *workSettler) settle(w db.HeardWork, t *told) {
 
 // end decides what becomes of a message that ended other than by a time-out. What is not
 // known yet is learnt from events that its end overtook.
-func (s *workSettler) end(w db.HeardWork, t *told, took float64, known bool) {
-	heard := t.endHeard()
+func (s *workSettler) end(w db.HeardWork, t *report, took float64, known bool) {
+	heard := t.endReceived()
 	settled := db.WorkSettle{TaskID: w.TaskID, Heard: heard}
 	if w.Share.Shared {
 		charged := took
@@ -113,8 +113,8 @@ func (s *workSettler) end(w db.HeardWork, t *told, took float64, known bool) {
 // timeOut decides what becomes of a message that timed out: it is requeued on the next
 // lane, if there is one and its run has not been given up. If there is none, that is final for
 // its run, unless the lane says otherwise.
-func (s *workSettler) timeOut(w db.HeardWork, t *told, took float64, known bool) {
-	heard := t.endHeard()
+func (s *workSettler) timeOut(w db.HeardWork, t *report, took float64, known bool) {
+	heard := t.endReceived()
 	limit := w.Lane.SoftLimit.Seconds()
 	if w.Share.Shared {
 		if !known {
@@ -149,7 +149,7 @@ func (s *workSettler) timeOut(w db.HeardWork, t *told, took float64, known bool)
 
 // learnMore uses what is told of settled work: results overtake the events that tell
 // when it started and how long it took.
-func (s *workSettler) learnMore(w db.HeardWork, t *told) {
+func (s *workSettler) learnMore(w db.HeardWork, t *report) {
 	waits := t.start != nil && w.Started == nil
 	if waits && w.Lane.Set != "" && w.TimedOut == 0 {
 		s.wait(w, t)
@@ -182,7 +182,7 @@ func (s *workSettler) record(w db.HeardWork, what string, heard time.Time) {
 }
 
 // wait records how long a first try waited to start.
-func (s *workSettler) wait(w db.HeardWork, t *told) {
+func (s *workSettler) wait(w db.HeardWork, t *report) {
 	began := t.start.Heard
 	s.Records.Add(w.Lane.Set, w.Lane.Name, db.LaneWait, lanes.Bucket(max(0, began.Sub(w.Claimed).Seconds())), began, 1)
 }

@@ -119,7 +119,7 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 		directory("archive.directory", path)
 	}
 	if path := a.Config.Dashboard.Reports; path != "" {
-		directory("dashboard.reports", a.Config.Beside(path))
+		directory("dashboard.reports", a.Config.Resolve(path))
 	}
 	results := make([]checkResult, len(checks))
 	var all sync.WaitGroup

@@ -82,7 +82,7 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 		if err != nil {
 			return nil, nil, errors.Join(err, end())
 		}
-		stop := service.Beside(ctx, site.Work)
+		stop := service.Background(ctx, site.Work)
 		return site, func() error {
 			stop()
 			return end()

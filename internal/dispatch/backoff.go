@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// A queue that fails is put off for firstPutOff, and twice as long each time that it
-	// fails again, up to longestPutOff.
-	firstPutOff   = time.Second
-	longestPutOff = 15 * time.Second
+	// A queue that fails is left alone for firstBackOff, and twice as long each time that it
+	// fails again, up to longestBackOff.
+	firstBackOff   = time.Second
+	longestBackOff = 15 * time.Second
 
 	// leaseTime is how long, by the database's clock, an unanswered message is kept from
 	// being sent by anyone. Its lease is renewed after leaseRenewal. If this process dies,
@@ -24,9 +24,9 @@ const (
 	leaseRenewal = 15 * time.Second
 )
 
-// putOff has the queues that a Deliverer sends nothing to for now: those that failed, until
+// backOff has the queues that a Deliverer sends nothing to for now: those that failed, until
 // their time has come, and those that did not answer more than once, until they do.
-type putOff struct {
+type backOff struct {
 	m          sync.Mutex
 	failed     map[string]*failure
 	unanswered map[uuid.UUID]*unanswered
@@ -41,9 +41,9 @@ type failure struct {
 	delay time.Duration
 	until time.Time
 
-	// silences counts how often it did not answer. The first time another queue may be the
+	// unansweredTimes counts how often it did not answer. The first time another queue may be the
 	// cause, on the same connection.
-	silences int
+	unansweredTimes int
 }
 
 // unanswered is a message that the broker may still confirm: it was sent on a connection
@@ -71,12 +71,12 @@ func (confirmed) Answered() <-chan struct{} {
 
 func (confirmed) Result() error { return nil }
 
-func newPutOff() *putOff {
-	return &putOff{failed: make(map[string]*failure), unanswered: make(map[uuid.UUID]*unanswered), inHand: make(map[uuid.UUID]bool)}
+func newBackOff() *backOff {
+	return &backOff{failed: make(map[string]*failure), unanswered: make(map[uuid.UUID]*unanswered), inHand: make(map[uuid.UUID]bool)}
 }
 
 // queues returns those to skip at now; never nil.
-func (p *putOff) queues(now time.Time) []string {
+func (p *backOff) queues(now time.Time) []string {
 	p.m.Lock()
 	defer p.m.Unlock()
 	skip := []string{}
@@ -86,7 +86,7 @@ func (p *putOff) queues(now time.Time) []string {
 		}
 	}
 	for _, u := range p.unanswered {
-		if f := p.failed[u.row.Queue]; f != nil && f.silences > 1 && !slices.Contains(skip, u.row.Queue) {
+		if f := p.failed[u.row.Queue]; f != nil && f.unansweredTimes > 1 && !slices.Contains(skip, u.row.Queue) {
 			skip = append(skip, u.row.Queue)
 		}
 	}
@@ -95,7 +95,7 @@ func (p *putOff) queues(now time.Time) []string {
 
 // silent notes that a queue did not answer. It is tried again once, then left alone until
 // it answers, or its connection is lost.
-func (p *putOff) silent(queue string, now time.Time) {
+func (p *backOff) silent(queue string, now time.Time) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	f := p.failed[queue]
@@ -103,32 +103,32 @@ func (p *putOff) silent(queue string, now time.Time) {
 		f = &failure{until: now}
 		p.failed[queue] = f
 	}
-	if f.silences++; f.silences > 1 {
-		f.delay = min(max(2*f.delay, firstPutOff), longestPutOff)
+	if f.unansweredTimes++; f.unansweredTimes > 1 {
+		f.delay = min(max(2*f.delay, firstBackOff), longestBackOff)
 		f.until = now.Add(f.delay)
 	}
 }
 
-// fail puts off a queue. It returns for how long, and whether that is longer than before.
-func (p *putOff) fail(queue string, now time.Time) (delay time.Duration, longer bool) {
+// fail backs off from a queue. It returns for how long, and whether that is longer than before.
+func (p *backOff) fail(queue string, now time.Time) (delay time.Duration, longer bool) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	f := p.failed[queue]
 	switch {
 	case f == nil:
-		f, longer = &failure{delay: firstPutOff}, true
+		f, longer = &failure{delay: firstBackOff}, true
 		p.failed[queue] = f
 	case now.Before(f.until):
 		return f.until.Sub(now), false // another batch was first
-	case f.delay < longestPutOff:
-		f.delay, longer = min(max(2*f.delay, firstPutOff), longestPutOff), true
+	case f.delay < longestBackOff:
+		f.delay, longer = min(max(2*f.delay, firstBackOff), longestBackOff), true
 	}
 	f.until = now.Add(f.delay)
 	return f.delay, longer
 }
 
 // works ends the failure of a queue, and reports whether there was one.
-func (p *putOff) works(queue string) bool {
+func (p *backOff) works(queue string) bool {
 	p.m.Lock()
 	defer p.m.Unlock()
 	_, failed := p.failed[queue]
@@ -137,7 +137,7 @@ func (p *putOff) works(queue string) bool {
 }
 
 // wait adds unanswered messages.
-func (p *putOff) wait(rows []*unanswered) {
+func (p *backOff) wait(rows []*unanswered) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, u := range rows {
@@ -146,15 +146,15 @@ func (p *putOff) wait(rows []*unanswered) {
 }
 
 // messages returns the unanswered ones, which are not to be read again; never nil.
-func (p *putOff) messages() []uuid.UUID {
+func (p *backOff) messages() []uuid.UUID {
 	p.m.Lock()
 	defer p.m.Unlock()
 	return slices.AppendSeq([]uuid.UUID{}, maps.Keys(p.unanswered))
 }
 
-// take puts rows in hand, until drop, and returns them without those of another batch and of
+// reserve reserves rows for a batch until release, and returns them without those of another batch and of
 // unanswered messages: another batch may be about to write what became of them.
-func (p *putOff) take(rows []db.Outgoing) []db.Outgoing {
+func (p *backOff) reserve(rows []db.Outgoing) []db.Outgoing {
 	p.m.Lock()
 	defer p.m.Unlock()
 	rows = slices.DeleteFunc(rows, func(row db.Outgoing) bool { return p.inHand[row.TaskID] || p.unanswered[row.TaskID] != nil })
@@ -164,8 +164,8 @@ func (p *putOff) take(rows []db.Outgoing) []db.Outgoing {
 	return rows
 }
 
-// drop ends that rows are in hand.
-func (p *putOff) drop(rows []db.Outgoing) {
+// release ends the reservation of rows.
+func (p *backOff) release(rows []db.Outgoing) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, row := range rows {
@@ -175,7 +175,7 @@ func (p *putOff) drop(rows []db.Outgoing) {
 
 // answers returns the messages that were answered meanwhile, and the others whose leases
 // are to be renewed at now.
-func (p *putOff) answers(now time.Time) (answered, renew []*unanswered) {
+func (p *backOff) answers(now time.Time) (answered, renew []*unanswered) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, u := range p.unanswered {
@@ -192,7 +192,7 @@ func (p *putOff) answers(now time.Time) (answered, renew []*unanswered) {
 }
 
 // settled forgets answered messages, and notes that leases were renewed at now.
-func (p *putOff) settled(answered, renewed []*unanswered, now time.Time) {
+func (p *backOff) settled(answered, renewed []*unanswered, now time.Time) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, u := range answered {
@@ -204,7 +204,7 @@ func (p *putOff) settled(answered, renewed []*unanswered, now time.Time) {
 }
 
 // waiting returns how many messages are unanswered.
-func (p *putOff) waiting() int {
+func (p *backOff) waiting() int {
 	p.m.Lock()
 	defer p.m.Unlock()
 	return len(p.unanswered)

@@ -2,12 +2,12 @@ package service
 
 import "sync"
 
-// otherNames stands for the names beyond those of a Names.
-const otherNames = "other"
+// otherValues stands for the names beyond those of a LabelValues.
+const otherValues = "other"
 
-// Names bounds the values of a label: the first Max names stand for themselves, all others
+// LabelValues bounds the values of a label: the first Max names stand for themselves, all others
 // are "other". It is safe for concurrent use.
-type Names struct {
+type LabelValues struct {
 	Max int
 
 	mu    sync.Mutex
@@ -15,14 +15,14 @@ type Names struct {
 }
 
 // Of returns the value for a name.
-func (n *Names) Of(name string) string {
+func (n *LabelValues) Of(name string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.known[name] {
 		return name
 	}
 	if name == "" || len(n.known) >= n.Max {
-		return otherNames
+		return otherValues
 	}
 	if n.known == nil {
 		n.known = map[string]bool{}
