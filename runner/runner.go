@@ -209,11 +209,6 @@ func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 	return n, nil
 }
 
-// queueOf returns the queue of a type's tasks.
-func queueOf(tt model.TaskType, withPriority bool) string {
-	return tt.QueueFor(withPriority)
-}
-
 // worthRefilling reports whether more than a fifth of a queue is free, so that claims
 // are not too small (the Python scheduler's rule, but not for tasks with priority, which
 // don't wait).

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"swh-scheduler/internal/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,25 +52,5 @@ func TestWorthRefilling(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
-	}
-}
-
-// A task's queue is that of its own name if that is a Software Heritage one, else
-// Celery's default; with priority it is always one of its own.
-func TestQueueOf(t *testing.T) {
-	for _, tc := range []struct {
-		backend      string
-		withPriority bool
-		want         string
-	}{
-		{"swh.loader.git.tasks.UpdateGitRepository", false, "swh.loader.git.tasks.UpdateGitRepository"},
-		{"swh.loader.git.tasks.UpdateGitRepository", true, "save_code_now:swh.loader.git.tasks.UpdateGitRepository"},
-		{"other.task", false, "celery"},
-		{"other.task", true, "save_code_now:other.task"},
-		{"swhx", false, "celery"},
-	} {
-		if got := queueOf(model.TaskType{BackendName: tc.backend}, tc.withPriority); got != tc.want {
-			t.Errorf("%q, priority %v: got %q, want %q", tc.backend, tc.withPriority, got, tc.want)
-		}
 	}
 }

@@ -35,11 +35,11 @@ func (r *Runner) jobs(ready, all []model.TaskType) []job {
 	if !r.WithPriority {
 		for _, tt := range all {
 			if r.wanted(tt.Type) {
-				served[queueOf(tt, false)] = append(served[queueOf(tt, false)], tt.Type)
+				served[tt.QueueFor(false)] = append(served[tt.QueueFor(false)], tt.Type)
 			}
 			if s, ok := r.Shares[tt.Type]; ok && s.By == model.ShareByTaskType {
-				byType[queueOf(tt, false)] = s
-				limits[queueOf(tt, false)] = tt.MaxQueueLength
+				byType[tt.QueueFor(false)] = s
+				limits[tt.QueueFor(false)] = tt.MaxQueueLength
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func (r *Runner) jobs(ready, all []model.TaskType) []job {
 	for _, tt := range ready {
 		j := job{
 			types: []model.TaskType{tt},
-			queue: dispatch.Queue{Name: queueOf(tt, r.WithPriority), Limit: tt.MaxQueueLength},
+			queue: dispatch.Queue{Name: tt.QueueFor(r.WithPriority), Limit: tt.MaxQueueLength},
 		}
 		if s, ok := byType[j.queue.Name]; ok {
 			if i, seen := at[j.queue.Name]; seen {
@@ -80,7 +80,7 @@ func (r *Runner) withLanes(j job, all []model.TaskType) dispatch.Queue {
 		if r.WithPriority {
 			key = model.PriorityLanes(tt.Type)
 		}
-		if queueOf(tt, r.WithPriority) != j.queue.Name {
+		if tt.QueueFor(r.WithPriority) != j.queue.Name {
 			continue
 		}
 		if q := j.queue.WithLanes(key, tt, r.Lanes); q.Lanes != nil {

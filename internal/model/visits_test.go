@@ -33,3 +33,23 @@ func TestShorterCooldowns(t *testing.T) {
 		}
 	}
 }
+
+// A task's queue is that of its own name if that is a Software Heritage one, else
+// Celery's default; with priority it is always one of its own.
+func TestQueueFor(t *testing.T) {
+	for _, tc := range []struct {
+		backend      string
+		withPriority bool
+		want         string
+	}{
+		{"swh.loader.git.tasks.UpdateGitRepository", false, "swh.loader.git.tasks.UpdateGitRepository"},
+		{"swh.loader.git.tasks.UpdateGitRepository", true, "save_code_now:swh.loader.git.tasks.UpdateGitRepository"},
+		{"other.task", false, "celery"},
+		{"other.task", true, "save_code_now:other.task"},
+		{"swhx", false, "celery"},
+	} {
+		if got := (model.TaskType{BackendName: tc.backend}).QueueFor(tc.withPriority); got != tc.want {
+			t.Errorf("%q, priority %v: got %q, want %q", tc.backend, tc.withPriority, got, tc.want)
+		}
+	}
+}
