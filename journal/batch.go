@@ -33,7 +33,14 @@ type batch struct {
 	written int      // of a part: so many visits are written, or refused
 	applied Applied
 	refused []db.RejectedRecord
-	kept    int // so many rejected records are written
+	kept    int // so many rejected records are written, or unkept
+	unkept  []unkept
+}
+
+// unkept is a rejected record that the table of rejected records refused as well.
+type unkept struct {
+	record db.RejectedRecord
+	reason error
 }
 
 // place is where a record is.
@@ -114,7 +121,7 @@ func (b *batch) write(ctx context.Context, store Store, rules Rules, size *bulk.
 	var err error
 	b.kept, err = size.Write(b.kept, len(rejected), func(first, end int) error {
 		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return store.RejectRecords(ctx, rejected[first:end]) })
-	}, nil)
+	}, func(i int, err *postgres.RefusedError) { b.unkept = append(b.unkept, unkept{rejected[i], err}) })
 	return err
 }
 

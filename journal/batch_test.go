@@ -18,6 +18,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
 )
@@ -210,6 +211,30 @@ func (s *slow) UpdateVisitStats(context.Context, []model.OriginKey, func(db.Know
 }
 
 func (s *slow) RejectRecords(context.Context, []db.RejectedRecord) error { return nil }
+
+// A record that the table of rejected records refuses as well is named by the batch, for the log, and holds up no
+// other.
+func TestRejectedRecordsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := testenv.Open(t, dsn)
+	testenv.Exec(t, testenv.Connect(t, dsn), `create function refuse() returns trigger language plpgsql security definer as $$
+			begin if new.record_offset = 2 then raise exception 'not this one'; end if; return new; end $$;
+		create trigger refuse before insert on scheduler_go.rejected_records for each row execute function refuse()`)
+	b := &batch{}
+	for i := range int64(4) {
+		b.undecoded = append(b.undecoded, rejection(place{topic: "t", offset: i}, reject(KindPanic, "bad")))
+	}
+	if err := b.write(t.Context(), store, noFudge, new(bulk.BatchSize)); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.unkept) != 1 || b.unkept[0].record.Offset != 2 {
+		t.Errorf("not kept: %+v, want the record at 2", b.unkept)
+	}
+	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.rejected_records"); n != 3 {
+		t.Errorf("%d records are kept, want 3", n)
+	}
+}
 
 // Of a large batch's transactions only some are open at the same time, as each takes memory.
 func TestTransactionsAtOnce(t *testing.T) {

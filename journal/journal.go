@@ -473,6 +473,9 @@ func (c *Client) account(b *batch, took time.Duration) {
 				"error", fault, "stack", string(fault.Stack), "unlogged", held)
 		}
 	}
+	for _, u := range b.unkept {
+		c.o.Log.Error("a rejected record is not kept", "topic", u.record.Topic, "partition", u.record.Partition, "offset", u.record.Offset, "error", u.reason)
+	}
 	for _, r := range rejected {
 		c.metrics.rejected.WithLabelValues(r.Kind).Inc()
 		if held, ok := c.rejects.Log(r.Kind); ok {

@@ -173,8 +173,9 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 		if err := l.Source.AckUpTo(*b.last); err != nil {
 			// The connection is gone: the batch comes again, and changes nothing.
 			l.Log.Debug("batch not acknowledged", "error", err)
+		} else {
+			l.metrics.lag.acknowledged(time.Now(), l.Store.Now())
 		}
-		l.metrics.lag.acknowledged(time.Now(), l.Store.Now())
 	}
 	l.pulse.Done(0)
 }

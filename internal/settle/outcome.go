@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Outcome is what one event tells about a run. Exactly one of Start, End and
+// Outcome is what one event says of a run or of work in the ledger: visits have no run. Exactly one of Start, End and
 // Runtime is set.
 type Outcome struct {
 	BackendID string    // Celery's task id, as in task_run.backend_id
@@ -108,9 +108,9 @@ func merged(first, later End) End {
 // keysOf lists what a batch is about, for the store to load.
 func keysOf(byID map[string]*report) db.Heard {
 	var h db.Heard
-	for text, t := range byID {
+	for text := range byID {
 		h.BackendIDs = append(h.BackendIDs, text)
-		if id, ok := model.ParseTaskID(text); ok && (t.start != nil || t.end != nil || t.runtime != nil) {
+		if id, ok := model.ParseTaskID(text); ok {
 			h.TaskIDs = append(h.TaskIDs, id)
 		}
 	}

@@ -46,7 +46,7 @@ type RejectedRecord struct {
 }
 
 // RejectRecords keeps where records are that cannot be applied, the newest 10,000. A record that is
-// kept already stays as it is.
+// kept already stays as it is. It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
 func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedRecord) error {
 	if len(records) == 0 {
 		return nil
@@ -56,5 +56,5 @@ func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedReco
 		return stmt.InOrder(ctx, stmt.Arrays(records, tx.q.InsertRejectedRecords),
 			func(ctx context.Context) error { return tx.q.TrimRejectedRecords(ctx, maxRejectedRecords) })
 	})
-	return stmt.Failed(err, "set %d journal records aside", len(records))
+	return postgres.AsRefused(stmt.Failed(err, "set %d journal records aside", len(records)))
 }
