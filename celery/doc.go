@@ -1,7 +1,7 @@
 // Package celery speaks to Celery workers over RabbitMQ as Celery 5.7 itself
 // does: it publishes protocol 2 task messages, declares queues, measures them,
-// reads worker events, and sends remote control commands. It knows nothing of
-// any particular application.
+// reads worker events, and sends remote control commands. It uses no
+// type of the scheduler.
 //
 // # Publishing
 //

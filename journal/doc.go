@@ -7,7 +7,7 @@
 // records (Kafka) → decode → batch → transactions → commit of the offsets. A large
 // batch is written by up to four transactions, two at a time, each with its own origins.
 //
-// record.go reads a value, visit_stats.go holds the rules (pure), consumer.go is
+// record.go reads a value, visit_stats.go holds the rules (pure but for the fudge of intervals), consumer.go is
 // a member of a Kafka consumer group, settings.go translates librdkafka's
 // settings, journal.go is the loop. A batch is what is at hand, bounded in number,
 // bytes and delay; its size changes the speed, never the outcome.
@@ -15,7 +15,8 @@
 // # States of a record
 //
 // A record is skipped (no final status, no visit type), ignored (dated not after
-// the last known visit of its origin), applied, or set aside: it could not be
+// the last known visit of its origin), applied, held (a failed visit whose work is on a lane: it counts,
+// or not, once that work has ended), or set aside: it could not be
 // understood, PostgreSQL refused its values, or it met a fault of the program (a panic), twice. One that is set aside is kept, by
 // topic, partition and offset, in scheduler_go.rejected_records, and counted. In
 // each case its offset is committed with those of its batch.

@@ -66,7 +66,7 @@ const (
 	Latest   Reset = "latest"
 )
 
-// A Store keeps visit stats: a *db.Store, or a backend.Visits.
+// A Store keeps visit stats: a *db.Store, or a Store of tests.
 type Store interface {
 	// UpdateVisitStats changes the stats of the given origins in one
 	// transaction; change may be called more than once.

@@ -1,13 +1,26 @@
 // Package listener writes what Celery's workers report into the database: events
-// from the exchange celeryev become outcomes of runs.
+// from the exchange celeryev become outcomes of runs and of work in the ledger.
 //
 // # Flow
 //
 // Events are read from the durable queue celeryev.listener, up to 1,000 messages
 // ahead, into a batch, until it has enough events or bytes, or is a tenth of a
-// second old. A batch is interpreted (outcome.go, pure), applied in one transaction,
-// and then acknowledged with everything before it. Several listeners may share the
-// queue.
+// second old. Each event is interpreted as it is read (outcome.go). A batch is applied in one
+// transaction, in parts after a time-out or a refused value, and then acknowledged with everything before it.
+// Several listeners may share the queue.
+//
+// # Events
+//
+//	event             outcome   run                     work of groups, lanes and hosters
+//	task-started      Start     started, its worker     started
+//	task-succeeded    Runtime   its duration            charge, memory of the lane; deleted if it has ended
+//	task-result       End       ends                    ends
+//	task-failed       End       ends, or is retried     ends; by a time-out: the next lane
+//	task-revoked, task-rejected
+//	                  End       fails, not retried      ends
+//
+// task-result is an event of the archive's own workers. An end deletes a message that is still outgoing, and counts it
+// as delivered.
 //
 // # A run's states
 //

@@ -10,8 +10,8 @@
 //	             wait 60 s     wait 20 minutes      go on at once
 //
 // Each wait is lengthened by up to 5 s at random (waits and splay are the Python scheduler's; the
-// first two can be configured). A visit type that found none asks candidates each second
-// whether an origin has become due, and ends its wait if so.
+// first two can be configured). A visit type that found none asks candidates each second, less often
+// if that takes long or was in vain, whether an origin has become due, and ends its wait if so.
 //
 // # Weights
 //

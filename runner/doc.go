@@ -13,7 +13,7 @@
 //     name doesn't begin with "swh.", unless the configuration routes them; tasks of
 //     any priority go to save_code_now:<backend name>.
 //   - A queue is refilled only when more than a fifth of it is free.
-//   - At most 10,000 tasks at a time.
+//   - At most 2,000 tasks a claim (the Python scheduler: 10,000); the next claim follows at once.
 //   - First visits have no cooldowns, and a lister that is done is marked as changed
 //     (updated), so that a stale copy of it can't undo the mark.
 //
@@ -24,15 +24,15 @@
 //   - Tasks with priority are taken high first, and count as one priority higher for each
 //     priority_ageing that they wait; the Python scheduler takes them by date only.
 //   - A lister's first visits are done when a query says that none is left; the
-//     peer counts an origin that was visited but never scheduled as scheduled.
+//     Python scheduler counts an origin that was visited but never scheduled as scheduled.
 //     A lister without an instance name gets its own origins only; the Python scheduler takes
 //     those of every instance of that name.
 //
 // Before a pass, tasks of graphs (sql/db/graphs.go) are released or marked as never to
 // run, a bounded number at a time; a database notification wakes the runner.
 //
-// A runner doesn't claim while 10,000 of its messages are outgoing, so a broker that is
-// away doesn't turn every ready task into a scheduled one.
+// A runner doesn't claim while 10,000 messages of any process are outgoing and due: those of tasks with priority, or
+// the others. So a broker that is away doesn't turn every ready task into a scheduled one.
 //
 // A type that fails doesn't stop the others; the pass reports all errors together at its
 // end, and the next one retries.

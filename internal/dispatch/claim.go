@@ -15,10 +15,10 @@ import (
 // Free stays true until Commit. It is not safe for concurrent use.
 type Claim struct {
 	Tx   *db.Tx
-	Free int // free slots; of a queue with lanes, the room of lanes and backlogs. It may be 0
+	Free int // free slots; with lanes: those of all lanes, minus the backlogs. It may be 0
 	Size int // how many messages to claim: Free, or fewer after a claim that timed out. The claimer may lower it
 
-	// Moved is how many messages of the ledger, of which the work is none, the claim made outgoing.
+	// Moved is how many messages of backlogs the claimer made outgoing.
 	Moved int
 
 	slots  *Slots

@@ -25,10 +25,9 @@ const (
 	// how many urgent ones.
 	DeliverBatch, urgentBatch = 225, 50
 
-	// parallelBatches is how many batches of messages that are not urgent a Drain works on:
-	// one is sent while another is confirmed or read. Times DeliverBatch, and urgentBatch,
-	// it is the most messages that can be sent twice (with the same ids) when a deliverer is
-	// killed between the broker's confirms and its own commits.
+	// parallelBatches is how many batches of messages that are not urgent a deliverer works on: it
+	// sends one while another is confirmed or read. A deliverer that is killed between the broker's
+	// confirms and its own commits repeats at most 2×225 + 50 = 500 messages, with the same ids.
 	parallelBatches = 2
 
 	// deliverTimeout bounds one batch, so that neither a broker nor a queue that doesn't
@@ -207,8 +206,8 @@ func (d *Deliverer) round(ctx context.Context, s *stream, over <-chan time.Time)
 	return sum, ended.Load(), errors.Join(errs...)
 }
 
-// turn keeps batches in order: one that was read first is sent first. read is released
-// only when send is held.
+// turn orders the batches of a stream. A batch locks send before it unlocks read, so batches
+// are sent in the order in which they were read.
 type turn struct{ read, send sync.Mutex }
 
 // DrainUntil drains whenever there may be something to deliver, and a last time when

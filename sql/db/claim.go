@@ -238,7 +238,7 @@ func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "names": names, "counts": counts, "ageing": ageingSeconds(c.Ageing), "tried": c.Tried}
 }
 
-// taskGroup is the SQL expression of a task's group, which shares_indexes.go indexes. The
+// taskGroup is the SQL expression of a task's group, which needs.go indexes. The
 // only input in it is a name of letters, digits and _.
 func taskGroup(by model.ShareKey) string {
 	kwarg := func(name string) string { return "coalesce(arguments #>> '{kwargs," + name + "}', '')" }

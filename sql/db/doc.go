@@ -21,20 +21,20 @@
 //
 // # Transactions and locks
 //
-// A method of Store is one transaction. [Store.InTx] joins several methods of Tx,
+// A method of Store is one transaction, unless it says otherwise. [Store.InTx] joins several methods of Tx,
 // and so does [Store.ByKey], where tables may be larger than PostgreSQL knows.
 // Read committed is enough: whoever changes a row on what it read has locked it first.
 // Locks are taken in this order, so that our programs cannot deadlock:
 //
-//  1. the advisory lock of a queue ([Tx.LockQueues]), of a visit type, of candidates,
+//  1. the advisory lock of a queue ([Tx.LockQueues]), of hosters, of a visit type, of candidates,
 //     of graphs
-//  2. rows of task_run by id, then sent rows of work by task id
+//  2. rows of task_run by id, then outgoing, sent and settled rows of work by task id
 //  3. rows of task by id (claims and the drain of graphs skip locked ones), each before
 //     its row of graph_tasks
 //  4. rows of origin_visit_stats by URL and visit type, then rows of work in a backlog
-//     (and, by the journal client, sent ones, which it keeps from being requeued)
+//     (and, by the journal client, outgoing and sent ones, which it keeps from being requeued)
 //  5. rows of listed_origins by lister, URL and visit type
-//  6. outgoing rows of work (deliveries skip locked ones)
+//  6. outgoing rows of work, by deliveries, which skip locked ones
 //
 // Runs come before tasks because ending a run fires the trigger that moves its task on.
 // The Python scheduler takes no advisory lock and locks rows in no fixed order: a deadlock with it

@@ -29,7 +29,7 @@ type Work struct {
 	Args     json.RawMessage
 	Kwargs   json.RawMessage
 	Urgent   bool      // sent before what is not urgent
-	Claimed  time.Time // claimer's clock
+	Claimed  time.Time // by the database's clock
 
 	Share   Share
 	Lane    WorkLane

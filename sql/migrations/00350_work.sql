@@ -66,17 +66,17 @@ create index work_settled_idx on scheduler_go.work (settled) where state = 'sett
 
 comment on table scheduler_go.work is 'The ledger of work: one row for each message, from its claim until nothing more can be heard of it';
 comment on column scheduler_go.work.task_id is 'Celery''s id of the task: the same each time the row is sent. A further try on the next lane has a new one, so that a late event of the try before changes nothing';
-comment on column scheduler_go.work.state is 'Where it is. backlog: waits here for a slot of its lane. outgoing: on its way to the queue. sent: confirmed by the broker; only work with a group or lanes is kept that long. settled: ended, but how long it took was not heard yet';
+comment on column scheduler_go.work.state is 'Where it is. backlog: waits here for a slot of its lane. outgoing: on its way to the queue. sent: confirmed by the broker; only work with a group, lanes or hosters is kept that long. settled: ended, but how long it took was not heard yet';
 comment on column scheduler_go.work.place is 'Order in which work came into its state';
 comment on column scheduler_go.work.queue is 'Its queue (routing key on the default exchange); in the backlog, that of the try before, or home';
-comment on column scheduler_go.work.home is 'Queue it was claimed for, whose slots the groups divide, and where it would go without lanes; null: it has neither group nor lanes';
+comment on column scheduler_go.work.home is 'Queue it was claimed for, whose slots the groups divide, and where it would go without lanes; null: it has no group, lanes or hosters';
 comment on column scheduler_go.work.task_name is 'Name of the Celery task';
 comment on column scheduler_go.work.args is 'Positional arguments; json keeps the order of keys and the form of numbers, jsonb would not';
 comment on column scheduler_go.work.kwargs is 'Keyword arguments';
 comment on column scheduler_go.work.urgent is 'Whether it is sent before what is not urgent, so that save code now does not wait behind a large claim';
 comment on column scheduler_go.work.root_id is 'Celery''s id of the first try; null: this is the first';
 comment on column scheduler_go.work.claimed is 'When it was claimed';
-comment on column scheduler_go.work.since is 'When it came into the backlog or, once it is on its way to a queue, when it set out; null: it has neither group nor lanes';
+comment on column scheduler_go.work.since is 'When it came into the backlog or, once it is on its way to a queue, when it set out; null: it has no group, lanes or hosters';
 comment on column scheduler_go.work.started is 'When a worker began this try, by the worker''s clock, in seconds since 1970 UTC; null: not heard yet';
 comment on column scheduler_go.work.settled is 'When its end was heard; the row is deleted some time after';
 comment on column scheduler_go.work.not_before is 'Moment before which it is not sent: it is put off each time the broker refuses it';
@@ -110,7 +110,7 @@ create table scheduler_go.deliveries (
 );
 create index deliveries_queue_idx on scheduler_go.deliveries (queue, delivered_at);
 
-comment on table scheduler_go.deliveries is 'Messages that the broker confirmed in the last minute, which its own figures may not count yet';
+comment on table scheduler_go.deliveries is 'Messages that the broker confirmed in the last five minutes, which its own figures may not count yet';
 comment on column scheduler_go.deliveries.queue is 'Their queue (routing key on the default exchange)';
 comment on column scheduler_go.deliveries.delivered_at is 'When the confirms of the batch were written here';
 comment on column scheduler_go.deliveries.messages is 'How many messages the batch brought to the queue';
