@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/db"
 )
 
@@ -23,7 +24,7 @@ type Candidates interface {
 type keeper struct {
 	candidates Candidates
 	log        *slog.Logger
-	told       db.BuildLog
+	told       candidates.BuildLog
 }
 
 func (k *keeper) runOnce(ctx context.Context) (service.Result, error) {

@@ -9,6 +9,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // byFreshness is the policy freshness alone.
@@ -20,7 +21,7 @@ var byFreshness = []model.WeightedPolicy{{Weight: 1, LongestWait: 100 * 24 * tim
 func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	testenv.Migrate(t, dsn, db.MigrateOptions{Policies: map[string][]model.WeightedPolicy{"git": byFreshness}})
+	testenv.Migrate(t, dsn, migrate.Options{Policies: map[string][]model.WeightedPolicy{"git": byFreshness}})
 	store := testenv.Open(t, dsn)
 	exec := func(statement string, args ...any) {
 		t.Helper()

@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -210,7 +211,7 @@ func testHosters(t *testing.T, shared bool) {
 			"gitea/1": {MaxInFlight: 3}, "gitea/2": {PerMinute: 4}, "gitea/3": {MaxInFlight: 1000}, "busy.example": {MaxInFlight: 5, PerMinute: 7},
 		}},
 	}
-	needed := db.MigrateOptions{Policies: map[string][]model.WeightedPolicy{"git": byFreshness}}
+	needed := migrate.Options{Policies: map[string][]model.WeightedPolicy{"git": byFreshness}}
 	if shared || r.IntN(2) == 0 {
 		needed.Hosters = w.limits
 	}
@@ -332,7 +333,7 @@ func TestVisitsCountForHostersWithLimits(t *testing.T) {
 	t.Parallel()
 	limits := model.Hosters{LostAfter: time.Hour, Limits: map[string]model.HosterLimit{"busy.example": {MaxInFlight: 5}}}
 	dsn := testenv.Database(t)
-	testenv.Migrate(t, dsn, db.MigrateOptions{Hosters: limits})
+	testenv.Migrate(t, dsn, migrate.Options{Hosters: limits})
 	store := testenv.Open(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: limits})
 	for _, statement := range []string{
 		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'forge', '{}', now())`,

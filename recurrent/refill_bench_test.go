@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // refillWorld is a database with origins of 50 listers, one of which has half of
@@ -37,7 +38,7 @@ func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.
 	} {
 		testenv.Exec(b, store.Pool(), statement)
 	}
-	testenv.Migrate(b, dsn, db.MigrateOptions{Shares: shares})
+	testenv.Migrate(b, dsn, migrate.Options{Shares: shares})
 	bench.Drain(b, store)
 	testenv.Exec(b, store.Pool(), "vacuum analyze")
 	return store

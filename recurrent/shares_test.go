@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // share makes the queue of git visits one that listers share.
@@ -21,7 +21,7 @@ func (w *world) share(t *testing.T, r *round, s model.Shares) {
 	t.Helper()
 	s.HalfLife = time.Hour
 	r.Shares = map[string]model.Shares{"load-git": s}
-	testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: r.Shares})
+	testenv.Migrate(t, w.dsn, migrate.Options{Shares: r.Shares})
 	w.keep(t)
 }
 

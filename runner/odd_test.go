@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // Arguments that are sent, and those that are not: in these, the worker could not be told
@@ -52,7 +52,7 @@ func TestOddTasksStopNoClaim(t *testing.T) {
 			o := runner.Options{Shares: map[string]model.Shares{}, Lanes: map[string][]model.Lane{}, WithPriority: way.priority}
 			if way.shared {
 				o.Shares["load-git"] = model.Shares{By: "kwargs.owner", Default: 1, HalfLife: time.Hour}
-				testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: o.Shares})
+				testenv.Migrate(t, w.dsn, migrate.Options{Shares: o.Shares})
 			}
 			if way.lanes {
 				o.Lanes = map[string][]model.Lane{"load-git": lanes, "save_code_now:load-git": lanes}

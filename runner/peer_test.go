@@ -22,6 +22,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -50,7 +51,7 @@ func newWorldWith(t *testing.T, settings string) *world {
 		t.Fatal(err)
 	}
 	w.celery = c.Celery
-	testenv.Migrate(t, w.dsn, db.MigrateOptions{})
+	testenv.Migrate(t, w.dsn, migrate.Options{})
 	w.store = testenv.Open(t, w.dsn, postgres.Options{Command: "test"}).With(db.Rules{Route: w.celery.Route()})
 	for _, statement := range fixture {
 		testenv.Exec(t, w.store.Pool(), statement)

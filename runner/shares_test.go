@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // newShared is a world whose tasks are those of the given statements only.
@@ -25,7 +26,7 @@ func newShared(t *testing.T, shares map[string]model.Shares, statements ...strin
 	for _, statement := range append([]string{"truncate task, task_run, task_type"}, statements...) {
 		testenv.Exec(t, w.store.Pool(), statement)
 	}
-	testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: shares})
+	testenv.Migrate(t, w.dsn, migrate.Options{Shares: shares})
 	return w
 }
 

@@ -17,7 +17,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/runner"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -45,7 +45,7 @@ func TestStatements(t *testing.T) {
 			o := runner.Options{Log: log, Reg: prometheus.NewRegistry()}
 			if mode.shares {
 				o.Shares = map[string]model.Shares{"load-git": {By: "kwargs.owner", Default: 1, HalfLife: time.Hour}}
-				testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: o.Shares})
+				testenv.Migrate(t, w.dsn, migrate.Options{Shares: o.Shares})
 			}
 			if mode.lanes {
 				o.Lanes = map[string][]model.Lane{"load-git": {

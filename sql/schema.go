@@ -1,5 +1,5 @@
 // Package schema has the SQL files: the Python scheduler's tables and our migrations.
-// Package sql/db applies them.
+// Package sql/migrate applies them.
 package schema
 
 import "embed"
@@ -9,7 +9,7 @@ var (
 	Base embed.FS // makes the Python scheduler's tables in an empty database
 
 	//go:embed base/used.txt
-	Used string // what this program uses of these tables, as sql/db/peer_schema.go describes it
+	Used string // what this program uses of these tables, as sql/migrate/peer_schema.go describes it
 
 	//go:embed migrations/*.sql
 	Migrations embed.FS // of goose, by number

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // poorRole makes a role that may log in, without rights, and returns its name and its DSN.
@@ -32,7 +32,7 @@ func grantFor(t *testing.T, dsn, own, daemon string) {
 	store := testenv.Open(t, own)
 	for range 5 {
 		err := store.CheckRights(t.Context(), daemon)
-		missing, ok := errors.AsType[*db.RightsError](err)
+		missing, ok := errors.AsType[*migrate.RightsError](err)
 		if err != nil && !ok {
 			t.Fatal(err)
 		}

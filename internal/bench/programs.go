@@ -19,6 +19,7 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // Program is the command of a side, and its kind of database.
@@ -85,14 +86,14 @@ func ByServers(b *testing.B, programs []Program) []Program {
 	ours := door.Command
 	door.Side, peer.Side = Door, PeerRemote
 	door.serve = func(dsn string) (url string, stop func()) {
-		testenv.Migrate(b, dsn, db.MigrateOptions{Door: db.DoorOpened})
+		testenv.Migrate(b, dsn, migrate.Options{Door: migrate.DoorOpened})
 		url, end := Serve(b, func(address string) *exec.Cmd {
 			host, port, _ := strings.Cut(address, ":")
 			return ours(ConfigFile(b, dsn, ""), "rpc-serve", "--host", host, "--port", port)
 		})
 		stop = sync.OnceFunc(func() {
 			end()
-			if _, err := db.Migrate(context.Background(), dsn, db.MigrateOptions{Door: db.DoorClosed}); err != nil { // roles are the whole server's
+			if _, err := migrate.Run(context.Background(), dsn, migrate.Options{Door: migrate.DoorClosed}); err != nil { // roles are the whole server's
 				b.Error(err)
 			}
 		})

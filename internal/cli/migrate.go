@@ -12,6 +12,7 @@ import (
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 func newMigrate(a *command.App) *cobra.Command {
@@ -66,8 +67,8 @@ would be lost, unless --yes is given.`,
 		}
 		return a.WithStore(cmd, func(ctx context.Context, _ *db.Store) error {
 			if remove {
-				removal, err := db.Remove(ctx, dsn, db.RemoveOptions{DryRun: dryRun, Lose: yes, Logger: a.Log})
-				if errors.Is(err, db.ErrWouldLose) {
+				removal, err := migrate.Remove(ctx, dsn, migrate.RemoveOptions{DryRun: dryRun, Lose: yes, Logger: a.Log})
+				if errors.Is(err, migrate.ErrWouldLose) {
 					return fmt.Errorf("%w; stop the daemons after they have delivered it, or add --yes", err)
 				}
 				if err != nil {
@@ -76,24 +77,24 @@ would be lost, unless --yes is given.`,
 				return a.Print(describeRemoval(removal, dryRun))
 			}
 			if status {
-				s, err := db.MigrateStatus(ctx, dsn)
+				s, err := migrate.ReadStatus(ctx, dsn)
 				if err != nil {
 					return err
 				}
-				door, err := db.ReadDoor(ctx, dsn)
-				if err != nil && !errors.Is(err, db.ErrBadDoor) {
+				door, err := migrate.ReadDoor(ctx, dsn)
+				if err != nil && !errors.Is(err, migrate.ErrBadDoor) {
 					return err
 				}
 				return a.Print(describeStatus(s) + describeDoor(door, err))
 			}
-			action := db.DoorKept
+			action := migrate.DoorKept
 			switch {
 			case door:
-				action = db.DoorOpened
+				action = migrate.DoorOpened
 			case noDoor:
-				action = db.DoorClosed
+				action = migrate.DoorClosed
 			}
-			report, err := db.Migrate(ctx, dsn, db.MigrateOptions{
+			report, err := migrate.Run(ctx, dsn, migrate.Options{
 				DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy,
 				Rebuild: rebuild, ShorterCooldowns: shorter, Door: action,
 			})
@@ -106,7 +107,7 @@ would be lost, unless --yes is given.`,
 	return cmd
 }
 
-func describeStatus(s db.Status) string {
+func describeStatus(s migrate.Status) string {
 	var b strings.Builder
 	if s.Empty() {
 		fmt.Fprintf(&b, "%s:\n  is empty\n", s.Database)
@@ -126,7 +127,7 @@ func describeStatus(s db.Status) string {
 }
 
 // describeDoor describes a door, or why it can't be read.
-func describeDoor(d db.DoorStatus, err error) string {
+func describeDoor(d migrate.DoorStatus, err error) string {
 	text := command.DoorState(d)
 	switch {
 	case err != nil:
@@ -137,7 +138,7 @@ func describeDoor(d db.DoorStatus, err error) string {
 	return "  door: " + text + "\n"
 }
 
-func describeRemoval(r db.Removal, dryRun bool) string {
+func describeRemoval(r migrate.Removal, dryRun bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", r.Database)
 	removed, lost := "removed", "lost"
@@ -156,7 +157,7 @@ func describeRemoval(r db.Removal, dryRun bool) string {
 	return b.String()
 }
 
-func describeReport(r db.MigrateReport, dryRun bool) string {
+func describeReport(r migrate.Report, dryRun bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", r.Database)
 	tense := ""
@@ -167,7 +168,7 @@ func describeReport(r db.MigrateReport, dryRun bool) string {
 		fmt.Fprintln(&b, "  nothing to do")
 	}
 	if r.CreatedBase {
-		fmt.Fprintf(&b, "  scheduler schema, version %d: %screated\n", db.PeerVersion, tense)
+		fmt.Fprintf(&b, "  scheduler schema, version %d: %screated\n", migrate.PeerVersion, tense)
 	}
 	for _, name := range r.Applied {
 		fmt.Fprintf(&b, "  %s: %sapplied\n", name, tense)
@@ -179,9 +180,9 @@ func describeReport(r db.MigrateReport, dryRun bool) string {
 		fmt.Fprintln(&b, "  candidates: built anew")
 	}
 	switch {
-	case r.DoorRole != "" && r.Door == db.DoorOpened:
+	case r.DoorRole != "" && r.Door == migrate.DoorOpened:
 		fmt.Fprintf(&b, "  door: open, as the role %s\n", r.DoorRole)
-	case r.DoorRole != "" && r.Door == db.DoorClosed:
+	case r.DoorRole != "" && r.Door == migrate.DoorClosed:
 		fmt.Fprintf(&b, "  door: closed, the role %s dropped\n", r.DoorRole)
 	}
 	return b.String()

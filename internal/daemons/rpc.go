@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // RPC serves the RPC server: the calls, the door and, if there is one, a site.
@@ -35,7 +35,7 @@ func (r *RPC) Run(ctx context.Context) error {
 	}
 	return process.Run(ctx, r.Options, func(ctx context.Context, p *process.Process) ([]service.Component, error) {
 		o.Store, o.Health = p.Store, p.Health
-		if o.Door, err = db.NewDoor(p.Store, string(c.Door.DB)); err != nil {
+		if o.Door, err = migrate.NewDoor(p.Store.DB, string(c.Door.DB)); err != nil {
 			return nil, err
 		}
 		closeSite := func() error { return nil }

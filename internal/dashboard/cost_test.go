@@ -12,7 +12,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // largeArchive has so many origins, tasks, runs, and durations of runs; 1,000 task types with
@@ -64,7 +64,7 @@ func TestNoPageScans(t *testing.T) {
 	rows := rowsOfTables(t)
 	s := newSite(t, func(o *Options) { o.Broker = broker{} }, largeArchive(rows)...)
 	s.config.Shares = map[string]model.Shares{"load-git": {By: model.ShareByListerInstance, Default: 1, HalfLife: time.Hour}}
-	testenv.Migrate(t, s.dsn, db.MigrateOptions{Rebuild: true, Shares: s.config.Shares})
+	testenv.Migrate(t, s.dsn, migrate.Options{Rebuild: true, Shares: s.config.Shares})
 	s.exec("vacuum analyze")
 	read := func() (blocks int) { // by sessions that have ended
 		t.Helper()

@@ -23,6 +23,7 @@ import (
 	"swh-scheduler/internal/status"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/journal"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/db"
 )
 
@@ -175,7 +176,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("there is no alert %s", alert)
 		}
 	}
-	if none := (facts{now: now, figures: db.Figures{Build: db.Build{Phase: "ready"}}}).problems(); len(none) > 0 {
+	if none := (facts{now: now, figures: db.Figures{Build: candidates.Build{Phase: "ready"}}}).problems(); len(none) > 0 {
 		t.Errorf("of nothing: %+v", none)
 	}
 }

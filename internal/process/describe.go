@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // Describe puts an error of the database into one line that says what to do about it.
@@ -31,7 +32,7 @@ func Describe(store *db.Store, err error) error {
 	case answered && slices.Contains([]string{undefinedTable, undefinedFunction, undefinedSchema}, pg.Code):
 		return fmt.Errorf("%s lacks what this command needs; run \"swh-scheduler migrate\": %w", store.Name(), err)
 	}
-	missing, lacks := errors.AsType[*db.RightsError](err)
+	missing, lacks := errors.AsType[*migrate.RightsError](err)
 	switch {
 	case lacks:
 		return fmt.Errorf("%s: %w", store.Name(), missing)
@@ -45,7 +46,7 @@ func Describe(store *db.Store, err error) error {
 func grants(store *db.Store, err error) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	missing, ok := errors.AsType[*db.RightsError](store.Denied(ctx, err))
+	missing, ok := errors.AsType[*migrate.RightsError](store.Denied(ctx, err))
 	if !ok {
 		return ""
 	}

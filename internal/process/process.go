@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -148,7 +149,7 @@ func (p *Process) waitForDatabase(ctx context.Context) error {
 		}
 		return err
 	}, func(err error) bool {
-		return errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported)
+		return errors.Is(err, migrate.ErrNotMigrated) || errors.Is(err, migrate.ErrUnsupported)
 	})
 }
 
@@ -175,7 +176,7 @@ func (p *Process) repeat(ctx context.Context, ask func(ctx context.Context) erro
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		if _, reached := errors.AsType[*db.RightsError](err); reached {
+		if _, reached := errors.AsType[*migrate.RightsError](err); reached {
 			asked.Refused(err)
 		} else {
 			asked.Failed(pytext.OneLine(err))

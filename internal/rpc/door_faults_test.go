@@ -23,7 +23,7 @@ import (
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -318,7 +318,7 @@ func TestDoorFailsOver(t *testing.T) {
 	t.Parallel()
 	pair := testenv.PostgresPair(t)
 	dsn := pair.DSN()
-	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
 	server := serve(t, dsn)
 	conn := enter(t, server, "")
 	testenv.Exec(t, conn, "select from task")
@@ -378,7 +378,7 @@ func TestDoorConnectionsAreSmall(t *testing.T) {
 	}
 	const many = 200
 	dsn := testenv.PostgresServer(t, fmt.Sprint("max_connections=", many+50))
-	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
 	certificate := testenv.Authority(t).Issue(t, "127.0.0.1")
 	for name, c := range map[string]struct {
 		tls  *tls.Config

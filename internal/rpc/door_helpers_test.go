@@ -16,15 +16,15 @@ import (
 
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // openDoor opens the door of a database, and closes it when the test ends, as roles are the server's.
 func openDoor(t testing.TB, dsn string) {
 	t.Helper()
-	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
 	t.Cleanup(func() {
-		if _, err := db.Migrate(context.Background(), dsn, db.MigrateOptions{Door: db.DoorClosed}); err != nil {
+		if _, err := migrate.Run(context.Background(), dsn, migrate.Options{Door: migrate.DoorClosed}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -23,6 +23,7 @@ import (
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -120,7 +121,7 @@ func TestClosedDoor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorClosed})
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorClosed})
 	if err := conn.Ping(t.Context()); err == nil {
 		t.Error("a session goes on after the door was closed")
 	}
@@ -322,7 +323,7 @@ func TestDoorRole(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(store.Close)
-		way, err := db.NewDoor(store, c.door)
+		way, err := migrate.NewDoor(store.DB, c.door)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,14 +353,14 @@ func TestDoorPasswordChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Exec(t, admin, "select pg_reload_conf()")
-	testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
 	server := serve(t, dsn)
 	for range 3 {
 		testenv.Exec(t, enter(t, server, ""), "select from task")
-		testenv.Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+		testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
 	}
 	store := openStore(t, dsn)
-	way, err := db.NewDoor(store, "")
+	way, err := migrate.NewDoor(store.DB, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // Bounds of a connection. A call may take long (counting all origins does), its
@@ -64,8 +65,8 @@ type Options struct {
 	MaxRows     int         // of an answer; 0: DefaultMaxRows
 	MaxAnswer   int64       // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
 
-	Door       *db.Door    // to the database, for daemons; nil: as the role of "migrate --door"
-	DoorLimits door.Limits // of connections through it
+	Door       *migrate.Door // to the database, for daemons; nil: as the role of "migrate --door"
+	DoorLimits door.Limits   // of connections through it
 
 	Site   Site            // for people, below SitePath; nil: none
 	Health *service.Health // of the daemon; nil: the server alone is looked at
@@ -105,7 +106,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{Options: o, listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
 	s.guesses.KnownPass = true // of a proxy's clients one would keep out all
 	if s.Door == nil {
-		if s.Door, err = db.NewDoor(o.Store, ""); err != nil {
+		if s.Door, err = migrate.NewDoor(o.Store.DB, ""); err != nil {
 			return nil, errors.Join(err, listener.Close())
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // Over some days the policy freshness learns from the visits of a run: few of them are in vain, where all
@@ -18,7 +18,7 @@ func TestFreshnessLearns(t *testing.T) {
 		t.Fatal(err)
 	}
 	dsn, start := testenv.Database(t), time.Now()
-	testenv.Migrate(t, dsn, db.MigrateOptions{Policies: policies})
+	testenv.Migrate(t, dsn, migrate.Options{Policies: policies})
 	store := openStore(t, dsn)
 	s := setting{OriginScheduler, model.Freshness, 200, 24 * 4, 20, ""}
 	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, 0, start, nil); err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // simulateShares simulates the given shares of the queue of the listers forge/a, forge/b and
@@ -20,7 +20,7 @@ func simulateShares(t *testing.T, s setting, shares model.Shares, ageing time.Du
 	shares.HalfLife = model.DefaultShareHalfLife
 	byType := map[string]model.Shares{"load-test-git": shares}
 	dsn := testenv.Database(t)
-	testenv.Migrate(t, dsn, db.MigrateOptions{Shares: byType})
+	testenv.Migrate(t, dsn, migrate.Options{Shares: byType})
 	store := openStore(t, dsn)
 	options := s.options(t, store, time.Now())
 	options.Shares, options.Listers, options.Log = byType, ListersOf(byType), slog.New(slog.DiscardHandler)

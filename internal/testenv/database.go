@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // Database returns the URL of a fresh database as our migrations make it,
@@ -19,12 +19,12 @@ import (
 func Database(t testing.TB) string {
 	t.Helper()
 	return databaseFrom(t, template(t, "ours_"+fingerprint(t), func(ctx context.Context, dsn string) error {
-		_, err := db.Migrate(ctx, dsn, db.MigrateOptions{})
+		_, err := migrate.Run(ctx, dsn, migrate.Options{})
 		return err
 	}))
 }
 
-// fingerprint identifies what db.Migrate makes of an empty database, by the sources of that, so that
+// fingerprint identifies what migrate.Run makes of an empty database, by the sources of that, so that
 // an outdated template is not used.
 func fingerprint(t testing.TB) string {
 	t.Helper()
@@ -50,9 +50,11 @@ func fingerprint(t testing.TB) string {
 }
 
 // Migrate prepares a database for the scheduler.
-func Migrate(t testing.TB, dsn string, options db.MigrateOptions) {
+func Migrate(t testing.TB, dsn string, options migrate.Options) migrate.Report {
 	t.Helper()
-	if _, err := db.Migrate(t.Context(), dsn, options); err != nil {
+	report, err := migrate.Run(t.Context(), dsn, options)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return report
 }

@@ -13,6 +13,7 @@ import (
 
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -41,7 +42,7 @@ func onRoad(t testing.TB, dsn string, o postgres.Options) (string, postgres.Opti
 	if u, err := url.Parse(dsn); !ByDoor(t) || o.Direct != "" || o.Through != nil || err != nil || u.Host == "" {
 		return dsn, o, false
 	}
-	if status, err := db.MigrateStatus(t.Context(), behindProxies(t, dsn)); err != nil || !status.Ready() {
+	if status, err := migrate.ReadStatus(t.Context(), behindProxies(t, dsn)); err != nil || !status.Ready() {
 		return dsn, o, false
 	}
 	server, way := serveDoor(t, dsn)
@@ -64,7 +65,7 @@ func serveDoor(t testing.TB, dsn string) (server string, way *postgres.Through) 
 		t.Fatal(err)
 	}
 	t.Cleanup(owner.Close)
-	database, err := db.NewDoor(owner, "")
+	database, err := migrate.NewDoor(owner.DB, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -30,7 +31,7 @@ func openDoor(t testing.TB, dsn string) {
 	doors.Lock()
 	defer doors.Unlock()
 	if doors.users[database] == 0 && !doorIsOpen(t, dsn) {
-		Migrate(t, dsn, db.MigrateOptions{Door: db.DoorOpened})
+		Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
 	}
 	doors.users[database]++
 	t.Cleanup(func() {
@@ -39,7 +40,7 @@ func openDoor(t testing.TB, dsn string) {
 		if doors.users[database]--; doors.users[database] > 0 {
 			return
 		}
-		if _, err := db.Migrate(context.Background(), dsn, db.MigrateOptions{Door: db.DoorClosed}); err != nil {
+		if _, err := migrate.Run(context.Background(), dsn, migrate.Options{Door: migrate.DoorClosed}); err != nil {
 			t.Errorf("testenv: close the door: %v", err)
 		}
 	})
@@ -59,7 +60,7 @@ func AsDoor(t testing.TB, dsn string) string {
 		t.Fatal(err)
 	}
 	defer owner.Close()
-	door, err := db.NewDoor(owner, "")
+	door, err := migrate.NewDoor(owner.DB, "")
 	if err != nil {
 		t.Fatal(err)
 	}

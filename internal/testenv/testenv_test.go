@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -84,7 +84,7 @@ func TestDatabase(t *testing.T) {
 	t.Parallel()
 	for range 2 {
 		dsn := Database(t)
-		report, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
+		report, err := migrate.Run(t.Context(), dsn, migrate.Options{})
 		if err != nil || !report.Nothing() {
 			t.Errorf("Migrate = %+v, %v; want nothing left to do", report, err)
 		}

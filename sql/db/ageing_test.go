@@ -32,9 +32,9 @@ func TestTasksOfLowPriorityAge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := testenv.Database(t)
-			store := open(t, dsn)
+			store := testenv.OpenLocal(t, dsn)
 			begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			execute(t, dsn, `insert into task_type (type, description, backend_name) values ('t', '', 'q');
+			testenv.Exec(t, testenv.Connect(t, dsn), `insert into task_type (type, description, backend_name) values ('t', '', 'q');
 				insert into task (type, arguments, next_run, status, policy, priority)
 				select 't', '{}', '2026-01-01Z'::timestamptz + n / 2 * interval '1 minute', 'next_run_not_scheduled', 'oneshot', 'high' from generate_series(0, 79) n;
 				insert into task (type, arguments, next_run, status, policy, priority)
@@ -58,8 +58,8 @@ func TestTasksOfLowPriorityAge(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := texts(t, connect(t, dsn), `select priority, (extract(epoch from scheduled - '2026-01-01Z') / 60)::int
-				from task t join task_run r on r.task = t.id where priority <> 'high' order by scheduled`)
+			got := testenv.Column[string](t, testenv.Connect(t, dsn), `select r::text from (select priority, (extract(epoch from scheduled - '2026-01-01Z') / 60)::int
+				from task t join task_run r on r.task = t.id where priority <> 'high' order by scheduled) r`)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -71,7 +71,7 @@ func TestTasksOfLowPriorityAge(t *testing.T) {
 // waits at most for those that became ready before it did, or within twice the ageing after that.
 func TestTasksGoByTheirTurn(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('t', '', 'q')")
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	seed.Check(t, func(t *rapid.T) {

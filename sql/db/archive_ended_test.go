@@ -137,7 +137,7 @@ func TestArchive(t *testing.T) {
 func TestForgetUnused(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	execute(t, dsn, `
+	testenv.Exec(t, testenv.Connect(t, dsn), `
 		insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', '', '{}', now());
 		insert into scheduler_go.listings (lister_id, finished) select ('00000000-0000-0000-0000-00000000000' || n)::uuid, now() from generate_series(1, 2) n;
 		insert into scheduler_go.share_charges select 'q', 'g', now() - days * interval '1 day', 1, 1 from unnest(array[1, 91]) days;
@@ -145,7 +145,7 @@ func TestForgetUnused(t *testing.T) {
 		insert into scheduler_go.shares (queue, share_group, as_of) select 'q' || days, 'g', now() - days * interval '1 day' from unnest(array[1, 91]) days;
 		insert into scheduler_go.lane_sketches select 's' || days, 'l', true, 1, 1, now() - days * interval '1 day' from unnest(array[1, 401]) days;
 		insert into scheduler_go.configured_lanes select 's' || days, now() - days * interval '1 day' from unnest(array[1, 8]) days`)
-	store, now := open(t, dsn), time.Now()
+	store, now := testenv.OpenLocal(t, dsn), time.Now()
 	if _, err := store.Forget(t.Context(), now, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestEachTableHasABound(t *testing.T) {
 		documented = append(documented, strings.Split(strings.ReplaceAll(row[1], "`", ""), ", ")...)
 	}
 	slices.Sort(documented)
-	tables := query[string](t, open(t, testenv.Database(t)), "select relname::text from pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind in ('r', 'p', 'm')")
+	tables := query[string](t, testenv.OpenLocal(t, testenv.Database(t)), "select relname::text from pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind in ('r', 'p', 'm')")
 	slices.Sort(tables)
 	if diff := cmp.Diff(tables, documented); diff != "" {
 		t.Errorf("(-tables +documented):\n%s", diff)

@@ -13,14 +13,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // The Python scheduler's backend passes its own tests on a database that migrate made.
 func TestPeersBackendOnOurDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	migrate(t, dsn, db.MigrateOptions{})
+	testenv.Migrate(t, dsn, migrate.Options{})
 	cmd := exec.CommandContext(t.Context(), testenv.Python(t), "-m", "pytest", "-q",
 		"-p", "peer_tests", "-p", "no:cacheprovider", "-k", "not memory",
 		"--pyargs", "swh.scheduler.tests.test_scheduler")
@@ -42,8 +42,8 @@ type bothDatabases struct {
 
 func newBothDatabases(t *testing.T) bothDatabases {
 	dsn := testenv.Postgres(t)
-	migrate(t, dsn, db.MigrateOptions{})
-	b := bothDatabases{t: t, peers: connect(t, testenv.PeerDatabase(t)), ours: connect(t, dsn)}
+	testenv.Migrate(t, dsn, migrate.Options{})
+	b := bothDatabases{t: t, peers: testenv.Connect(t, testenv.PeerDatabase(t)), ours: testenv.Connect(t, dsn)}
 	for _, conn := range []*pgx.Conn{b.peers, b.ours} {
 		// Statistics that only one of the two has may change the order in which
 		// rows get their ids.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
@@ -48,9 +49,9 @@ const (
 
 // Kept is what one call of KeepCandidates did.
 type Kept struct {
-	Drained int64 // changes
-	More    bool  // there is more to do at once
-	Build   Build // how far the build is; without a phase while another process works on it
+	Drained int64            // changes
+	More    bool             // there is more to do at once
+	Build   candidates.Build // how far the build is; without a phase while another process works on it
 }
 
 // drainSizes are the sizes of the batches of drains and of maintenance.
@@ -71,20 +72,20 @@ func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 		if err != nil || !locked {
 			return err
 		}
-		if build, err = tx.q.BuildPhase(ctx); err == nil && build.Phase == phaseReady {
+		if build, err = tx.q.BuildPhase(ctx); err == nil && build.Phase == candidates.PhaseReady {
 			kept, late, err = tx.keepCandidates(ctx)
 		}
 		return err
 	})
 	mayBuild := false
-	if err == nil && locked && build.Phase != phaseReady {
+	if err == nil && locked && build.Phase != candidates.PhaseReady {
 		err = s.pool.QueryRow(ctx, "select pg_has_role(relowner, 'usage') from pg_class where oid = 'scheduler_go.candidates'::regclass").Scan(&mayBuild)
 	}
 	if mayBuild {
 		kept.More = true
-		build, err = buildStep(ctx, s.pool, &s.drains.copied)
+		build, err = candidates.BuildStep(ctx, s.pool, &s.drains.copied)
 	}
-	kept.Build = Build(build)
+	kept.Build = candidates.Build(build)
 	return kept, stmt.Failed(errors.Join(err, late), "keep candidates up to date")
 }
 

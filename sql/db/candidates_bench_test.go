@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // benchSizes are the numbers of listed origins to measure with:
@@ -100,7 +101,7 @@ func (w *benchWorld) fill(b *testing.B) {
 func (w *benchWorld) buildCandidates(b *testing.B) {
 	b.Helper()
 	began := time.Now()
-	testenv.Migrate(b, w.dsn, db.MigrateOptions{Rebuild: true})
+	testenv.Migrate(b, w.dsn, migrate.Options{Rebuild: true})
 	w.build = time.Since(began)
 	w.exec(b, "vacuum")
 }

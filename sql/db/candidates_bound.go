@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 )
@@ -51,11 +52,11 @@ func (s CandidateStore) BoundChanges(ctx context.Context, limit int64, atMost ti
 		return b, stmt.Failed(err, "read the phase of the build of candidates")
 	}
 	switch {
-	case pending > limit || build.Phase == phaseEmpty:
+	case pending > limit || build.Phase == candidates.PhaseEmpty:
 		b.Deleted, err = s.dropChanges(ctx, deadline)
-		b.GivenUp = build.Phase != phaseEmpty && b.Deleted > 0
+		b.GivenUp = build.Phase != candidates.PhaseEmpty && b.Deleted > 0
 		return b, stmt.Failed(err, "give candidates up")
-	case build.Phase == phaseReady:
+	case build.Phase == candidates.PhaseReady:
 		for more := true; more && err == nil && time.Now().Before(deadline); {
 			var kept Kept
 			kept, err = s.KeepCandidates(ctx)
@@ -85,7 +86,7 @@ func (s CandidateStore) dropChanges(ctx context.Context, deadline time.Time) (de
 				}
 			}
 			build, err := tx.q.BuildPhase(ctx)
-			if err != nil || build.Phase != phaseEmpty {
+			if err != nil || build.Phase != candidates.PhaseEmpty {
 				stop = true
 				return err
 			}

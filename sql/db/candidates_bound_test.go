@@ -15,7 +15,7 @@ import (
 // Changes that nothing drains are drained by whoever runs.
 func TestBoundChangesDrains(t *testing.T) {
 	t.Parallel()
-	store := open(t, candidatesOf(t, 2000, 10))
+	store := testenv.OpenLocal(t, candidatesOf(t, 2000, 10))
 	b, err := store.BoundChanges(t.Context(), 1_000_000, time.Minute)
 	if err != nil || b.Drained != 22_000 || b.GivenUp || b.Deleted != 0 {
 		t.Errorf("%+v, %v; want 22,000 changes drained", b, err)
@@ -28,11 +28,11 @@ func TestBoundChangesDrains(t *testing.T) {
 func candidatesOf(t *testing.T, origins, changes int) (dsn string) {
 	t.Helper()
 	dsn = testenv.Database(t)
-	execute(t, dsn, fmt.Sprintf(`insert into listers (name, instance_name, current_state, updated) values ('github', '', '{}', now());
+	testenv.Exec(t, testenv.Connect(t, dsn), fmt.Sprintf(`insert into listers (name, instance_name, current_state, updated) values ('github', '', '{}', now());
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 		select (select id from listers), 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, %d) n`, origins))
 	for n := range changes {
-		execute(t, dsn, fmt.Sprintf("update listed_origins set last_update = timestamptz '2026-01-01' + %d * interval '1 day'", n))
+		testenv.Exec(t, testenv.Connect(t, dsn), fmt.Sprintf("update listed_origins set last_update = timestamptz '2026-01-01' + %d * interval '1 day'", n))
 	}
 	return dsn
 }
@@ -84,7 +84,7 @@ func TestWritersBoundChanges(t *testing.T) {
 	t.Parallel()
 	const limit, origins = 1000, 500
 	dsn := candidatesOf(t, origins, 0)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	keep(t, store)
 	checkCandidates(t, store)
 	definition := query[string](t, store, "select pg_get_functiondef('scheduler_go.note_candidate'::regproc)")[0]
@@ -121,11 +121,11 @@ func TestWritersBoundChanges(t *testing.T) {
 func TestForgetRejected(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	execute(t, dsn, `insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
+	testenv.Exec(t, testenv.Connect(t, dsn), `insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
 		select now() - days * interval '1 day', '', '', '', '' from unnest(array[0, 89, 91]) days;
 		insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail, rejected_at)
 		select '', 0, days, '', '', now() - days * interval '1 day' from unnest(array[0, 89, 91, 400]) days`)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	if n, err := store.Forget(t.Context(), time.Now(), time.Minute); n != 3 || err != nil {
 		t.Errorf("%d forgotten, %v; want 3", n, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/db"
 )
 
@@ -73,7 +74,7 @@ func TestCheckFindsWhatTriggersMissed(t *testing.T) {
 // another lister, which disabled the origin, still has its URL.
 func TestStaleCandidatesMarkNothing(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	mustExec(t, store, `insert into listers (id, name, instance_name, current_state, updated)
 		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 2) n`)
 	mustExec(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
@@ -123,7 +124,7 @@ func TestCheckWaits(t *testing.T) {
 // and when it has ended; nothing while there is no build.
 func TestBuildLog(t *testing.T) {
 	t.Parallel()
-	var told db.BuildLog
+	var told candidates.BuildLog
 	began := time.Unix(1_000_000, 0)
 	for _, step := range []struct {
 		after time.Duration
@@ -147,7 +148,7 @@ func TestBuildLog(t *testing.T) {
 			}
 			return a
 		}}))
-		told.Tell(log, db.Build{Phase: step.phase, Rows: step.rows, Origins: 1000}, began.Add(step.after), time.Minute)
+		told.Tell(log, candidates.Build{Phase: step.phase, Rows: step.rows, Origins: 1000}, began.Add(step.after), time.Minute)
 		if got := strings.TrimSpace(text.String()); got != step.want {
 			t.Errorf("after %s, %s: %q, want %q", step.after, step.phase, got, step.want)
 		}

@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // ofForks are policies that divide their visits.
@@ -29,9 +29,9 @@ func TestGrabOfForks(t *testing.T) {
 	if forks := countOf(t, w.store, "select count(*) from scheduler_go.candidates where fork"); forks > 0 {
 		t.Errorf("%d candidates are marked as forks although nothing asks for that", forks)
 	}
-	migrate(t, w.dsn, db.MigrateOptions{Policies: ofForks})
+	testenv.Migrate(t, w.dsn, migrate.Options{Policies: ofForks})
 	checkCandidates(t, w.store)
-	if again := migrate(t, w.dsn, db.MigrateOptions{Policies: ofForks}); !again.Nothing() {
+	if again := testenv.Migrate(t, w.dsn, migrate.Options{Policies: ofForks}); !again.Nothing() {
 		t.Errorf("the second run did %+v, want nothing", again)
 	}
 	compared := 0
@@ -40,7 +40,7 @@ func TestGrabOfForks(t *testing.T) {
 			keep(t, w.store)
 		}
 		if i == 15 {
-			migrate(t, w.dsn, db.MigrateOptions{Policies: ofForks, Shares: map[string]model.Shares{"load-git": {By: model.ShareByLister}}})
+			testenv.Migrate(t, w.dsn, migrate.Options{Policies: ofForks, Shares: map[string]model.Shares{"load-git": {By: model.ShareByLister}}})
 		}
 		w.change(t, r, r.IntN(30))
 		f := w.plain(r, plainPolicies[i%len(plainPolicies)])
@@ -78,7 +78,7 @@ func TestWhatForksNeed(t *testing.T) {
 	t.Parallel()
 	const forks = 3000
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	listN(t, store, forks+100)
 	run(t, store, fmt.Sprintf(`update listed_origins set is_fork = true, last_update = '2020-01-01' where substring(url from '\d+')::int <= %d`, forks))
 	run(t, store, "update listed_origins set last_update = '2026-01-01' where is_fork is null")
@@ -86,7 +86,7 @@ func TestWhatForksNeed(t *testing.T) {
 		`run "swh-scheduler migrate" with this configuration (others can go on meanwhile)` {
 		t.Errorf("got %v", err)
 	}
-	migrate(t, dsn, db.MigrateOptions{Policies: ofForks, Shares: map[string]model.Shares{"load-git": {By: model.ShareByLister}}})
+	testenv.Migrate(t, dsn, migrate.Options{Policies: ofForks, Shares: map[string]model.Shares{"load-git": {By: model.ShareByLister}}})
 	if err := store.CheckPolicies(t.Context(), ofForks); err != nil {
 		t.Error(err)
 	}
@@ -94,7 +94,7 @@ func TestWhatForksNeed(t *testing.T) {
 	read := func() (n int) {
 		t.Helper()
 		store.Close()
-		store = open(t, dsn)
+		store = testenv.OpenLocal(t, dsn)
 		testenv.Becomes(t, "PostgreSQL tells what was read from the indexes of forks", true, func() bool {
 			n = countOf(t, store, "select coalesce(sum(idx_tup_read), 0)::int from pg_stat_user_indexes where relname = 'candidates' and indexrelname like '%fork%'")
 			return n > 0

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 )
@@ -75,10 +76,6 @@ type candidateFilter struct {
 	early       []string
 }
 
-// heldBy is the SQL expression for the cooldown that holds a candidate back, by which parked
-// candidates are indexed.
-const heldBy = "scheduler_go.held_by(c.due, c.last_scheduled)"
-
 // filterCandidates translates a filter. The due dates of candidates include the default cooldowns;
 // other cooldowns are conditions to check.
 func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
@@ -130,7 +127,7 @@ func (q *grabQuery) addEarly(ctx context.Context, tx *Tx, shorter []model.Shorte
 	}
 	if build.ByCooldown {
 		for _, c := range shorter {
-			held := "c.parked and " + heldBy + " = '" + c.Name + "' and c.due >= @now"
+			held := "c.parked and " + candidates.HeldBy + " = '" + c.Name + "' and c.due >= @now"
 			if !c.Off {
 				q.args["early_"+c.Name] = now.Add(c.By)
 				held += " and c.due < @early_" + c.Name

@@ -67,7 +67,7 @@ func TestKnownToCandidates(t *testing.T) {
 // A grab of a sample looks at a part of the origins only, if it may be inexact.
 func TestGrabOfASample(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	for _, statement := range []string{
 		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())`,
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)

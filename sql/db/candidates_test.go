@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // keep brings candidates up to date with all that is committed.
@@ -73,7 +75,7 @@ func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	r := seed.Rand(t)
 	for i := range 300 {
 		if i == 150 {
-			migrate(t, w.dsn, db.MigrateOptions{ShorterCooldowns: true})
+			testenv.Migrate(t, w.dsn, migrate.Options{ShorterCooldowns: true})
 		}
 		switch r.IntN(4) {
 		case 0:
@@ -228,7 +230,7 @@ func TestCandidatesSeeWhatTransactionsDoSideBySide(t *testing.T) {
 	for _, listingFirst := range []bool{true, false} {
 		t.Run(fmt.Sprintf("listing first: %t", listingFirst), func(t *testing.T) {
 			t.Parallel()
-			store := open(t, testenv.Database(t))
+			store := testenv.OpenLocal(t, testenv.Database(t))
 			ctx := t.Context()
 			if _, err := store.Pool().Exec(ctx, `insert into listers (id, name, instance_name, current_state, updated)
 				values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())`); err != nil {
@@ -490,7 +492,7 @@ func TestRebuild(t *testing.T) {
 	w.exec(t, `alter table listed_origins disable trigger user;
 		update listed_origins set last_update = '2020-01-01', enabled = not enabled;
 		alter table listed_origins enable trigger user`)
-	testenv.Migrate(t, w.dsn, db.MigrateOptions{Rebuild: true})
+	testenv.Migrate(t, w.dsn, migrate.Options{Rebuild: true})
 	keep(t, w.store)
 	checkCandidates(t, w.store)
 }
@@ -514,7 +516,7 @@ func TestBuildGoesOn(t *testing.T) {
 	if rows != 300 {
 		t.Errorf("%d rows are copied, want 300", rows)
 	}
-	migrate(t, w.dsn, db.MigrateOptions{Logger: testLog(t)})
+	testenv.Migrate(t, w.dsn, migrate.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	keep(t, w.store)
 	checkCandidates(t, w.store)
 }
@@ -524,7 +526,7 @@ func TestBuildGoesOn(t *testing.T) {
 func TestDrainOfAFirstListing(t *testing.T) {
 	t.Parallel()
 	const origins = 20_000
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	for _, statement := range []string{
 		"alter table scheduler_go.candidates set (autovacuum_enabled = off)",
 		"insert into listers (name, instance_name, current_state, updated) values ('github', '', '{}', now())",
@@ -541,7 +543,7 @@ func TestDrainOfAFirstListing(t *testing.T) {
 	}
 	var read int
 	store.Close() // its connections tell what they read when they end
-	other := open(t, store.Pool().Config().ConnString())
+	other := testenv.OpenLocal(t, store.Pool().Config().ConnString())
 	testenv.Becomes(t, "PostgreSQL tells what was read", true, func() bool {
 		var updates int
 		err := other.Pool().QueryRow(t.Context(), `select
@@ -560,7 +562,7 @@ func TestDrainOfAFirstListing(t *testing.T) {
 // A drain leaves a candidate that changes on its page, so that no other has to be written.
 func TestDrainLeavesCandidatesOnTheirPages(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	listN(t, store, 1000)
 	drainAll(t, store)
 	const pages = "select url || ' ' || (ctid::text::point)[0] from scheduler_go.candidates where url like '%77' order by 1"

@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -36,10 +37,10 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 		 select url, 'hg', now() - url::integer * interval '1 second', 'failed' from listed_origins where visit_type = 'hg'`,
 		"analyze",
 	} {
-		execute(t, dsn, statement)
+		testenv.Exec(t, testenv.Connect(t, dsn), statement)
 	}
-	migrate(t, dsn, db.MigrateOptions{})
-	store := open(t, dsn)
+	testenv.Migrate(t, dsn, migrate.Options{})
+	store := testenv.OpenLocal(t, dsn)
 	for _, c := range []struct {
 		filter model.VisitFilter
 		first  int
@@ -69,11 +70,11 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 
 	// Beside a hoster that takes no more, others are found in the tables, or by the indexes by lister.
 	hosters := model.Hosters{Limits: map[string]model.HosterLimit{"l/1": {MaxInFlight: 1}}, LostAfter: time.Hour}
-	execute(t, dsn, `insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) values ('sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{l/1}')`)
+	testenv.Exec(t, testenv.Connect(t, dsn), `insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) values ('sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{l/1}')`)
 	sparing := testenv.OpenLocal(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
 	for _, built := range []bool{false, true} {
 		if built {
-			migrate(t, dsn, db.MigrateOptions{Hosters: hosters})
+			testenv.Migrate(t, dsn, migrate.Options{Hosters: hosters})
 		}
 		var got []string
 		if err := sparing.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
@@ -109,22 +110,22 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 			var read []int
 			for _, origins := range []int{1000, 20_000} {
 				dsn := testenv.PeerDatabase(t)
-				execute(t, dsn, `insert into listers (id, name, instance_name, current_state, updated)
+				testenv.Exec(t, testenv.Connect(t, dsn), `insert into listers (id, name, instance_name, current_state, updated)
 					values ('00000000-0000-0000-0000-000000000001', 'l', 'l', '{}', now())`)
-				execute(t, dsn, fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+				testenv.Exec(t, testenv.Connect(t, dsn), fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 					select '00000000-0000-0000-0000-000000000001', n, 'git', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
 					from generate_series(1, %d) n`, origins))
 				// A sixteenth each was just visited, waits for a visit, failed, and was not found; the others were never scheduled.
-				execute(t, dsn, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status)
+				testenv.Exec(t, testenv.Connect(t, dsn), `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status)
 					select url, 'git', now() - case k when 0 then r * interval '12 hours' when 1 then r * interval '7 days' else r * interval '40 days' end,
 					  case k when 0 then now() when 1 then null else now() - r * interval '30 days' end,
 					  case k when 2 then 'failed' when 3 then 'not_found' when 0 then 'successful' end::last_visit_status
 					from (select url, url::integer % 16 as k, hashtext(url) / 4294967296.0 + 0.5 as r from listed_origins) o where k < 4`)
-				execute(t, dsn, "analyze")
+				testenv.Exec(t, testenv.Connect(t, dsn), "analyze")
 				f := model.VisitFilter{VisitType: "git", Policy: model.NeverVisitedOldestUpdateFirst, Cooldowns: model.DefaultCooldowns}
 				change(&f.Cooldowns)
-				migrate(t, dsn, db.MigrateOptions{ShorterCooldowns: name == "default", Policies: map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: f}}}})
-				store := open(t, dsn+"?pool_max_conns=1")
+				testenv.Migrate(t, dsn, migrate.Options{ShorterCooldowns: name == "default", Policies: map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: f}}}})
+				store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 				for _, table := range []string{"scheduler_go.candidates", "origin_visit_stats"} {
 					mustExec(t, store, "alter table "+table+" set (autovacuum_enabled = false)") // its reading would count
 				}
@@ -159,7 +160,7 @@ func TestGrabWithSeveralShorterCooldowns(t *testing.T) {
 	f.Cooldowns.Scheduled = time.Hour
 	f.Cooldowns.Failed -= time.Minute
 	for _, indexes := range []bool{false, true} {
-		migrate(t, w.dsn, db.MigrateOptions{ShorterCooldowns: indexes})
+		testenv.Migrate(t, w.dsn, migrate.Options{ShorterCooldowns: indexes})
 		theirs := w.sortKeys(t, f, peer.grab(t, f, w.now, 10000, true))
 		if diff := cmp.Diff(theirs, w.sortKeys(t, f, w.grab(t, f, 10000, true))); diff != "" {
 			t.Errorf("indexes %v (-peer +ours):\n%s", indexes, diff)

@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -190,7 +191,7 @@ func (c TaskClaim) ready() string {
 		ready = "priority is not null"
 	}
 	if c.By != "" && c.By != model.ShareByTaskType { // there the type is the group
-		ready += " and " + taskGroup(c.By) + " = w.name"
+		ready += " and " + migrate.TaskGroup(c.By) + " = w.name"
 	}
 	return `
 with wanted as (
@@ -238,24 +239,10 @@ func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "names": names, "counts": counts, "ageing": ageingSeconds(c.Ageing), "tried": c.Tried}
 }
 
-// taskGroup is the SQL expression of a task's group, which needs.go indexes. The
-// only input in it is a name of letters, digits and _.
-func taskGroup(by model.ShareKey) string {
-	kwarg := func(name string) string { return "coalesce(arguments #>> '{kwargs," + name + "}', '')" }
-	switch by {
-	case model.ShareByLister:
-		return kwarg("lister_name")
-	case model.ShareByListerInstance:
-		return "(" + kwarg("lister_name") + " || '/' || " + kwarg("lister_instance_name") + ")"
-	}
-	name, _ := by.Kwarg()
-	return kwarg(name)
-}
-
 // ReadyTaskGroups lists the groups that have a task of c.Type without priority to run at
 // c.Now.
 func (tx *Tx) ReadyTaskGroups(ctx context.Context, c TaskClaim, by model.ShareKey) ([]string, error) {
-	group := taskGroup(by)
+	group := migrate.TaskGroup(by)
 	const waiting = "type = @type and status = 'next_run_not_scheduled' and priority is null"
 	names, err := stmt.Column[string](ctx, tx.tx, `
 with recursive groups as (
@@ -274,7 +261,7 @@ where name is not null and exists (select from task where `+waiting+` and `+grou
 func (tx *Tx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string, most int) (n int, err error) {
 	inGroup := "true"
 	if by != model.ShareByTaskType {
-		inGroup = taskGroup(by) + " = @group"
+		inGroup = migrate.TaskGroup(by) + " = @group"
 	}
 	err = tx.tx.QueryRow(ctx, `select count(*) from (
 	select from task

@@ -18,7 +18,7 @@ import (
 // one that the fastest of them made.
 func TestGetOrCreateListerConcurrently(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	for round := range 10 {
 		ids := make([]uuid.UUID, 8)
 		g, ctx := errgroup.WithContext(t.Context())
@@ -45,7 +45,7 @@ func TestGetOrCreateListerConcurrently(t *testing.T) {
 // never deadlock, and each origin is there once.
 func TestRecordListedOriginsConcurrently(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	lister, err := store.GetOrCreateLister(t.Context(), "gitlab", "", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // cost is what statements cost the server. An image is a page that WAL has whole, as it was
@@ -43,7 +44,7 @@ func newCostWorld(b *testing.B, origins int) costWorld {
 		dsn = testenv.PostgresServer(b, "full_page_writes=on", "max_wal_size=8GB", "checkpoint_timeout=1h", "autovacuum=off",
 			"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_planning=on")
 	}
-	testenv.Migrate(b, dsn, db.MigrateOptions{})
+	testenv.Migrate(b, dsn, migrate.Options{})
 	w := costWorld{newBenchWorld(b, dsn, origins)}
 	w.exec(b, "create extension if not exists pg_stat_statements")
 	return w

@@ -35,9 +35,9 @@ type sides struct {
 func newSides(t *testing.T) sides {
 	t.Helper()
 	peerDSN, dsn := testenv.PeerDatabase(t), testenv.Database(t)
-	s := sides{peer: startPeer(t, peerDSN), peers: connect(t, peerDSN), ours: connect(t, dsn)}
+	s := sides{peer: startPeer(t, peerDSN), peers: testenv.Connect(t, peerDSN), ours: testenv.Connect(t, dsn)}
 	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} { // the later ones are for PgBouncer
-		s.stores = append(s.stores, open(t, dsn+"?default_query_exec_mode="+mode))
+		s.stores = append(s.stores, testenv.OpenLocal(t, dsn+"?default_query_exec_mode="+mode))
 	}
 	return s
 }
@@ -156,7 +156,7 @@ func TestTaskTypesAreThePeers(t *testing.T) {
 func TestIntervalsReadAsThePeers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	p, store, conn := startPeer(t, dsn), open(t, dsn), connect(t, dsn)
+	p, store, conn := startPeer(t, dsn), testenv.OpenLocal(t, dsn), testenv.Connect(t, dsn)
 	intervals := []string{
 		"0", "1 microsecond", "-1 microsecond", "1 day", "-1 day", "1 day -01:00", "25:00:00", "1 month", "-1 month",
 		"11 months", "12 months", "13 months", "-13 months", "1 year", "2 years 3 months 4 days 05:06:07.000008",
@@ -392,7 +392,7 @@ func (s sides) setStatus(t *rapid.T) {
 // database, where they would break the workers and the Python scheduler.
 func TestCreateTasksRefusesWrongArguments(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	for _, c := range []struct{ args, kwargs, says string }{
 		{args: "{}", says: "positional arguments are not a JSON list"},
 		{args: "[1", says: "positional arguments are not a JSON list"},

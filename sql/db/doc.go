@@ -4,12 +4,12 @@
 // # Two schemas
 //
 // The schema public is that of the Python scheduler (swh.scheduler) at version 38
-// ([PeerVersion]). The Python scheduler may work on the same database at the same time, so we write
-// what it would write and change none of its objects. On an empty database [Migrate]
+// ([migrate.PeerVersion]). The Python scheduler may work on the same database at the same time, so we write
+// what it would write and change none of its objects. On an empty database [migrate.Run]
 // creates them from the files in base/.
 //
 // Our additions are in the schema scheduler_go, created by the files in
-// migrations/. [Remove] removes them. The Python scheduler reads and writes nothing there,
+// migrations/. [migrate.Remove] removes them. The Python scheduler reads and writes nothing there,
 // but triggers on its tables note there what it changes (candidates.go, graphs.go).
 //
 // # Queries
@@ -43,9 +43,5 @@
 // # Failures
 //
 // [Open] fails only for an unusable DSN. Any other error may be one of the connection, which the next call
-// makes anew. [Store.CheckVersion] reports whether the database is one this program can work with.
-//
-// # Poolers
-//
-// Migrations need a direct connection: their lock belongs to the session.
+// makes anew. [migrate.Checks.CheckVersion] reports whether the database is one this program can work with.
 package db

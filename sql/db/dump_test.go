@@ -11,7 +11,7 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // tool runs one of PostgreSQL's client programs, and returns what it printed and its error.
@@ -49,7 +49,7 @@ func TestDumpAndRestore(t *testing.T) {
 			t.Parallel()
 			file, dsn := filepath.Join(t.TempDir(), "dump"), testenv.Postgres(t)
 			if c.migrated {
-				migrate(t, dsn, db.MigrateOptions{})
+				testenv.Migrate(t, dsn, migrate.Options{})
 			}
 			if out, err := tool(t, "pg_dump", append([]string{"-Fc", "-f", file, "-d", w.dsn}, c.dump...)...); err != nil {
 				t.Fatal(out, err)
@@ -63,8 +63,8 @@ func TestDumpAndRestore(t *testing.T) {
 					t.Error(line)
 				}
 			}
-			migrate(t, dsn, db.MigrateOptions{Rebuild: c.rebuild})
-			restored := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), listers: w.listers, now: w.now}
+			testenv.Migrate(t, dsn, migrate.Options{Rebuild: c.rebuild})
+			restored := &grabWorld{dsn: dsn, store: testenv.OpenLocal(t, dsn+"?timezone=Europe/Paris"), listers: w.listers, now: w.now}
 			if diff := cmp.Diff(want, restored.sortKeys(t, f, restored.grab(t, f, 50, true))); diff != "" {
 				t.Errorf("%+v (-before +after):\n%s", f, diff)
 			}

@@ -7,6 +7,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/migrate"
 )
 
 // TasksAhead counts the ready tasks that a runner takes before a task, up to
@@ -105,7 +106,7 @@ order by what`, task, url)
 
 // GroupOfTask returns the group of a task's arguments.
 func (s *Store) GroupOfTask(ctx context.Context, task int64, by model.ShareKey) (group string, err error) {
-	err = s.Pool().QueryRow(ctx, "select "+taskGroup(by)+" from task where id = $1", task).Scan(&group)
+	err = s.Pool().QueryRow(ctx, "select "+migrate.TaskGroup(by)+" from task where id = $1", task).Scan(&group)
 	return group, stmt.Failed(err, "look for the group of task %d", task)
 }
 

@@ -8,8 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-var PeerFacts = peerFacts
-
 // LockCandidates takes the lock of who drains or builds candidates.
 func (tx *Tx) LockCandidates(ctx context.Context) error { return tx.q.LockCandidates(ctx) }
 

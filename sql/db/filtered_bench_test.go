@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // BenchmarkFilteredGrab compares grabs of 1,000 origins on one database: ours, from candidates, and
@@ -28,7 +28,7 @@ func BenchmarkFilteredGrab(b *testing.B) {
 			if dsn == "" {
 				dsn = testenv.PeerDatabase(b)
 			}
-			testenv.Migrate(b, dsn, db.MigrateOptions{ShorterCooldowns: true})
+			testenv.Migrate(b, dsn, migrate.Options{ShorterCooldowns: true})
 			w := newBenchWorld(b, dsn, size)
 			peer := startPeerScript(b, "postgresql", dsn)
 			plain := func(policy model.VisitPolicy) model.VisitFilter {

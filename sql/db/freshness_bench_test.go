@@ -7,7 +7,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // BenchmarkFreshnessGrab counts the blocks of tables and indexes that a grab of 1,000 origins reads by
@@ -17,7 +17,7 @@ func BenchmarkFreshnessGrab(b *testing.B) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
 			w := openBenchWorld(b, testenv.PeerDatabase(b), size)
 			w.fill(b)
-			testenv.Migrate(b, w.dsn, db.MigrateOptions{Policies: byFreshness, Rebuild: true})
+			testenv.Migrate(b, w.dsn, migrate.Options{Policies: byFreshness, Rebuild: true})
 			if err := w.store.ConfigureFreshness(b.Context(), map[string]time.Duration{"git": 100 * day}); err != nil {
 				b.Fatal(err)
 			}

@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 const day = 24 * time.Hour
@@ -26,7 +27,7 @@ var byFreshness = map[string][]model.WeightedPolicy{"git": {{Weight: 1, LongestW
 // refreshed migrates for the policy freshness, gives it to visit types, and sets the threshold.
 func refreshed(t *testing.T, dsn string, store *db.Store, threshold float64, visitTypes ...string) {
 	t.Helper()
-	migrate(t, dsn, db.MigrateOptions{Policies: byFreshness})
+	testenv.Migrate(t, dsn, migrate.Options{Policies: byFreshness})
 	longest := make(map[string]time.Duration)
 	for _, visitType := range visitTypes {
 		longest[visitType] = 100 * day
@@ -135,7 +136,7 @@ func TestGrabByFreshness(t *testing.T) {
 func TestVisitsTeachRates(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	listN(t, store, 2) // https://example.org/1 and 2
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	run(t, store, "update listed_origins set first_seen = $1", start)
@@ -221,7 +222,7 @@ func TestVisitsTeachRates(t *testing.T) {
 func TestThresholdFollowsTheCapacity(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	listN(t, store, 300)
 	now := time.Now().UTC().Truncate(time.Second)
 	run(t, store, `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot)
@@ -289,7 +290,7 @@ func TestThresholdFollowsTheCapacity(t *testing.T) {
 func TestStoppedListerIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	now := time.Now().UTC().Truncate(time.Second)
 	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
 	refreshed(t, dsn, store, 3e4, "git")
@@ -329,7 +330,7 @@ func TestStoppedListerIsNotTrusted(t *testing.T) {
 func TestFarDatesOfSuccessDoNotCount(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	listN(t, store, 4)
 	refreshed(t, dsn, store, 300, "git")
 	now := time.Now().UTC().Truncate(time.Second)
@@ -365,7 +366,7 @@ func TestFarDatesOfSuccessDoNotCount(t *testing.T) {
 func TestEstimatesAreForgotten(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	refreshed(t, dsn, store, 300, "git")
 	run(t, store, `insert into scheduler_go.freshness (origin, changes, days, cost, seen, moment)
 		select n, 1, 1, 60, now() - n * interval '1 day', now() from generate_series(1, 1000) n`)
@@ -399,7 +400,7 @@ func TestEstimatesAreForgotten(t *testing.T) {
 func TestWalksWriteWhatIsNew(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	now := time.Now().UTC().Truncate(time.Second)
 	refreshed(t, dsn, store, 1e5, "git")
 	run(t, store, "insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())")
@@ -437,17 +438,17 @@ func TestWalksWriteWhatIsNew(t *testing.T) {
 func TestMissingIndexesAreBuilt(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
-	migrate(t, dsn, db.MigrateOptions{Policies: byFreshness})
+	store := testenv.OpenLocal(t, dsn)
+	testenv.Migrate(t, dsn, migrate.Options{Policies: byFreshness})
 	mustExec(t, store, "drop index scheduler_go.candidates_moment_idx")
 	if err := store.CheckPolicies(t.Context(), byFreshness); err == nil {
 		t.Error("the daemons go on without the index of moments")
 	}
-	if report := migrate(t, dsn, db.MigrateOptions{Policies: byFreshness}); report.Rebuilt {
+	if report := testenv.Migrate(t, dsn, migrate.Options{Policies: byFreshness}); report.Rebuilt {
 		t.Error("candidates were built again")
 	}
 	for _, path := range []string{"public", "public,scheduler_go"} {
-		if err := open(t, dsn+"?options=-csearch_path%3D"+path).CheckPolicies(t.Context(), byFreshness); err != nil {
+		if err := testenv.OpenLocal(t, dsn+"?options=-csearch_path%3D"+path).CheckPolicies(t.Context(), byFreshness); err != nil {
 			t.Errorf("with the search path %s: %v", path, err)
 		}
 	}
@@ -461,7 +462,7 @@ func TestMissingIndexesAreBuilt(t *testing.T) {
 func TestMomentOfUpdatesAsOldAsTheVisit(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	visited := time.Date(2026, 3, 1, 10, 20, 30, 400_000_000, time.UTC)
 	now := visited.AddDate(0, 0, 3)
 	refreshed(t, dsn, store, 1, "git") // an update is worth a visit within a second

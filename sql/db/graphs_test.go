@@ -434,7 +434,7 @@ func TestGraphsAreMendedInSteps(t *testing.T) {
 		insert into scheduler_go.graph_edges select n * 10000, 7 from generate_series(1, 5) n;
 		reset session_replication_role`)
 	for calls := 1; countOf(t, store, "select count(*) from scheduler_go.graph_checks") < 5; calls++ {
-		other := open(t, store.Pool().Config().ConnString())
+		other := testenv.OpenLocal(t, store.Pool().Config().ConnString())
 		if err := other.MendGraphs(t.Context(), time.Nanosecond); err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func behinds(t *testing.T, store *db.Store, policy model.VisitPolicy, grabbed bo
 // not, whether a grab has read that or it is looked up.
 func TestUpdatesAreThoseOfAllListers(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	mustExec(t, store, `insert into listers (id, name, instance_name, current_state, updated)
 		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 2) n`)
 	mustExec(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
@@ -78,7 +78,7 @@ func TestUpdatesAreThoseOfAllListers(t *testing.T) {
 // grab has read.
 func TestLanesDontReadGrabbedOriginsAgain(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
 	mustExec(t, store, `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', '', '{}', now())`)
 	mustExec(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 		select '00000000-0000-0000-0000-000000000001', n, 'git', '{}', true, now(), now() from generate_series(1, 1000) n`)

@@ -54,7 +54,7 @@ func lowWater(t *testing.T, store *db.Store, mark string) int {
 // holdSnapshot holds a snapshot of a database until the test ends.
 func holdSnapshot(t *testing.T, dsn string) {
 	t.Helper()
-	snapshot, err := connect(t, dsn).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	snapshot, err := testenv.Connect(t, dsn).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func outgoing(t *testing.T, store *db.Store) (queues []string) {
 func TestLooksAtOutgoingWorkPassBySentMessages(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	holdSnapshot(t, dsn)
 	var read []int
 	for i := range 5 {
@@ -110,7 +110,7 @@ func TestLooksAtOutgoingWorkPassBySentMessages(t *testing.T) {
 func TestLooksAtChangesPassByDrainedOnes(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	keep(t, store)
 	mustExec(t, store, "alter table scheduler_go.candidate_changes set (autovacuum_enabled = false)") // its reading would count
 	holdSnapshot(t, dsn)
@@ -141,7 +141,7 @@ func TestLooksAtChangesPassByDrainedOnes(t *testing.T) {
 func TestLooksAtGraphsPassByWhatIsDone(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	for _, table := range []string{"graph_changes", "graph_checks"} {
 		mustExec(t, store, "alter table scheduler_go."+table+" set (autovacuum_enabled = false)")
 	}
@@ -181,7 +181,7 @@ func TestLooksAtGraphsPassByWhatIsDone(t *testing.T) {
 func TestConfirmLooksMessagesUp(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	mustExec(t, store, "alter table scheduler_go.work set (autovacuum_enabled = false)")
 	holdSnapshot(t, dsn)
 	pass(t, store, 5000)
@@ -214,7 +214,7 @@ func TestConfirmLooksMessagesUp(t *testing.T) {
 // as one of its messages waits, urgent or not.
 func TestOutgoingDue(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
 	mustExec(t, store, "alter table scheduler_go.work set (autovacuum_enabled = false)") // its reading would count
 	add := func(queue string, urgent bool, n int) {
 		t.Helper()
@@ -270,7 +270,7 @@ func blocksOf(t *testing.T, store *db.Store, table string) int {
 func TestLowWaterHidesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store, slow := open(t, dsn), connect(t, dsn)
+	store, slow := testenv.OpenLocal(t, dsn), testenv.Connect(t, dsn)
 	insert := func(queue, place string) string {
 		return fmt.Sprintf(`insert into scheduler_go.work (task_id, place, queue, task_name, args, kwargs) values (gen_random_uuid(), %s, '%s', 'n', '[]', '{}')`, place, queue)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 )
@@ -28,7 +29,7 @@ type Figures struct {
 	// MaxCandidateChanges.
 	CandidateChanges int64
 
-	Build Build                 // of candidates
+	Build candidates.Build      // of candidates
 	Pools map[string]PoolCounts // by visit type
 	// Freshness is by visit type, of those with the policy.
 	Freshness map[string]FreshnessCounts

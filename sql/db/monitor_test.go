@@ -11,7 +11,7 @@ import (
 // it is old.
 func TestReadyTasksAreCountedOnceForAll(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
 	mustExec(t, store, "alter table task set (autovacuum_enabled = false)") // its reading would count
 	mustExec(t, store, "insert into task_type (type, description, backend_name) select 't' || n, '', 't' from generate_series(1, 120) n")
 	mustExec(t, store, `insert into task (type, arguments, next_run, status, policy)
@@ -45,7 +45,7 @@ func TestReadyTasksAreCountedOnceForAll(t *testing.T) {
 // expects few, as most types have few.
 func TestFiguresReadTheTasksThatTheyCount(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
 	for _, statement := range []string{
 		"set session_replication_role = replica",
 		"insert into task_type (type, description, backend_name) select 't' || n, '', 't' from generate_series(0, 300) n",

@@ -33,7 +33,7 @@ func grow(t *testing.T, store *db.Store) {
 // batch up, before anybody has analyzed the tables.
 func TestSettleLooksRunsUp(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
 	now := time.Now()
 	settle := func(ids []uuid.UUID, change bool) (found int) {
 		t.Helper()
@@ -100,7 +100,7 @@ func TestSettleLooksRunsUp(t *testing.T) {
 // table whole, and none of its indexes, once it has grown.
 func TestKeptPlansLookRowsUp(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, testenv.Database(t))
+	conn := testenv.Connect(t, testenv.Database(t))
 	testenv.Exec(t, conn, "set plan_cache_mode = force_generic_plan")
 	statements := make(map[string]string)
 	files, _ := filepath.Glob("../internal/queries/*.sql.go")

@@ -34,7 +34,7 @@ func TestRefusedTasksStopNoClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := open(t, testenv.Database(t))
+			store := testenv.OpenLocal(t, testenv.Database(t))
 			run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
 			run(t, store, `insert into task (id, type, arguments, next_run, status, policy, priority)
 				select n, 't', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('of', case n % 2 when 0 then 'a' else 'b' end)), timestamptz '2020-01-01' + n * interval '1 s',
@@ -97,7 +97,7 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := open(t, testenv.Database(t))
+			store := testenv.OpenLocal(t, testenv.Database(t))
 			listN(t, store, 100)
 			drainAll(t, store)
 			refuseMarks(t, store, "origin_visit_stats", "new.url in ('https://example.org/1', 'https://example.org/7', 'https://example.org/99')")
@@ -133,7 +133,7 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 // is set aside.
 func TestAllRefusedMarksAreNotSetAside(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	listN(t, store, 150)
 	run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
 	run(t, store, `insert into task (type, arguments, next_run, status, policy) select 't', '{}', '2020-01-01', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 150) n`)

@@ -60,7 +60,7 @@ func findAll(t *testing.T, store *db.Store, f db.TaskSearch, limit int) (ids []i
 // first, whichever index serves it or none.
 func TestTasksAreFound(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	manyTasks(t, store)
 	rnd := seed.Rand(t)
 	at := func(n int) *time.Time {
@@ -118,7 +118,7 @@ func TestTasksAreFound(t *testing.T) {
 // several listers and visit types are the same.
 func TestOriginsAreFound(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	listN(t, store, 500)
 	run(t, store, `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000002', 'm', 'j', '{}', now())`)
 	run(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
@@ -169,7 +169,7 @@ func takeSteps(t *testing.T, store *db.Store, do func(ctx context.Context, tx *d
 // that came since are left alone, and the audit tells who did what to how many.
 func TestActionsAreDoneOnce(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	manyTasks(t, store)
 	on := db.ActionFilter{Tasks: &db.TaskSearch{Types: []string{"common"}, Statuses: []model.TaskStatus{model.TaskDisabled}}}
 	matching := countOf(t, store, "select count(*) from task where type = 'common' and status = 'disabled'")
@@ -236,7 +236,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 // graph to graph.
 func TestActionsEnd(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	run(t, store, "insert into scheduler_go.graphs (name, submitted) select '', now() from generate_series(1, 5)")
 	begin := func(on db.ActionFilter) db.Action {
 		t.Helper()
@@ -327,7 +327,7 @@ func TestActionsEnd(t *testing.T) {
 // condition it would be done to more.
 func TestActionsOfNewerPrograms(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	run(t, store, "insert into scheduler_go.graphs (name, submitted) values ('a', now())")
 	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &db.GraphSearch{Name: "a"}}, false)
 	if err != nil {
@@ -350,7 +350,7 @@ func TestActionsOfNewerPrograms(t *testing.T) {
 // that is taken again for the same graph, and then goes on with the others.
 func TestGraphInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	run(t, store, "insert into scheduler_go.graphs (name, submitted, cancelled) select 'g' || n, now(), now() from generate_series(1, 3) n")
 	a, err := store.BeginAction(t.Context(), "ana", "retry graph", db.ActionFilter{GraphSearch: &db.GraphSearch{State: "cancelled"}}, false)
 	if err != nil {
@@ -386,7 +386,7 @@ func TestGraphInHandIsNotForgotten(t *testing.T) {
 // except of one graph that has more.
 func TestActionsByGraphStateAreBounded(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	run(t, store, "insert into task_type (type, description, backend_name) values ('load-git', '', 'x')")
 	sizes := []int{10, 500, 150, 0, 0, 150, 40, 20, 201, 199, 1}
 	matching := int64(0)

@@ -81,7 +81,7 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := open(t, testenv.Database(t))
+			store := testenv.OpenLocal(t, testenv.Database(t))
 			listN(t, store, 6000)
 			run(t, store, "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/7'") // two changes of one
 			refuseCandidates(t, store, "'https://example.org/1', 'https://example.org/7', 'https://example.org/6000'")
@@ -126,7 +126,7 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 // If PostgreSQL refuses all of many origins, the fault is not theirs: none is set aside.
 func TestAllRefusedAreNotSetAside(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	listN(t, store, 300)
 	refuseCandidates(t, store, "new.url")
 	if kept, err := store.KeepCandidates(t.Context()); err == nil {
@@ -141,7 +141,7 @@ func TestAllRefusedAreNotSetAside(t *testing.T) {
 // aside, and tried again with the next look for forgotten tasks.
 func TestOddTaskStopsNoGraph(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
 	const n = 40
 	run(t, store, `insert into task (id, type, arguments, next_run, status, policy)
@@ -191,7 +191,7 @@ func TestOddTaskStopsNoGraph(t *testing.T) {
 // What is set aside is told of once, and gone with what it is about.
 func TestSetAsideIsToldOnce(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	listN(t, store, 3)
 	run(t, store, "update listed_origins set extra_loader_arguments = '[]'")
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {

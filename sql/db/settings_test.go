@@ -15,7 +15,7 @@ import (
 // plans are restricted no more.
 func TestGrabsLeaveSettings(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	keep(t, store)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		settings := func() (all string) {
@@ -47,7 +47,7 @@ func TestQueuesAreHeldForLess(t *testing.T) {
 	for keys, want := range map[string]string{"": "10s", "options=-c%20idle_in_transaction_session_timeout%3D1d": "1d"} {
 		address := testenv.URL(t, dsn)
 		address.RawQuery = keys // a test's own has none
-		store := open(t, address.String())
+		store := testenv.OpenLocal(t, address.String())
 		var within, after string
 		err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			return errors.Join(tx.LockQueues(ctx, "q", "r"), tx.Inner().QueryRow(ctx, "show idle_in_transaction_session_timeout").Scan(&within))

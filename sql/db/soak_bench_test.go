@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/msgpack"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 const (
@@ -88,7 +88,7 @@ func newSoak(b *testing.B, origins int) *soak {
 	if dsn == "" {
 		dsn = testenv.PeerDatabase(b)
 	}
-	testenv.Migrate(b, dsn, db.MigrateOptions{})
+	testenv.Migrate(b, dsn, migrate.Options{})
 	s := &soak{benchWorld: newBenchWorld(b, dsn, origins), queue: testenv.Channel(b, mq.URL)}
 	s.exec(b, `insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', $1, 1000)
 		on conflict (type) do update set backend_name = excluded.backend_name, max_queue_length = excluded.max_queue_length`, soakQueue)

@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -25,6 +26,7 @@ type Rules struct {
 // concurrent use. Its methods are those of the types that it embeds, by subject.
 type Store struct {
 	*postgres.DB
+	migrate.Checks
 	transactor
 	statements
 	TaskStore
@@ -136,7 +138,7 @@ func (s *Store) With(rules Rules) *Store { return storeOn(s.DB, rules) }
 func storeOn(d *postgres.DB, rules Rules) *Store {
 	s := store{transactor{d, d.Pool(), new(drainSizes), rules}, postgres.QueriesOf(d)}
 	return &Store{
-		d, s.transactor, statementsOn(s.q, rules.Route), TaskStore{s}, VisitStore{s}, CandidateStore{s}, WorkStore{s}, ShareStore{s},
+		d, migrate.ChecksOf(d), s.transactor, statementsOn(s.q, rules.Route), TaskStore{s}, VisitStore{s}, CandidateStore{s}, WorkStore{s}, ShareStore{s},
 		GraphStore{s}, ArchiveStore{s}, ExplainStore{s}, KeeperStore{s}, MonitorStore{s}, RejectedStore{s}, SearchStore{s}, ActionStore{s},
 	}
 }

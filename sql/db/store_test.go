@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // ends leaves nothing of it.
 func TestInTx(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	names := func() string {
 		t.Helper()
 		types, err := store.TaskTypes(t.Context())
@@ -82,8 +83,8 @@ func TestInTx(t *testing.T) {
 func TestTimesAreUTC(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	execute(t, dsn, "alter database "+dsn[strings.LastIndex(dsn, "/")+1:]+" set timezone to 'Australia/Lord_Howe'")
-	store := open(t, dsn)
+	testenv.Exec(t, testenv.Connect(t, dsn), "alter database "+dsn[strings.LastIndex(dsn, "/")+1:]+" set timezone to 'Australia/Lord_Howe'")
+	store := testenv.OpenLocal(t, dsn)
 	if err := store.CreateTaskType(t.Context(), model.TaskType{Type: "t"}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +108,9 @@ func TestServerAway(t *testing.T) {
 	t.Parallel()
 	dsn, proxy := testenv.Through(t, testenv.Database(t), testenv.Proxy)
 	proxy.Cut()
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	err := store.CheckVersion(t.Context())
-	if err == nil || errors.Is(err, db.ErrNotMigrated) || errors.Is(err, db.ErrUnsupported) {
+	if err == nil || errors.Is(err, migrate.ErrNotMigrated) || errors.Is(err, migrate.ErrUnsupported) {
 		t.Errorf("away: %v, want an error of the connection", err)
 	}
 	if host, _, _ := net.SplitHostPort(proxy.Addr); !strings.Contains(err.Error(), host) {

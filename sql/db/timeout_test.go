@@ -17,7 +17,7 @@ func slowed(t *testing.T, store *db.Store, dsn, table, milliseconds string) *db.
 	run(t, store, `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(`+milliseconds+` / 1000.0); return new; end $$`)
 	run(t, store, "create trigger slow before insert or update on "+table+" for each row execute function slow()")
 	run(t, store, `do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
-	return open(t, dsn)
+	return testenv.OpenLocal(t, dsn)
 }
 
 // repeat does something until it is done; time-outs before are all right.
@@ -42,7 +42,7 @@ func repeat(t *testing.T, round func(ctx context.Context) (done bool, err error)
 func TestDrainThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	listN(t, store, 2000)
 	store = slowed(t, store, dsn, "scheduler_go.candidates", "1")
 	repeat(t, func(ctx context.Context) (bool, error) {
@@ -57,7 +57,7 @@ func TestDrainThatTimesOutIsHalved(t *testing.T) {
 func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	listN(t, store, 3)
 	run(t, store, "update listed_origins set visit_type = 'hg' where url like '%3'")
 	run(t, store, "create table gate ()")
@@ -65,7 +65,7 @@ func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 		if new.visit_type = 'git' then lock table gate; end if; return new; end $$`)
 	run(t, store, "create trigger wait before insert on scheduler_go.candidates for each row execute function wait()")
 	run(t, store, `do $$ begin execute format('alter database %I set lock_timeout = ''100ms''', current_database()); end $$`)
-	slow := open(t, dsn)
+	slow := testenv.OpenLocal(t, dsn)
 	err := store.InTx(t.Context(), func(ctx context.Context, _ *db.Tx) error {
 		holder, err := store.Pool().Begin(ctx)
 		if err != nil {
@@ -102,7 +102,7 @@ func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 func TestBuildThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	listN(t, store, 2000)
 	run(t, store, "update scheduler_go.candidate_build set phase = 'empty'")
 	store = slowed(t, store, dsn, "scheduler_go.candidates", "1")
@@ -117,7 +117,7 @@ func TestBuildThatTimesOutIsHalved(t *testing.T) {
 func TestGraphsThatTimeOutAreHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
 	run(t, store, `insert into task (id, type, arguments, next_run, status, policy)
 		select n, 't', '{}', case n when 1 then now() else scheduler_go.never() end, 'next_run_not_scheduled', 'oneshot' from generate_series(1, 201) n`)

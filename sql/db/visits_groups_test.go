@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 var errUndo = errors.New("undone")
@@ -40,7 +41,7 @@ func (w *grabWorld) grabGrouped(t *testing.T, f model.VisitFilter, groups []db.V
 func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
-	testenv.Migrate(t, w.dsn, db.MigrateOptions{Shares: map[string]model.Shares{
+	testenv.Migrate(t, w.dsn, migrate.Options{Shares: map[string]model.Shares{
 		"load-git": {By: model.ShareByLister},
 	}})
 	r := seed.Rand(t)
@@ -126,7 +127,7 @@ func TestGroupedGrabMarks(t *testing.T) {
 func TestWhatSharesNeed(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	shares := map[string]model.Shares{
 		"load-git":   {By: model.ShareByListerInstance},
 		"index-text": {By: "kwargs.Owner"},
@@ -137,7 +138,7 @@ func TestWhatSharesNeed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for range 2 {
-		migrate(t, dsn, db.MigrateOptions{Shares: shares})
+		testenv.Migrate(t, dsn, migrate.Options{Shares: shares})
 		if err := store.CheckShares(t.Context(), shares); err != nil {
 			t.Error(err)
 		}
@@ -148,7 +149,7 @@ func TestWhatSharesNeed(t *testing.T) {
 			t.Error("an index that is not valid is taken as made")
 		}
 	}
-	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true}); err != nil { // the connection of store
+	if _, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{Lose: true}); err != nil { // the connection of store
 		t.Fatal(err)
 	}
 	if left := testenv.Value[int](t, store.Pool(), "select count(*) from pg_class where relname like 'scheduler_go%'"); left > 0 {

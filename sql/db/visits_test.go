@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // peerGrab is the Python scheduler's backend, answering grab_next_visits.
@@ -82,8 +83,8 @@ func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
 func newOwnWorld(t *testing.T, now time.Time) *grabWorld {
 	t.Helper()
 	dsn := testenv.PeerDatabase(t)
-	testenv.Migrate(t, dsn, db.MigrateOptions{})
-	w := &grabWorld{dsn: dsn, store: open(t, dsn+"?timezone=Europe/Paris"), now: now}
+	testenv.Migrate(t, dsn, migrate.Options{})
+	w := &grabWorld{dsn: dsn, store: testenv.OpenLocal(t, dsn+"?timezone=Europe/Paris"), now: now}
 	r := seed.Rand(t)
 	for i, instance := range []string{"", "one", "two"} {
 		l := model.Lister{ID: uuid.New(), Name: []string{"github", "gitlab"}[i%2], InstanceName: instance}

@@ -62,7 +62,7 @@ func query[T any](t *testing.T, store *db.Store, text string) []T {
 // yet stays null.
 func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	keys := keysOf(2)
 	position, successful := int64(1<<40), visitDay.Add(-time.Hour)
 	want := []model.VisitStats{
@@ -108,7 +108,7 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 // not, and so is what else the transaction changes of origins.
 func TestVisitsAreNotedForCandidates(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	keys := keysOf(3)
 	mustExec(t, store, `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', '', '{}', now())`)
 	for _, k := range keys {
@@ -148,7 +148,7 @@ func TestVisitsAreNotedForCandidates(t *testing.T) {
 // transaction is tried again with that row, which keeps last_scheduled.
 func TestVisitStatsAppearMeanwhile(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	keys := keysOf(3)
 	count := countVisit(keys)
 	calls := 0
@@ -177,7 +177,7 @@ func TestVisitStatsAppearMeanwhile(t *testing.T) {
 // last_scheduled in an order of its own, lose no update.
 func TestVisitStatsUnderConcurrency(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	const origins, members, rounds = 40, 3, 15
 	group, ctx := errgroup.WithContext(t.Context())
 	for n := range members {
@@ -224,7 +224,7 @@ func TestVisitStatsUnderConcurrency(t *testing.T) {
 // its rows changes.
 func TestOriginsAreDisabled(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	testenv.Exec(t, store.Pool(), `
 		insert into listers (name, instance_name, current_state, updated) values ('a', 'a', '{}', now()), ('b', 'b', '{}', now());
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
@@ -247,7 +247,7 @@ func TestOriginsAreDisabled(t *testing.T) {
 // A refusal of a value is told from other errors, and leaves nothing behind.
 func TestRefusedValues(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	for name, url := range map[string]string{"a NUL": "a\x00b", "not UTF-8": "a\xffb"} {
 		keys := []model.OriginKey{{URL: url, VisitType: "git"}}
 		err := store.UpdateVisitStats(t.Context(), keys, countVisit(keys))
@@ -305,7 +305,7 @@ func TestBisect(t *testing.T) {
 // Of rejected records the latest 10,000 are kept, each once.
 func TestRejectedRecordsAreBounded(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t))
 	for part := range 3 {
 		records := make([]db.RejectedRecord, 4000)
 		for i := range records {

@@ -18,17 +18,17 @@ import (
 func TestRunsAreCountedInSteps(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
-	execute(t, dsn, `insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')`)
-	execute(t, dsn, `insert into task (id, type, arguments, next_run, status, policy) values (1, 'a', '{}', now(), 'completed', 'oneshot')`)
+	store := testenv.OpenLocal(t, dsn)
+	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')`)
+	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task (id, type, arguments, next_run, status, policy) values (1, 'a', '{}', now(), 'completed', 'oneshot')`)
 	// Every thousandth from 150,000 on is unanswered, those of the last hundred thousand are young.
-	execute(t, dsn, `insert into task_run (id, task, backend_id, scheduled, status)
+	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task_run (id, task, backend_id, scheduled, status)
 		select n, 1, n, case when n <= 300000 then now() - interval '2 days' else now() end,
 		       (case when n >= 150000 and n % 1000 = 0 then 'scheduled' else 'eventful' end)::task_run_status
 		from generate_series(100, 400000, 100) n`)
 	calls := 0
 	for ended := false; !ended; calls++ {
-		other := open(t, dsn)
+		other := testenv.OpenLocal(t, dsn)
 		var err error
 		if ended, err = other.CountRuns(t.Context(), time.Now(), time.Nanosecond); err != nil || calls > 10 {
 			t.Fatal(calls, err)
@@ -51,8 +51,8 @@ func TestRunsAreCountedInSteps(t *testing.T) {
 	if ended, err := store.CountRuns(t.Context(), time.Now(), time.Minute); ended || err != nil {
 		t.Errorf("counted again within the hour: %v", err)
 	}
-	execute(t, dsn, "update scheduler_go.walks set began = 'epoch'")
-	execute(t, dsn, "update task_run set status = 'lost' where id < 200000 and status = 'scheduled'; delete from task_run where id between 1000 and 120000")
+	testenv.Exec(t, testenv.Connect(t, dsn), "update scheduler_go.walks set began = 'epoch'")
+	testenv.Exec(t, testenv.Connect(t, dsn), "update task_run set status = 'lost' where id < 200000 and status = 'scheduled'; delete from task_run where id between 1000 and 120000")
 	if ended, err := store.CountRuns(t.Context(), time.Now(), time.Minute); !ended || err != nil {
 		t.Fatal(ended, err)
 	}
@@ -66,10 +66,10 @@ func TestRunsAreCountedInSteps(t *testing.T) {
 func TestSilentRunsAreSeenOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
-	execute(t, dsn, `insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')`)
-	execute(t, dsn, `insert into task (id, type, arguments, next_run, status, policy) select n, 'a', '{}', now(), 'next_run_scheduled', 'oneshot' from generate_series(1, 300) n`)
-	execute(t, dsn, `insert into task_run (id, task, backend_id, scheduled, status) select n * 1000, n, n, now() - interval '2 days', 'scheduled' from generate_series(1, 300) n`)
+	store := testenv.OpenLocal(t, dsn)
+	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')`)
+	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task (id, type, arguments, next_run, status, policy) select n, 'a', '{}', now(), 'next_run_scheduled', 'oneshot' from generate_series(1, 300) n`)
+	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task_run (id, task, backend_id, scheduled, status) select n * 1000, n, n, now() - interval '2 days', 'scheduled' from generate_series(1, 300) n`)
 	before := map[string]time.Time{"a": time.Now().Add(-24 * time.Hour)}
 	seen := map[int64]int{}
 	failure := errors.New("the broker is away")
@@ -101,7 +101,7 @@ func TestSilentRunsAreSeenOnce(t *testing.T) {
 func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
+	store := testenv.OpenLocal(t, dsn)
 	count := func() bool {
 		t.Helper()
 		ended, err := store.CountOrigins(t.Context(), time.Minute)
@@ -110,7 +110,7 @@ func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 		}
 		return ended
 	}
-	execute(t, dsn, "update scheduler_go.candidate_build set phase = 'empty'")
+	testenv.Exec(t, testenv.Connect(t, dsn), "update scheduler_go.candidate_build set phase = 'empty'")
 	if count() {
 		t.Error("candidates that are not built were counted")
 	}
@@ -133,8 +133,8 @@ func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 func TestStaleMetricsAreUpdatedByLister(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	store := open(t, dsn)
-	execute(t, dsn, `
+	store := testenv.OpenLocal(t, dsn)
+	testenv.Exec(t, testenv.Connect(t, dsn), `
 		insert into listers (id, name, instance_name, current_state, updated)
 			select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l' || n, '', '{}', now() from generate_series(1, 5) n;
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)

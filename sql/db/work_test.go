@@ -14,7 +14,7 @@ import (
 // sorts all of many for each batch.
 func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 	t.Parallel()
-	if err := open(t, testenv.Database(t)).ByPlace(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+	if err := testenv.OpenLocal(t, testenv.Database(t)).ByPlace(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		for range 8 {
 			if _, err := tx.NextOutgoing(ctx, false, 10, nil, nil); err != nil {
 				return err
@@ -36,7 +36,7 @@ func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 // table.
 func TestNextOutgoingReadsNoOthers(t *testing.T) {
 	t.Parallel()
-	store := open(t, testenv.Database(t)+"?pool_max_conns=1")
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
 	mustExec(t, store, "alter table scheduler_go.work set (autovacuum_enabled = false)")
 	mustExec(t, store, `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
 		select gen_random_uuid(), 'q', 'n', '[]', '{}' from generate_series(1, 10000) n`)

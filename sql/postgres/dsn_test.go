@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -28,7 +29,7 @@ func messages(t interface{ Context() context.Context }, dsn string) []string {
 		return append(texts, err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err))
 	}
 	defer store.Close()
-	_, removeErr := db.Remove(t.Context(), dsn, db.RemoveOptions{})
+	_, removeErr := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{})
 	for _, err := range []error{
 		store.CheckVersion(t.Context()),
 		removeErr,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // The primary dies, its standby is promoted, and dies in its turn once the old primary has
@@ -16,7 +16,7 @@ func TestStoreFollowsThePrimary(t *testing.T) {
 	t.Parallel()
 	const bound = 45 * time.Second
 	pair := testenv.PostgresPair(t)
-	testenv.Migrate(t, pair.DSN(), db.MigrateOptions{})
+	testenv.Migrate(t, pair.DSN(), migrate.Options{})
 	store := testenv.OpenLocal(t, pair.DSN())
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // DoorState says whether the door of a database is open, since when, and for what role; and how it opens.
-func DoorState(d db.DoorStatus) string {
+func DoorState(d migrate.DoorStatus) string {
 	switch {
 	case d.Role == "":
 		return `closed ("swh-scheduler migrate --door" opens it)`

@@ -24,6 +24,7 @@ import (
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -156,13 +157,13 @@ func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string,
 		return "", err
 	}
 	defer store.Close()
-	return store.Name(), process.Describe(store, db.CheckDoor(ctx, store))
+	return store.Name(), process.Describe(store, migrate.CheckDoor(ctx, store.DB))
 }
 
 // checkOwnDoor checks the door of the configured database, if there is one. What keeps it from reading that the
 // other checks show.
 func checkOwnDoor(ctx context.Context, a *command.App) (string, error) {
-	door, err := db.ReadDoor(ctx, cmp.Or(string(a.Config.Database.Direct), string(a.Config.Scheduler.DB)))
+	door, err := migrate.ReadDoor(ctx, cmp.Or(string(a.Config.Database.Direct), string(a.Config.Scheduler.DB)))
 	if err != nil || door.Role == "" {
 		return "", nil
 	}
@@ -190,7 +191,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	if err == nil {
 		err = store.CheckPolicies(ctx, a.Config.SchedulingPolicy)
 	}
-	var status db.Status
+	var status migrate.Status
 	if err == nil {
 		status, err = store.Status(ctx)
 	}

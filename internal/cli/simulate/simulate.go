@@ -23,6 +23,7 @@ import (
 	"swh-scheduler/internal/simulator/page"
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 func New(a *command.App) *cobra.Command {
@@ -162,7 +163,7 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	}
 	results, err := openResults(cmd, o)
 	if err == nil && simulator.Kind(o.kind) == simulator.OriginScheduler && model.HasFreshness(policies) {
-		err = migrateFor(a, cmd, db.MigrateOptions{Policies: policies}) // candidates with moments
+		err = migrateFor(a, cmd, migrate.Options{Policies: policies}) // candidates with moments
 	}
 	if err != nil {
 		return err
@@ -226,15 +227,15 @@ func simulatedShares(a *command.App, cmd *cobra.Command, o simulatorOptions) (ma
 	if len(c.Shares) == 0 {
 		return nil, 0, command.Usagef(cmd, "Invalid value for '--shares': %s has no key shares.", o.shares)
 	}
-	return c.Shares, c.PriorityAgeing, migrateFor(a, cmd, db.MigrateOptions{Shares: c.Shares})
+	return c.Shares, c.PriorityAgeing, migrateFor(a, cmd, migrate.Options{Shares: c.Shares})
 }
 
 // migrateFor migrates the database for what is simulated.
-func migrateFor(a *command.App, cmd *cobra.Command, o db.MigrateOptions) error {
+func migrateFor(a *command.App, cmd *cobra.Command, o migrate.Options) error {
 	dsn, err := a.DSN(cmd)
 	if err == nil {
 		o.Logger = a.Log
-		_, err = db.Migrate(cmd.Context(), dsn, o)
+		_, err = migrate.Run(cmd.Context(), dsn, o)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/internal/service"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -38,7 +38,7 @@ const (
 
 // Options make a Server.
 type Options struct {
-	Database *db.Door
+	Database *migrate.Door
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	Limits   Limits
@@ -130,7 +130,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch _, err := s.wayTo(r.Context(), false); {
-	case errors.Is(err, db.ErrNoDoor):
+	case errors.Is(err, migrate.ErrNoDoor):
 		started()
 		s.refuse(w, refusedClosed, http.StatusNotFound, sentence(err))
 		return
@@ -212,7 +212,7 @@ func (s *Server) wayTo(ctx context.Context, wrong bool) (*pgconn.Config, error) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // others wait for the answer, too
 	defer cancel()
 	way, err := s.Database.Config(ctx)
-	if s.way == nil || err == nil || errors.Is(err, db.ErrNoDoor) || errors.Is(err, db.ErrBadDoor) {
+	if s.way == nil || err == nil || errors.Is(err, migrate.ErrNoDoor) || errors.Is(err, migrate.ErrBadDoor) {
 		s.way, s.wayErr = way, err
 	}
 	s.read = time.Now()
@@ -355,9 +355,9 @@ func (s *Server) connect(parameters map[string]string) (*pgconn.HijackedConn, er
 func failure(err error) (reason string, answer *pgproto3.ErrorResponse) {
 	answered, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case errors.Is(err, db.ErrNoDoor):
+	case errors.Is(err, migrate.ErrNoDoor):
 		return refusedClosed, fatal(codeNoRole, "%s", err)
-	case errors.Is(err, db.ErrBadDoor):
+	case errors.Is(err, migrate.ErrBadDoor):
 		return refusedRole, fatal(codeNoRole, "%s", err)
 	case ok && strings.HasPrefix(answered.Code, "28"):
 		return refusedRole, fatal(codeNoRole, "PostgreSQL does not let the door's role in: %s", answered.Message)

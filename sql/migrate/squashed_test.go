@@ -1,4 +1,4 @@
-package db_test
+package migrate_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // beforeSquash are the numbers of the migrations for which those up to the last number stand.
@@ -39,7 +39,7 @@ const sinceChanged = `
 func migratedBefore(t *testing.T, n int) string {
 	t.Helper()
 	dsn := testenv.Database(t)
-	conn := connect(t, dsn)
+	conn := testenv.Connect(t, dsn)
 	testenv.Exec(t, conn, samples+workInEveryState+sinceChanged+"delete from scheduler_go.migrations where version_id > 0")
 	testenv.Exec(t, conn, "insert into scheduler_go.migrations (version_id, is_applied) select v, true from unnest($1::bigint[]) v", beforeSquash[:n])
 	return dsn
@@ -48,7 +48,7 @@ func migratedBefore(t *testing.T, n int) string {
 // ownRows is every row of our tables, but for which migrations there are, and of tables that are new.
 func ownRows(t *testing.T, dsn string) map[string][]string {
 	t.Helper()
-	conn, rows := connect(t, dsn), map[string][]string{}
+	conn, rows := testenv.Connect(t, dsn), map[string][]string{}
 	for _, table := range testenv.Column[string](t, conn, "select oid::regclass::text from pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind = 'r' and relname not in ('migrations', 'compatible', 'door')") {
 		rows[table] = texts(t, conn, "select * from "+table+" r order by r::text")
 	}
@@ -60,27 +60,27 @@ func ownRows(t *testing.T, dsn string) map[string][]string {
 func TestMigratedBeforeTheSquash(t *testing.T) {
 	t.Parallel()
 	dsn, empty := migratedBefore(t, len(beforeSquash)), testenv.Database(t)
-	objects, rows := catalogueOf(t, connect(t, empty), "scheduler_go"), ownRows(t, dsn)
+	objects, rows := catalogueOf(t, testenv.Connect(t, empty), "scheduler_go"), ownRows(t, dsn)
 	since := []string{"00610_older_programs.sql"}
 	if s := status(t, dsn); !slices.Equal(s.Pending, since) || len(s.Newer) > 0 {
 		t.Errorf("%+v, want it to lack %v", s, since)
 	}
-	if done := migrate(t, dsn, db.MigrateOptions{}); !slices.Equal(done.Applied, since) {
+	if done := testenv.Migrate(t, dsn, migrate.Options{}); !slices.Equal(done.Applied, since) {
 		t.Errorf("did %+v, want %v", done, since)
 	}
-	if n := testenv.Value[int](t, connect(t, dsn), "select since from scheduler_go.compatible"); n != 570 {
+	if n := testenv.Value[int](t, testenv.Connect(t, dsn), "select since from scheduler_go.compatible"); n != 570 {
 		t.Errorf("programs from %d on can work with it, want 570", n)
 	}
-	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+	if err := testenv.OpenLocal(t, dsn).CheckVersion(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(rows, ownRows(t, dsn)); diff != "" {
 		t.Errorf("rows changed:\n%s", diff)
 	}
-	if diff := cmp.Diff(objects, catalogueOf(t, connect(t, dsn), "scheduler_go")); diff != "" {
+	if diff := cmp.Diff(objects, catalogueOf(t, testenv.Connect(t, dsn), "scheduler_go")); diff != "" {
 		t.Errorf("objects changed:\n%s", diff)
 	}
-	execute(t, dsn, "insert into scheduler_go.migrations (version_id, is_applied) values (4711, true)")
+	testenv.Exec(t, testenv.Connect(t, dsn), "insert into scheduler_go.migrations (version_id, is_applied) values (4711, true)")
 	if s := status(t, dsn); !s.Ready() || !slices.Equal(s.Newer, []int64{4711}) {
 		t.Errorf("with a newer program's migration: %+v", s)
 	}
@@ -92,22 +92,22 @@ func TestMigratedToBeforeTheSquash(t *testing.T) {
 	t.Parallel()
 	dsn := migratedBefore(t, len(beforeSquash)-1)
 	rows := ownRows(t, dsn)
-	_, migrateErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
-	for by, err := range map[string]error{"migrate": migrateErr, "a daemon": open(t, dsn).CheckVersion(t.Context())} {
-		if !errors.Is(err, db.ErrUnsupported) || !strings.Contains(err.Error(), `migration 598, and can be upgraded from 600 on only: run "swh-scheduler migrate" of a version`) {
+	_, migrateErr := migrate.Run(t.Context(), dsn, migrate.Options{})
+	for by, err := range map[string]error{"migrate": migrateErr, "a daemon": testenv.OpenLocal(t, dsn).CheckVersion(t.Context())} {
+		if !errors.Is(err, migrate.ErrUnsupported) || !strings.Contains(err.Error(), `migration 598, and can be upgraded from 600 on only: run "swh-scheduler migrate" of a version`) {
 			t.Errorf("%s: %v, want it refused, and what to do", by, err)
 		}
 	}
-	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{}); !errors.Is(err, db.ErrWouldLose) {
+	if _, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{}); !errors.Is(err, migrate.ErrWouldLose) {
 		t.Errorf("removal: %v, want it refused", err)
 	}
 	if diff := cmp.Diff(rows, ownRows(t, dsn)); diff != "" {
 		t.Errorf("rows changed:\n%s", diff)
 	}
-	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true}); err != nil {
+	if _, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{Lose: true}); err != nil {
 		t.Fatal(err)
 	}
-	if done := migrate(t, dsn, db.MigrateOptions{}); done.CreatedBase || len(done.Applied) == 0 {
+	if done := testenv.Migrate(t, dsn, migrate.Options{}); done.CreatedBase || len(done.Applied) == 0 {
 		t.Errorf("after the removal: did %+v, want migrations only", done)
 	}
 }

@@ -1,4 +1,4 @@
-package db
+package migrate
 
 import (
 	"context"
@@ -10,31 +10,24 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 )
 
 // need is the indexes and columns that a configuration needs.
 type need struct {
-	byLister    bool             // candidates by lister
-	byFork      bool             // candidates that tell forks from originals
-	byFreshness bool             // candidates with moments
-	byCooldown  bool             // parked candidates, for cooldowns shorter than the default ones
-	tasks       []model.ShareKey // indexes of ready tasks by these keys
-	indexes     bool             // indexes of candidates that should be there already
-}
-
-// built returns what candidates have.
-func built(b queries.BuildPhaseRow) need {
-	return need{byLister: b.ByLister, byFork: b.ByFork, byFreshness: b.ByFreshness, byCooldown: b.ByCooldown}
+	candidates.Need
+	tasks   []model.ShareKey // indexes of ready tasks by these keys
+	indexes bool             // indexes of candidates that should be there already
 }
 
 func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[string][]model.WeightedPolicy) (need need) {
-	need.byLister, need.byFreshness = hosters.Any(), model.HasFreshness(policies)
+	need.ByLister, need.ByFreshness = hosters.Any(), model.HasFreshness(policies)
 	for _, list := range policies {
 		for _, p := range list {
-			need.byFork = need.byFork || p.Forks > 0
-			need.byCooldown = need.byCooldown || len(p.Filter.Cooldowns.Shorter()) > 0
+			need.ByFork = need.ByFork || p.Forks > 0
+			need.ByCooldown = need.ByCooldown || len(p.Filter.Cooldowns.Shorter()) > 0
 		}
 	}
 	for taskType, s := range shares {
@@ -42,7 +35,7 @@ func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[
 			continue // no tasks go there, and first visits have each lister's candidates looked up
 		}
 		if _, visits := model.LoadedVisitType(taskType); visits && s.By.OfVisits() {
-			need.byLister = true
+			need.ByLister = true
 		}
 		if s.By != model.ShareByTaskType {
 			need.tasks = append(need.tasks, s.By)
@@ -56,6 +49,20 @@ func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[
 // ownIndexPrefix is what the names of our indexes on the peer's tables begin with.
 const ownIndexPrefix = "scheduler_go_"
 
+// TaskGroup is the SQL expression of a task's group, which buildIndexes indexes. The
+// only input in it is a name of letters, digits and _.
+func TaskGroup(by model.ShareKey) string {
+	kwarg := func(name string) string { return "coalesce(arguments #>> '{kwargs," + name + "}', '')" }
+	switch by {
+	case model.ShareByLister:
+		return kwarg("lister_name")
+	case model.ShareByListerInstance:
+		return "(" + kwarg("lister_name") + " || '/' || " + kwarg("lister_instance_name") + ")"
+	}
+	name, _ := by.Kwarg()
+	return kwarg(name)
+}
+
 // taskGroupIndex is the name of the index on ready tasks by group. It is in the peer's
 // schema; Remove drops it.
 func taskGroupIndex(by model.ShareKey) string {
@@ -65,8 +72,8 @@ func taskGroupIndex(by model.ShareKey) string {
 // buildIndexes creates the indexes that shares and hosters need and the database lacks,
 // concurrently with other work.
 func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.Logger) error {
-	if missing.byLister || missing.byCooldown || missing.indexes {
-		if err := buildCandidateIndexes(ctx, conn, missing, log); err != nil {
+	if missing.ByLister || missing.ByCooldown || missing.indexes {
+		if err := candidates.BuildIndexes(ctx, conn, missing.Need, log); err != nil {
 			return err
 		}
 	}
@@ -78,7 +85,7 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 		if _, err := conn.Exec(ctx, "drop index concurrently if exists "+quoted); err != nil {
 			return err
 		}
-		_, err := conn.Exec(ctx, "create index concurrently "+pgx.Identifier{name}.Sanitize()+" on public.task (type, ("+taskGroup(by)+
+		_, err := conn.Exec(ctx, "create index concurrently "+pgx.Identifier{name}.Sanitize()+" on public.task (type, ("+TaskGroup(by)+
 			"), next_run) where status = 'next_run_not_scheduled' and priority is null")
 		if err != nil {
 			return fmt.Errorf("build the index of ready tasks by %s: %w", by, err)
@@ -114,16 +121,16 @@ func dropInvalidIndexes(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (
 }
 
 func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, err error) {
-	if need.byLister || need.byFork || need.byFreshness || need.byCooldown {
+	if need.ByLister || need.ByFork || need.ByFreshness || need.ByCooldown {
 		build, err := queries.New(db).BuildPhase(ctx)
 		if err != nil {
 			return missing, err
 		}
-		has := built(build)
-		missing.byLister, missing.byFork = need.byLister && !has.byLister, need.byFork && !has.byFork
-		missing.byFreshness, missing.byCooldown = need.byFreshness && !has.byFreshness, need.byCooldown && !has.byCooldown
-		if build.Phase == phaseReady {
-			lacking, err := missingIndexes(ctx, db, has)
+		has := candidates.Has(build)
+		missing.ByLister, missing.ByFork = need.ByLister && !has.ByLister, need.ByFork && !has.ByFork
+		missing.ByFreshness, missing.ByCooldown = need.ByFreshness && !has.ByFreshness, need.ByCooldown && !has.ByCooldown
+		if build.Phase == candidates.PhaseReady {
+			lacking, err := candidates.MissingIndexes(ctx, db, has)
 			if err != nil {
 				return missing, err
 			}
@@ -146,13 +153,13 @@ func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, e
 
 // CheckShares returns an error that says what to do if the database lacks indexes that
 // shares need.
-func (s ShareStore) CheckShares(ctx context.Context, shares map[string]model.Shares) error {
-	return check(ctx, s.pool, needOf(shares, model.Hosters{}, nil), "indexes that the configuration's shares need")
+func (s Checks) CheckShares(ctx context.Context, shares map[string]model.Shares) error {
+	return check(ctx, s.db.Pool(), needOf(shares, model.Hosters{}, nil), "indexes that the configuration's shares need")
 }
 
 // CheckPolicies does that for what policies need.
-func (s CandidateStore) CheckPolicies(ctx context.Context, policies map[string][]model.WeightedPolicy) error {
-	return check(ctx, s.pool, needOf(nil, model.Hosters{}, policies), "what the configuration's scheduling_policy needs")
+func (s Checks) CheckPolicies(ctx context.Context, policies map[string][]model.WeightedPolicy) error {
+	return check(ctx, s.db.Pool(), needOf(nil, model.Hosters{}, policies), "what the configuration's scheduling_policy needs")
 }
 
 // check ignores indexes for shorter cooldowns: without them grabs are slow, but work.
@@ -161,7 +168,7 @@ func check(ctx context.Context, db queries.DBTX, need need, what string) error {
 	if err != nil {
 		return fmt.Errorf("look for %s: %w", what, err)
 	}
-	if missing.byLister || missing.byFork || missing.byFreshness || missing.indexes || len(missing.tasks) > 0 {
+	if missing.ByLister || missing.ByFork || missing.ByFreshness || missing.indexes || len(missing.tasks) > 0 {
 		return fmt.Errorf(`the database lacks %s: run "swh-scheduler migrate" with this configuration (others can go on meanwhile)`, what)
 	}
 	return nil

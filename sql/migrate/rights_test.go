@@ -1,4 +1,4 @@
-package db_test
+package migrate_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -18,8 +19,8 @@ import (
 func withRole(t *testing.T, dsn string) (role string, store *db.Store) {
 	t.Helper()
 	role = "poor-" + strings.ReplaceAll(uuid.NewString(), "-", "") // to be quoted
-	execute(t, dsn, `create role "`+role+`" login`)
-	t.Cleanup(func() { execute(t, dsn, `drop owned by "`+role+`"; drop role "`+role+`"`) })
+	testenv.Exec(t, testenv.Connect(t, dsn), `create role "`+role+`" login`)
+	t.Cleanup(func() { testenv.Exec(t, testenv.Connect(t, dsn), `drop owned by "`+role+`"; drop role "`+role+`"`) })
 	u := testenv.URL(t, dsn)
 	q := u.Query()
 	q.Set("user", role)
@@ -33,8 +34,8 @@ func TestRightsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	role, store := withRole(t, dsn)
-	execute(t, dsn, "revoke usage on schema public from public; revoke execute on all functions in schema scheduler_go from public")
-	var missing *db.RightsError
+	testenv.Exec(t, testenv.Connect(t, dsn), "revoke usage on schema public from public; revoke execute on all functions in schema scheduler_go from public")
+	var missing *migrate.RightsError
 	if err := store.CheckVersion(t.Context()); err == nil || postgres.IsAway(err) {
 		t.Fatalf("the version can be read without rights: %v", err)
 	}
@@ -63,7 +64,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range missing.Lacks {
-			execute(t, dsn, l.Grant(missing.User))
+			testenv.Exec(t, testenv.Connect(t, dsn), l.Grant(missing.User))
 		}
 	}
 	if err := store.CheckUsable(t.Context(), ""); err != nil {
@@ -81,7 +82,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 		{"usage on schema scheduler_go", "rpc-serve", "", "USAGE on schema scheduler_go: grant usage on schema scheduler_go to "},
 	} {
 		grant, from, _ := strings.Cut(tc.revoke, " on ")
-		execute(t, dsn, fmt.Sprintf(`revoke %s on %s from "%s"`, grant, from, role))
+		testenv.Exec(t, testenv.Connect(t, dsn), fmt.Sprintf(`revoke %s on %s from "%s"`, grant, from, role))
 		err := store.CheckRights(t.Context(), tc.daemon)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Count(err.Error(), "grant ") != 1 {
 			t.Errorf("without %s, %s: %v, want %s", tc.revoke, tc.daemon, err, tc.want)
@@ -91,11 +92,11 @@ func TestRightsThatAreMissing(t *testing.T) {
 				t.Errorf("without %s, %s: %v", tc.revoke, tc.others, err)
 			}
 		}
-		execute(t, dsn, fmt.Sprintf(`grant %s on %s to "%s"`, grant, from, role))
+		testenv.Exec(t, testenv.Connect(t, dsn), fmt.Sprintf(`grant %s on %s to "%s"`, grant, from, role))
 	}
 
 	// What a statement was denied is explained.
-	execute(t, dsn, `revoke select on task_type from "`+role+`"`)
+	testenv.Exec(t, testenv.Connect(t, dsn), `revoke select on task_type from "`+role+`"`)
 	_, err := store.TaskTypes(t.Context())
 	if err = store.Denied(t.Context(), err); !errors.As(err, &missing) || len(missing.Lacks) != 1 || !slices.Equal(missing.Lacks[0].Objects, []string{"public.task_type"}) {
 		t.Error(err)

@@ -1,4 +1,4 @@
-package db_test
+package migrate_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 func testLog(t *testing.T) *slog.Logger {
@@ -27,26 +27,26 @@ func testLog(t *testing.T) *slog.Logger {
 func TestMigrateEmpty(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	store := open(t, dsn)
-	if err := store.CheckVersion(t.Context()); !errors.Is(err, db.ErrNotMigrated) || !strings.Contains(err.Error(), "swh-scheduler migrate") {
+	store := testenv.OpenLocal(t, dsn)
+	if err := store.CheckVersion(t.Context()); !errors.Is(err, migrate.ErrNotMigrated) || !strings.Contains(err.Error(), "swh-scheduler migrate") {
 		t.Errorf("before: %v, want ErrNotMigrated and what to run", err)
 	}
-	planned := migrate(t, dsn, db.MigrateOptions{DryRun: true})
+	planned := testenv.Migrate(t, dsn, migrate.Options{DryRun: true})
 	if status := status(t, dsn); !status.Empty() || status.Ready() {
 		t.Errorf("a dry run left %+v, want an empty database", status)
 	}
 
-	done := migrate(t, dsn, db.MigrateOptions{Logger: testLog(t)})
+	done := testenv.Migrate(t, dsn, migrate.Options{Logger: testLog(t)})
 	if !done.CreatedBase || len(done.Applied) == 0 {
 		t.Errorf("the first run did %+v, want the schema and migrations", done)
 	}
 	if diff := cmp.Diff(done, planned); diff != "" {
 		t.Errorf("the dry run announced something else (-done +announced):\n%s", diff)
 	}
-	if again := migrate(t, dsn, db.MigrateOptions{}); !again.Nothing() {
+	if again := testenv.Migrate(t, dsn, migrate.Options{}); !again.Nothing() {
 		t.Errorf("the second run did %+v, want nothing", again)
 	}
-	if status := status(t, dsn); !status.Ready() || status.PeerVersion != db.PeerVersion {
+	if status := status(t, dsn); !status.Ready() || status.PeerVersion != migrate.PeerVersion {
 		t.Errorf("after: %+v, want a ready database", status)
 	}
 	if err := store.CheckVersion(t.Context()); err != nil {
@@ -59,8 +59,8 @@ func TestMigrateEmpty(t *testing.T) {
 func TestMigrateAfterInitAdmin(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	execute(t, dsn, `create extension "uuid-ossp"`)
-	if done := migrate(t, dsn, db.MigrateOptions{}); !done.CreatedBase {
+	testenv.Exec(t, testenv.Connect(t, dsn), `create extension "uuid-ossp"`)
+	if done := testenv.Migrate(t, dsn, migrate.Options{}); !done.CreatedBase {
 		t.Errorf("did %+v, want the schema made", done)
 	}
 }
@@ -70,18 +70,18 @@ func TestMigrateWithoutRights(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	role := "poor_" + dsn[strings.LastIndex(dsn, "_")+1:]
-	execute(t, dsn, "create role "+role+" login")
-	t.Cleanup(func() { execute(t, dsn, "drop owned by "+role+"; drop role "+role) })
+	testenv.Exec(t, testenv.Connect(t, dsn), "create role "+role+" login")
+	t.Cleanup(func() { testenv.Exec(t, testenv.Connect(t, dsn), "drop owned by "+role+"; drop role "+role) })
 	poor := dsn + "?user=" + role
 
-	_, err := db.Migrate(t.Context(), poor, db.MigrateOptions{})
+	_, err := migrate.Run(t.Context(), poor, migrate.Options{})
 	if err == nil || !strings.Contains(err.Error(), "uuid-ossp") || !strings.Contains(err.Error(), "superuser") {
 		t.Errorf("empty database: %v, want which extension and who can create it", err)
 	}
 	migrateOwnOnly := testenv.PeerDatabase(t)
-	execute(t, migrateOwnOnly, "grant select on all tables in schema public to "+role)
-	t.Cleanup(func() { execute(t, migrateOwnOnly, "drop owned by "+role) })
-	_, err = db.Migrate(t.Context(), migrateOwnOnly+"?user="+role, db.MigrateOptions{})
+	testenv.Exec(t, testenv.Connect(t, migrateOwnOnly), "grant select on all tables in schema public to "+role)
+	t.Cleanup(func() { testenv.Exec(t, testenv.Connect(t, migrateOwnOnly), "drop owned by "+role) })
+	_, err = migrate.Run(t.Context(), migrateOwnOnly+"?user="+role, migrate.Options{})
 	if err == nil || !strings.Contains(err.Error(), "schema scheduler_go") || !strings.Contains(err.Error(), "right to create") {
 		t.Errorf("the Python scheduler's database: %v, want which schema and which right", err)
 	}
@@ -92,7 +92,7 @@ func TestMigrateWithoutRights(t *testing.T) {
 func TestMigratePeersDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
-	conn := connect(t, dsn)
+	conn := testenv.Connect(t, dsn)
 	testenv.Exec(t, conn, samples)
 	objects, rows := catalogue(t, conn), contents(t, dsn)
 	unchanged := func(when string) {
@@ -105,28 +105,28 @@ func TestMigratePeersDatabase(t *testing.T) {
 		}
 	}
 
-	done := migrate(t, dsn, db.MigrateOptions{})
+	done := testenv.Migrate(t, dsn, migrate.Options{})
 	if done.CreatedBase || len(done.Applied) == 0 {
 		t.Errorf("did %+v, want migrations only", done)
 	}
 	unchanged("after migrate")
-	if again := migrate(t, dsn, db.MigrateOptions{}); !again.Nothing() {
+	if again := testenv.Migrate(t, dsn, migrate.Options{}); !again.Nothing() {
 		t.Errorf("the second run did %+v, want nothing", again)
 	}
 
-	remove := func(o db.RemoveOptions) db.Removal {
+	remove := func(o migrate.RemoveOptions) migrate.Removal {
 		t.Helper()
-		r, err := db.Remove(t.Context(), dsn, o)
+		r, err := migrate.Remove(t.Context(), dsn, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	planned := remove(db.RemoveOptions{DryRun: true})
+	planned := remove(migrate.RemoveOptions{DryRun: true})
 	if status(t, dsn); len(planned.Removed) != 5 {
 		t.Errorf("removal is planned as %q, want the triggers of four tables, and the schema", planned.Removed)
 	}
-	if removed := remove(db.RemoveOptions{Logger: testLog(t)}); !cmp.Equal(removed, planned) {
+	if removed := remove(migrate.RemoveOptions{Logger: testLog(t)}); !cmp.Equal(removed, planned) {
 		t.Errorf("removed %+v, planned was %+v", removed, planned)
 	}
 	unchanged("after going back")
@@ -136,14 +136,18 @@ func TestMigratePeersDatabase(t *testing.T) {
 	if left := texts(t, conn, "select tgname from pg_trigger where not tgisinternal"); len(left) != 1 {
 		t.Errorf("going back left the triggers %v, want the Python scheduler's one", left)
 	}
-	if again := remove(db.RemoveOptions{}); len(again.Removed) != 0 {
+	if again := remove(migrate.RemoveOptions{}); len(again.Removed) != 0 {
 		t.Errorf("going back twice removed %q", again.Removed)
 	}
-	types := startPeer(t, dsn).must(t, "get_task_types", nil).([]any)
-	if len(types) != 1 {
+	var types struct {
+		Result []any
+		Error  string
+	}
+	testenv.StartScript(t, nil, "-W", "ignore", "../db/testdata/peer.py", dsn).Ask(t, map[string]any{"method": "get_task_types", "kwargs": map[string]any{}}, &types)
+	if len(types.Result) != 1 || types.Error != "" {
 		t.Errorf("after going back, the Python scheduler finds task types %v, want the sample", types)
 	}
-	migrate(t, dsn, db.MigrateOptions{})
+	testenv.Migrate(t, dsn, migrate.Options{})
 	unchanged("after migrate again")
 }
 
@@ -152,14 +156,14 @@ func TestMigratePeersDatabase(t *testing.T) {
 func TestMigrateLetsWritersPass(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
-	testenv.Exec(t, connect(t, dsn), samples)
+	testenv.Exec(t, testenv.Connect(t, dsn), samples)
 	const write = "update listed_origins set last_seen = now(); update task set priority = priority; update origin_visit_stats set last_visit = last_visit"
-	long := testenv.Begin(t, connect(t, dsn))
+	long := testenv.Begin(t, testenv.Connect(t, dsn))
 	testenv.Exec(t, long, "lock table listed_origins, task, origin_visit_stats in row exclusive mode")
 	waiting, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		log := slog.New(slog.NewTextHandler(&onText{text: "waiting for a table", seen: waiting}, nil))
-		_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{Logger: log})
+		_, err := migrate.Run(t.Context(), dsn, migrate.Options{Logger: log})
 		done <- err
 	}()
 	select {
@@ -167,7 +171,7 @@ func TestMigrateLetsWritersPass(t *testing.T) {
 	case err := <-done:
 		t.Fatalf("migrated (%v) beside a transaction that writes", err)
 	}
-	others := connect(t, dsn)
+	others := testenv.Connect(t, dsn)
 	for began := time.Now(); time.Since(began) < 3*time.Second; {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := others.Exec(ctx, write)
@@ -182,7 +186,7 @@ func TestMigrateLetsWritersPass(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if status, err := db.MigrateStatus(t.Context(), dsn); err != nil || !status.Ready() {
+	if status, err := migrate.ReadStatus(t.Context(), dsn); err != nil || !status.Ready() {
 		t.Errorf("status %+v, %v", status, err)
 	}
 }
@@ -205,11 +209,11 @@ func (o *onText) Write(line []byte) (int, error) {
 func TestMigrateOldModuleName(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
-	execute(t, dsn, "update dbmodule set dbmodule = 'scheduler'")
-	if done := migrate(t, dsn, db.MigrateOptions{}); done.CreatedBase || done.Nothing() {
+	testenv.Exec(t, testenv.Connect(t, dsn), "update dbmodule set dbmodule = 'scheduler'")
+	if done := testenv.Migrate(t, dsn, migrate.Options{}); done.CreatedBase || done.Nothing() {
 		t.Errorf("did %+v, want migrations only", done)
 	}
-	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+	if err := testenv.OpenLocal(t, dsn).CheckVersion(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -293,18 +297,18 @@ func TestMigrateRefuses(t *testing.T) {
 			} else {
 				dsn = testenv.PeerDatabase(t)
 			}
-			execute(t, dsn, c.change)
-			conn := connect(t, dsn)
+			testenv.Exec(t, testenv.Connect(t, dsn), c.change)
+			conn := testenv.Connect(t, dsn)
 			before, schemas := catalogue(t, conn), texts(t, conn, "select nspname from pg_namespace order by 1")
 
-			_, migrateErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
-			_, dryErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{DryRun: true})
-			_, statusErr := db.MigrateStatus(t.Context(), dsn)
+			_, migrateErr := migrate.Run(t.Context(), dsn, migrate.Options{})
+			_, dryErr := migrate.Run(t.Context(), dsn, migrate.Options{DryRun: true})
+			_, statusErr := migrate.ReadStatus(t.Context(), dsn)
 			for by, err := range map[string]error{
 				"migrate": migrateErr, "dry run": dryErr, "status": statusErr,
-				"start of a daemon": open(t, dsn).CheckVersion(t.Context()),
+				"start of a daemon": testenv.OpenLocal(t, dsn).CheckVersion(t.Context()),
 			} {
-				if !errors.Is(err, db.ErrUnsupported) {
+				if !errors.Is(err, migrate.ErrUnsupported) {
 					t.Errorf("%s: %v, want ErrUnsupported", by, err)
 					continue
 				}
@@ -333,11 +337,11 @@ func TestMigrateConcurrently(t *testing.T) {
 		"empty": testenv.Postgres(t), "the Python scheduler's": testenv.PeerDatabase(t),
 	} {
 		t.Run(name, func(t *testing.T) {
-			reports := make([]db.MigrateReport, 6)
+			reports := make([]migrate.Report, 6)
 			g, ctx := errgroup.WithContext(t.Context())
 			for i := range reports {
 				g.Go(func() (err error) {
-					reports[i], err = db.Migrate(ctx, dsn, db.MigrateOptions{})
+					reports[i], err = migrate.Run(ctx, dsn, migrate.Options{})
 					return err
 				})
 			}
@@ -361,11 +365,11 @@ func TestMigrateConcurrently(t *testing.T) {
 func TestMigrateWaitsUntilCancelled(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	other := connect(t, dsn)
+	other := testenv.Connect(t, dsn)
 	testenv.Exec(t, other, "select pg_advisory_lock(x'7377687363686564'::bigint)")
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := &onMessage{text: "waiting for another migration", do: cancel}
-	_, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(waiting)})
+	_, err := migrate.Run(ctx, dsn, migrate.Options{Logger: slog.New(waiting)})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want it cancelled", err)
 	}
@@ -394,8 +398,8 @@ func (h *onMessage) Handle(_ context.Context, r slog.Record) error {
 func TestPeersCommandsOnOurDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	migrate(t, dsn, db.MigrateOptions{})
-	before := catalogue(t, connect(t, dsn))
+	testenv.Migrate(t, dsn, migrate.Options{})
+	before := catalogue(t, testenv.Connect(t, dsn))
 
 	config := testenv.File(t, "config.yml", fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
 	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh")
@@ -411,45 +415,24 @@ func TestPeersCommandsOnOurDatabase(t *testing.T) {
 			t.Errorf("swh db %s: %v, want %q in:\n%s", c.command, err, c.says, out)
 		}
 	}
-	if diff := cmp.Diff(before, catalogue(t, connect(t, dsn))); diff != "" {
+	if diff := cmp.Diff(before, catalogue(t, testenv.Connect(t, dsn))); diff != "" {
 		t.Errorf("the Python scheduler's commands changed the schema:\n%s", diff)
 	}
 }
 
-func migrate(t *testing.T, dsn string, o db.MigrateOptions) db.MigrateReport {
+func status(t *testing.T, dsn string) migrate.Status {
 	t.Helper()
-	report, err := db.Migrate(t.Context(), dsn, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report
-}
-
-func status(t *testing.T, dsn string) db.Status {
-	t.Helper()
-	s, err := db.MigrateStatus(t.Context(), dsn)
+	s, err := migrate.ReadStatus(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func open(t *testing.T, dsn string) *db.Store {
-	t.Helper()
-	return testenv.OpenLocal(t, dsn)
-}
-
-// execute runs statements on a connection of their own.
-func execute(t *testing.T, dsn, statements string) {
-	t.Helper()
-	conn := connect(t, dsn)
-	testenv.Exec(t, conn, statements)
-}
-
 // contents is every row of the Python scheduler's tables.
 func contents(t *testing.T, dsn string) map[string][]string {
 	t.Helper()
-	conn := connect(t, dsn)
+	conn := testenv.Connect(t, dsn)
 	rows := map[string][]string{}
 	for _, table := range []string{
 		"task_type", "task", "task_run", "listers", "listed_origins", "origin_visit_stats",

@@ -1,4 +1,4 @@
-package db
+package migrate
 
 import (
 	"cmp"
@@ -21,12 +21,13 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
 	schema "swh-scheduler/sql"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
 )
 
-// MigrateOptions configure Migrate.
-type MigrateOptions struct {
+// Options configure Migrate.
+type Options struct {
 	DryRun  bool                    // change nothing, report what would be done
 	Logger  *slog.Logger            // logs each step; may be nil
 	Shares  map[string]model.Shares // by task type: their indexes are created too
@@ -46,8 +47,8 @@ type MigrateOptions struct {
 	Door DoorAction
 }
 
-// MigrateReport says what Migrate did, or would do in a dry run.
-type MigrateReport struct {
+// Report says what Migrate did, or would do in a dry run.
+type Report struct {
 	Database    string   // which one, without password
 	CreatedBase bool     // it was empty and got the Python scheduler's schema
 	Applied     []string // our migrations, by file name
@@ -58,7 +59,7 @@ type MigrateReport struct {
 }
 
 // Nothing reports whether there was nothing to do.
-func (r MigrateReport) Nothing() bool {
+func (r Report) Nothing() bool {
 	return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt && r.DoorRole == ""
 }
 
@@ -70,19 +71,19 @@ const migrateLock = 0x7377687363686564
 // the server would block a concurrent index build of the migration that has the lock.
 const lockPoll = 200 * time.Millisecond
 
-// Migrate creates the Python scheduler's schema in an empty database, and in any database what is
+// Run creates the Python scheduler's schema in an empty database, and in any database what is
 // missing of our schema scheduler_go. It changes nothing that the Python scheduler relies on. For a
 // database that it doesn't know it returns ErrUnsupported. Concurrent calls wait for each other.
 //
 // The Python scheduler's schema and each migration have a transaction of their own, so after a failure
-// the next call goes on. Candidates (candidates.go) are built while others work; the next call
+// the next call goes on. Candidates are built while others work; the next call
 // resumes an interrupted build.
 //
 // It needs a direct connection: behind a pooler that shares connections between
 // transactions (PgBouncer), the lock would not hold.
-func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, error) {
+func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	var report MigrateReport
+	var report Report
 	err := withConn(ctx, dsn, func(conn *pgx.Conn) error {
 		if !o.DryRun {
 			unlock, err := lockMigrations(ctx, conn, log)
@@ -121,18 +122,18 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 			return err
 		}
 		need := needOf(o.Shares, o.Hosters, o.Policies)
-		need.byCooldown = need.byCooldown || o.ShorterCooldowns
+		need.ByCooldown = need.ByCooldown || o.ShorterCooldowns
 		missing, err := missingOf(ctx, conn, need)
 		if err != nil {
 			return err
 		}
 		missing.indexes = missing.indexes || len(report.Dropped) > 0
-		if report.Rebuilt = o.Rebuild || missing.byFork || missing.byFreshness; report.Rebuilt {
-			if err := giveUpCandidates(ctx, conn, missing); err != nil {
+		if report.Rebuilt = o.Rebuild || missing.ByFork || missing.ByFreshness; report.Rebuilt {
+			if err := candidates.GiveUp(ctx, conn, missing.Need); err != nil {
 				return err
 			}
 		}
-		if err := buildCandidates(ctx, conn, log); err != nil {
+		if err := candidates.BuildAll(ctx, conn, log); err != nil {
 			return err
 		}
 		if err := buildIndexes(ctx, conn, missing, log); err != nil {
@@ -151,9 +152,9 @@ func Migrate(ctx context.Context, dsn string, o MigrateOptions) (MigrateReport, 
 	return report, err
 }
 
-// MigrateStatus reads what a database holds and changes nothing. It returns
+// ReadStatus reads what a database holds and changes nothing. It returns
 // ErrUnsupported for a database that Migrate would leave alone.
-func MigrateStatus(ctx context.Context, dsn string) (status Status, err error) {
+func ReadStatus(ctx context.Context, dsn string) (status Status, err error) {
 	err = withConn(ctx, dsn, func(conn *pgx.Conn) (err error) {
 		status, err = inspect(ctx, conn, postgres.RedactedConfig(conn.Config()))
 		return err

@@ -1,4 +1,4 @@
-package db_test
+package migrate_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // A PostgreSQL that is too old is refused by name, and nothing is made there; on any other
@@ -14,8 +14,8 @@ import (
 func TestLeastPostgres(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	_, err := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
-	conn := connect(t, dsn)
+	_, err := migrate.Run(t.Context(), dsn, migrate.Options{})
+	conn := testenv.Connect(t, dsn)
 	version := texts(t, conn, "select split_part(current_setting('server_version'), ' ', 1), current_setting('server_version_num')::int < 130000")
 	made := len(texts(t, conn, "select 1 from pg_namespace where nspname = 'scheduler_go'")) > 0
 	number, old := strings.CutSuffix(strings.Trim(version[0], "()"), ",t")
@@ -25,8 +25,8 @@ func TestLeastPostgres(t *testing.T) {
 		}
 		return
 	}
-	for _, err := range []error{err, open(t, dsn).CheckVersion(t.Context())} {
-		if !errors.Is(err, db.ErrUnsupported) || !strings.Contains(err.Error(), "is on PostgreSQL "+number+", and 13 is the least") {
+	for _, err := range []error{err, testenv.OpenLocal(t, dsn).CheckVersion(t.Context())} {
+		if !errors.Is(err, migrate.ErrUnsupported) || !strings.Contains(err.Error(), "is on PostgreSQL "+number+", and 13 is the least") {
 			t.Errorf("%v, want it to refuse PostgreSQL %s", err, number)
 		}
 	}

@@ -1,4 +1,4 @@
-package db
+package candidates
 
 import (
 	"context"
@@ -26,27 +26,44 @@ import (
 //	  ▲                                                                      │
 //	  └───────────────── truncate of one of its two tables ──────────────────┘
 const (
-	phaseEmpty   = "empty"
+	PhaseEmpty   = "empty"
 	phaseRows    = "rows"
 	phaseIndexes = "indexes"
-	phaseReady   = "ready"
+	PhaseReady   = "ready"
 )
+
+// HeldBy is the SQL expression for the cooldown that holds a candidate back, by which parked
+// candidates are indexed.
+const HeldBy = "scheduler_go.held_by(c.due, c.last_scheduled)"
 
 const (
 	copyBatch     = 50_000          // candidates copied in one step, about a second
 	progressEvery = 5 * time.Second // between log messages of a build
 )
 
+// Need is the indexes and columns of candidates that a configuration needs.
+type Need struct {
+	ByLister    bool // candidates by lister
+	ByFork      bool // candidates that tell forks from originals
+	ByFreshness bool // candidates with moments
+	ByCooldown  bool // parked candidates, for cooldowns shorter than the default ones
+}
+
+// Has returns what candidates have.
+func Has(b queries.BuildPhaseRow) Need {
+	return Need{ByLister: b.ByLister, ByFork: b.ByFork, ByFreshness: b.ByFreshness, ByCooldown: b.ByCooldown}
+}
+
 // candidateIndexes are the statements that create the indexes of candidates, once the
 // rows are there; each does nothing if its index exists.
-func candidateIndexes(build need) []string {
+func candidateIndexes(build Need) []string {
 	indexes := []string{
 		// A hash is a quarter of the size of the URLs, and no order is needed.
 		"create index if not exists candidates_url_idx on scheduler_go.candidates using hash (url)",
 		"create index if not exists candidates_parked_idx on scheduler_go.candidates (visit_type, due) where parked",
 	}
 	indexes = append(indexes, policyIndexes("candidates_", "visit_type", build)...)
-	if build.byLister { // for queues that groups of listers share
+	if build.ByLister { // for queues that groups of listers share
 		indexes = append(indexes, policyIndexes("candidates_lister_", "visit_type, lister_id", build)...)
 	}
 	return indexes
@@ -55,14 +72,14 @@ func candidateIndexes(build need) []string {
 // policyIndexes returns the statements for an index in the order of each policy: of all candidates;
 // for policies that divide their visits, of originals and forks apart; for shorter cooldowns, of
 // parked candidates too.
-func policyIndexes(prefix, key string, build need) []string {
+func policyIndexes(prefix, key string, build Need) []string {
 	var indexes []string
-	if build.byFork {
-		build.byFork = false
+	if build.ByFork {
+		build.ByFork = false
 		indexes = policyIndexes(prefix+"fork_", key+", fork", build)
 	}
 	for _, p := range model.Policies {
-		if p.Name == model.Freshness && !build.byFreshness {
+		if p.Name == model.Freshness && !build.ByFreshness {
 			continue
 		}
 		add := func(prefix, key, which string) {
@@ -71,8 +88,8 @@ func policyIndexes(prefix, key string, build need) []string {
 				prefix, p.Index, key, p.OrderBy, where), "c.", ""))
 		}
 		add(prefix, key, "not parked")
-		if build.byCooldown {
-			add(prefix+"parked_", key+", "+heldBy, "parked")
+		if build.ByCooldown {
+			add(prefix+"parked_", key+", "+HeldBy, "parked")
 		}
 	}
 	return indexes
@@ -87,9 +104,9 @@ type beginner interface {
 // errBuildAnew rolls back a step during which a table was truncated.
 var errBuildAnew = errors.New("a table was emptied meanwhile")
 
-// buildStep does one step of the build, copying as many rows as size allows, and returns
+// BuildStep does one step of the build, copying as many rows as size allows, and returns
 // the phase it found.
-func buildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.BuildPhaseRow, error) {
+func BuildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.BuildPhaseRow, error) {
 	var build queries.BuildPhaseRow
 	rows := size.Of(copyBatch)
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -102,7 +119,7 @@ func buildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.
 			return err
 		}
 		switch build.Phase {
-		case phaseEmpty:
+		case PhaseEmpty:
 			return startBuild(ctx, tx, q)
 		case phaseRows:
 			copied, err := q.CopyCandidates(ctx, int64(rows))
@@ -111,7 +128,7 @@ func buildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.
 			}
 			return err
 		case phaseIndexes:
-			return indexStep(ctx, tx, q, candidateIndexes(built(build)))
+			return indexStep(ctx, tx, q, candidateIndexes(Has(build)))
 		}
 		return nil
 	})
@@ -166,15 +183,15 @@ func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries, statements []
 	return err
 }
 
-// giveUpCandidates waits for the lock of candidates and marks them as to be built anew, with what is
+// GiveUp waits for the lock of candidates and marks them as to be built anew, with what is
 // missing.
-func giveUpCandidates(ctx context.Context, conn *pgx.Conn, missing need) error {
+func GiveUp(ctx context.Context, conn *pgx.Conn, missing Need) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		q := queries.New(tx)
 		if err := q.LockCandidates(ctx); err != nil {
 			return fmt.Errorf("wait for the lock of candidates: %w", err)
 		}
-		return stmt.Failed(q.GiveUpCandidates(ctx, queries.GiveUpCandidatesParams{ByFork: missing.byFork, ByFreshness: missing.byFreshness}), "give candidates up")
+		return stmt.Failed(q.GiveUpCandidates(ctx, queries.GiveUpCandidatesParams{ByFork: missing.ByFork, ByFreshness: missing.ByFreshness}), "give candidates up")
 	})
 }
 
@@ -183,7 +200,7 @@ type Build queries.BuildPhaseRow
 
 // Part returns which part is done, from 0 to 1: 1 if candidates can be used.
 func (b Build) Part() float64 {
-	if b.Phase == phaseReady {
+	if b.Phase == PhaseReady {
 		return 1
 	}
 	return min(0.99, float64(b.Rows)/float64(max(b.Origins, 1)))
@@ -199,10 +216,10 @@ type BuildLog struct {
 func (l *BuildLog) Tell(log *slog.Logger, b Build, now time.Time, every time.Duration) {
 	building := !l.began.IsZero()
 	switch {
-	case b.Phase == phaseReady && building:
+	case b.Phase == PhaseReady && building:
 		log.Info("candidates are built", "rows", b.Rows, "took", now.Sub(l.began).Round(time.Millisecond))
 		*l = BuildLog{}
-	case b.Phase == phaseReady:
+	case b.Phase == PhaseReady:
 	case !building || b.Rows < l.first:
 		*l = BuildLog{began: now, told: now, first: b.Rows}
 	case now.Sub(l.told) >= every:
@@ -216,14 +233,14 @@ func (l *BuildLog) Tell(log *slog.Logger, b Build, now time.Time, every time.Dur
 	}
 }
 
-// buildCandidates builds candidates to the end, if they are not built, and logs its
+// BuildAll builds candidates to the end, if they are not built, and logs its
 // progress.
-func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
+func BuildAll(ctx context.Context, db beginner, log *slog.Logger) error {
 	var told BuildLog
 	var size bulk.BatchSize
 	for {
 		rows := size.Of(copyBatch)
-		build, err := buildStep(ctx, db, &size)
+		build, err := BuildStep(ctx, db, &size)
 		if postgres.TimedOut(err) && ctx.Err() == nil && size.Of(copyBatch) < rows {
 			continue // with half as many
 		}
@@ -231,15 +248,15 @@ func buildCandidates(ctx context.Context, db beginner, log *slog.Logger) error {
 			return fmt.Errorf("%w; what is done stays done: run it again to go on", err)
 		}
 		told.Tell(log, Build(build), time.Now(), progressEvery)
-		if build.Phase == phaseReady {
+		if build.Phase == PhaseReady {
 			return nil
 		}
 	}
 }
 
-// missingIndexes returns the statements that create the indexes of candidates that are missing, as
+// MissingIndexes returns the statements that create the indexes of candidates that are missing, as
 // after a build by an older program, or invalid.
-func missingIndexes(ctx context.Context, db stmt.Session, build need) (missing []string, err error) {
+func MissingIndexes(ctx context.Context, db stmt.Session, build Need) (missing []string, err error) {
 	made, err := candidateIndexNames(ctx, db, "indisvalid")
 	for _, statement := range candidateIndexes(build) {
 		if name := strings.Fields(statement)[5]; !slices.Contains(made, "scheduler_go."+name) {
@@ -249,9 +266,9 @@ func missingIndexes(ctx context.Context, db stmt.Session, build need) (missing [
 	return missing, err
 }
 
-// buildCandidateIndexes concurrently creates the indexes that candidates lack, and records which ones
+// BuildIndexes concurrently creates the indexes that candidates lack, and records which ones
 // later builds create too. It first drops invalid ones, which an interrupted run left.
-func buildCandidateIndexes(ctx context.Context, conn *pgx.Conn, more need, log *slog.Logger) error {
+func BuildIndexes(ctx context.Context, conn *pgx.Conn, more Need, log *slog.Logger) error {
 	invalid, err := candidateIndexNames(ctx, conn, "not indisvalid")
 	if err != nil {
 		return err
@@ -266,8 +283,8 @@ func buildCandidateIndexes(ctx context.Context, conn *pgx.Conn, more need, log *
 	if err != nil {
 		return err
 	}
-	build.ByLister, build.ByCooldown = build.ByLister || more.byLister, build.ByCooldown || more.byCooldown
-	missing, err := missingIndexes(ctx, conn, built(build))
+	build.ByLister, build.ByCooldown = build.ByLister || more.ByLister, build.ByCooldown || more.ByCooldown
+	missing, err := MissingIndexes(ctx, conn, Has(build))
 	if err != nil {
 		return err
 	}

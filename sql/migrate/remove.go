@@ -1,4 +1,4 @@
-package db
+package migrate
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
 

@@ -1,4 +1,4 @@
-package db
+package migrate
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
 )
@@ -54,14 +55,20 @@ func (s Status) Empty() bool { return s.PeerVersion == 0 }
 // Ready reports whether there is nothing to migrate.
 func (s Status) Ready() bool { return !s.Empty() && len(s.Pending) == 0 }
 
+// Checks are the checks of a database. They change nothing.
+type Checks struct{ db *postgres.DB }
+
+// ChecksOf returns the checks of a database.
+func ChecksOf(db *postgres.DB) Checks { return Checks{db} }
+
 // CheckVersion checks that this program can work with the database; daemons call it at
 // start. The error is ErrNotMigrated, ErrUnsupported, or one of the connection.
-func (s *Store) CheckVersion(ctx context.Context) error {
+func (s Checks) CheckVersion(ctx context.Context) error {
 	status, err := s.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.AskTime(ctx); err != nil {
+	if err := s.db.AskTime(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -74,8 +81,8 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 }
 
 // Status reads what the database holds, as MigrateStatus does.
-func (s *Store) Status(ctx context.Context) (Status, error) {
-	return inspect(ctx, s.Pool(), postgres.RedactedConfig(s.Pool().Config().ConnConfig))
+func (s Checks) Status(ctx context.Context) (Status, error) {
+	return inspect(ctx, s.db.Pool(), postgres.RedactedConfig(s.db.Pool().Config().ConnConfig))
 }
 
 // unsupported returns an ErrUnsupported with what is wrong with the database.

@@ -1,4 +1,4 @@
-package db_test
+package migrate_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // object is one line of testdata/catalogue.sql.
@@ -31,9 +31,9 @@ func catalogueOf(t *testing.T, conn *pgx.Conn, schema string) []object {
 func TestBaseIsThePeers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	testenv.Migrate(t, dsn, db.MigrateOptions{})
-	ours := connect(t, dsn)
-	peers := connect(t, testenv.PeerDatabase(t))
+	testenv.Migrate(t, dsn, migrate.Options{})
+	ours := testenv.Connect(t, dsn)
+	peers := testenv.Connect(t, testenv.PeerDatabase(t))
 
 	definitions := func(objects []object) []object {
 		for i := range objects {
@@ -58,11 +58,6 @@ func TestBaseIsThePeers(t *testing.T) {
 			t.Errorf("%s (-peer +ours):\n%s", query, diff)
 		}
 	}
-}
-
-func connect(t *testing.T, dsn string) *pgx.Conn {
-	t.Helper()
-	return testenv.Connect(t, dsn)
 }
 
 // texts runs a query and gives each row as one text.

@@ -1,4 +1,4 @@
-package db_test
+package migrate_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // Migrations get the lock of a table on which an autovacuum works for as long as they
@@ -21,8 +21,8 @@ import (
 func TestMigrateCancelsAutovacuum(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PostgresServer(t, "autovacuum_naptime=1s", "deadlock_timeout=2s")
-	migrate(t, dsn, db.MigrateOptions{})
-	conn := connect(t, dsn)
+	testenv.Migrate(t, dsn, migrate.Options{})
+	conn := testenv.Connect(t, dsn)
 	for _, statement := range []string{
 		"drop schema scheduler_go cascade", samples,
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
@@ -41,7 +41,7 @@ func TestMigrateCancelsAutovacuum(t *testing.T) {
 	var log strings.Builder
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if _, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+	if _, err := migrate.Run(ctx, dsn, migrate.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
 		t.Errorf("beside an autovacuum: %v\n%s", err, &log)
 	}
 }
@@ -53,11 +53,11 @@ func TestOneTableLockedAtATime(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(ctx context.Context, dsn string, log *slog.Logger) error{
 		"migrate": func(ctx context.Context, dsn string, log *slog.Logger) error {
-			_, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: log})
+			_, err := migrate.Run(ctx, dsn, migrate.Options{Logger: log})
 			return err
 		},
 		"remove": func(ctx context.Context, dsn string, log *slog.Logger) error {
-			_, err := db.Remove(ctx, dsn, db.RemoveOptions{Logger: log})
+			_, err := migrate.Remove(ctx, dsn, migrate.RemoveOptions{Logger: log})
 			return err
 		},
 	} {
@@ -65,9 +65,9 @@ func TestOneTableLockedAtATime(t *testing.T) {
 			t.Parallel()
 			dsn := testenv.PeerDatabase(t)
 			if name == "remove" {
-				migrate(t, dsn, db.MigrateOptions{})
+				testenv.Migrate(t, dsn, migrate.Options{})
 			}
-			holder, conn := connect(t, dsn+"?application_name=lister"), connect(t, dsn)
+			holder, conn := testenv.Connect(t, dsn+"?application_name=lister"), testenv.Connect(t, dsn)
 			tx := testenv.Begin(t, holder)
 			testenv.Exec(t, tx, "lock table origin_visit_stats in row exclusive mode")
 			message, done := make(chan string, 100), make(chan error, 1)
@@ -114,17 +114,17 @@ func (l lines) Write(line []byte) (int, error) {
 func TestMigrateGoesOn(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
-	tx := testenv.Begin(t, connect(t, dsn))
+	tx := testenv.Begin(t, testenv.Connect(t, dsn))
 	testenv.Exec(t, tx, "lock table origin_visit_stats in row exclusive mode")
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})}); !errors.Is(err, context.Canceled) {
+	if _, err := migrate.Run(ctx, dsn, migrate.Options{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := status(t, dsn)
-	done := migrate(t, dsn, db.MigrateOptions{})
+	done := testenv.Migrate(t, dsn, migrate.Options{})
 	if len(before.Applied) == 0 || len(done.Applied) == 0 || !slices.Equal(done.Applied, before.Pending) || !status(t, dsn).Ready() {
 		t.Errorf("after %v it applied %v, %v were pending", before.Applied, done.Applied, before.Pending)
 	}
@@ -137,18 +137,18 @@ func TestRemoveAfterInterruptedMigration(t *testing.T) {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
 			dsn := testenv.PeerDatabase(t)
-			conn := connect(t, dsn)
+			conn := testenv.Connect(t, dsn)
 			objects := catalogue(t, conn)
-			tx := testenv.Begin(t, connect(t, dsn))
+			tx := testenv.Begin(t, testenv.Connect(t, dsn))
 			testenv.Exec(t, tx, "lock table "+table+" in row exclusive mode")
 			ctx, cancel := context.WithCancel(t.Context())
-			if _, err := db.Migrate(ctx, dsn, db.MigrateOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})}); !errors.Is(err, context.Canceled) {
+			if _, err := migrate.Run(ctx, dsn, migrate.Options{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})}); !errors.Is(err, context.Canceled) {
 				t.Errorf("interrupted: %v", err)
 			}
 			if err := tx.Rollback(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			r, err := db.Remove(t.Context(), dsn, db.RemoveOptions{})
+			r, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{})
 			if err != nil || len(r.Lost) > 0 || len(r.Removed) == 0 {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -177,17 +177,17 @@ func TestRemoveRefusesToLoseWork(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
 			dsn := testenv.PeerDatabase(t)
-			migrate(t, dsn, db.MigrateOptions{})
-			execute(t, dsn, samples+change)
-			before := catalogueOf(t, connect(t, dsn), "scheduler_go")
-			_, err := db.Remove(t.Context(), dsn, db.RemoveOptions{})
-			if !errors.Is(err, db.ErrWouldLose) || !strings.Contains(err.Error(), says) {
+			testenv.Migrate(t, dsn, migrate.Options{})
+			testenv.Exec(t, testenv.Connect(t, dsn), samples+change)
+			before := catalogueOf(t, testenv.Connect(t, dsn), "scheduler_go")
+			_, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{})
+			if !errors.Is(err, migrate.ErrWouldLose) || !strings.Contains(err.Error(), says) {
 				t.Fatalf("got %v, want it refused, with %q", err, says)
 			}
-			if after := catalogueOf(t, connect(t, dsn), "scheduler_go"); len(after) != len(before) || !status(t, dsn).Ready() {
+			if after := catalogueOf(t, testenv.Connect(t, dsn), "scheduler_go"); len(after) != len(before) || !status(t, dsn).Ready() {
 				t.Errorf("refused, but %d objects are left of %d, %+v", len(after), len(before), status(t, dsn))
 			}
-			r, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true})
+			r, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{Lose: true})
 			if err != nil || len(r.Lost) != 1 || !strings.Contains(r.Lost[0], says) {
 				t.Errorf("with Lose: %+v, %v", r, err)
 			}
@@ -197,11 +197,11 @@ func TestRemoveRefusesToLoseWork(t *testing.T) {
 	t.Run("daemons", func(t *testing.T) {
 		t.Parallel()
 		dsn := testenv.Database(t)
-		store := open(t, dsn)
+		store := testenv.OpenLocal(t, dsn)
 		if err := store.CheckVersion(t.Context()); err != nil { // which connects
 			t.Fatal(err)
 		}
-		if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{}); !errors.Is(err, db.ErrWouldLose) || !strings.Contains(err.Error(), "connections of this program are open") {
+		if _, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{}); !errors.Is(err, migrate.ErrWouldLose) || !strings.Contains(err.Error(), "connections of this program are open") {
 			t.Errorf("beside a daemon: %v, want it refused", err)
 		}
 	})
@@ -212,13 +212,13 @@ func TestRemoveRefusesToLoseWork(t *testing.T) {
 func TestRemoveGoesOn(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
-	conn := connect(t, dsn)
+	conn := testenv.Connect(t, dsn)
 	objects := catalogue(t, conn)
-	migrate(t, dsn, db.MigrateOptions{})
-	tx := testenv.Begin(t, connect(t, dsn))
+	testenv.Migrate(t, dsn, migrate.Options{})
+	tx := testenv.Begin(t, testenv.Connect(t, dsn))
 	testenv.Exec(t, tx, "lock table origin_visit_stats in row exclusive mode")
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := db.Remove(ctx, dsn, db.RemoveOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})})
+	_, err := migrate.Remove(ctx, dsn, migrate.RemoveOptions{Logger: slog.New(&onMessage{text: "waiting for a table", do: cancel})})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "table origin_visit_stats, held by") {
 		t.Errorf("interrupted: %v, want what it waited for", err)
 	}
@@ -226,16 +226,16 @@ func TestRemoveGoesOn(t *testing.T) {
 	if strings.Join(left, " ") != "(origin_visit_stats) (task)" {
 		t.Errorf("triggers are left on %v, want those removed that come before origin_visit_stats", left)
 	}
-	_, migrateErr := db.Migrate(t.Context(), dsn, db.MigrateOptions{})
-	for by, err := range map[string]error{"migrate": migrateErr, "a daemon": open(t, dsn).CheckVersion(t.Context())} {
-		if !errors.Is(err, db.ErrUnsupported) || !strings.Contains(err.Error(), "swh-scheduler migrate --remove") {
+	_, migrateErr := migrate.Run(t.Context(), dsn, migrate.Options{})
+	for by, err := range map[string]error{"migrate": migrateErr, "a daemon": testenv.OpenLocal(t, dsn).CheckVersion(t.Context())} {
+		if !errors.Is(err, migrate.ErrUnsupported) || !strings.Contains(err.Error(), "swh-scheduler migrate --remove") {
 			t.Errorf("%s: %v, want the database refused", by, err)
 		}
 	}
 	if err := tx.Rollback(t.Context()); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
 		t.Fatal(err)
 	}
-	if _, err := db.Remove(t.Context(), dsn, db.RemoveOptions{Lose: true}); err != nil { // the connection that CheckVersion left
+	if _, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{Lose: true}); err != nil { // the connection that CheckVersion left
 		t.Error(err)
 	}
 	if diff := cmp.Diff(objects, catalogue(t, conn)); diff != "" {

@@ -1,4 +1,4 @@
-package db
+package migrate
 
 import (
 	"context"
@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
+
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,14 +23,14 @@ var ErrBadDoor = errors.New("the role of the door can't be used")
 
 // Door is how an RPC server connects those that come through its door. It is safe for concurrent use.
 type Door struct {
-	store  *Store
+	db     *postgres.DB
 	config *pgx.ConnConfig // of the configured DSN; nil: the role is that of "migrate --door"
 }
 
 // NewDoor returns the door to a database: as the user of dsn, or without one as the role that "migrate
 // --door" makes. It only fails for an unusable DSN.
-func NewDoor(store *Store, dsn string) (*Door, error) {
-	d := &Door{store: store}
+func NewDoor(db *postgres.DB, dsn string) (*Door, error) {
+	d := &Door{db: db}
 	if dsn != "" {
 		config, err := postgres.PoolConfig(dsn, postgres.Options{Command: "door"})
 		if err != nil {
@@ -46,8 +47,8 @@ func (d *Door) Config(ctx context.Context) (*pgconn.Config, error) {
 	if d.config != nil {
 		return d.config.Config.Copy(), nil
 	}
-	config := &d.store.Direct().Config
-	err := d.store.Pool().QueryRow(ctx, "select role, password from scheduler_go.door where opened is not null").Scan(&config.User, &config.Password)
+	config := &d.db.Direct().Config
+	err := d.db.Pool().QueryRow(ctx, "select role, password from scheduler_go.door where opened is not null").Scan(&config.User, &config.Password)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), noTable(err):
 		return nil, ErrNoDoor
@@ -86,18 +87,18 @@ const doorFaults = `
 // doorDaemons are the daemons that work by the door.
 var doorDaemons = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client"}
 
-// CheckDoor does what Check does with a connection of a store, and checks that the role has the rights that
+// CheckDoor does what Check does with a connection of the pool, and checks that the role has the rights that
 // daemons need. A want of them is a RightsError.
-func CheckDoor(ctx context.Context, store *Store) error {
-	if err := store.CheckUsable(ctx, doorDaemons[0]); err != nil {
+func CheckDoor(ctx context.Context, db *postgres.DB) error {
+	if err := ChecksOf(db).CheckUsable(ctx, doorDaemons[0]); err != nil {
 		return err
 	}
 	for _, daemon := range doorDaemons[1:] {
-		if err := store.CheckRights(ctx, daemon); err != nil {
+		if err := ChecksOf(db).CheckRights(ctx, daemon); err != nil {
 			return err
 		}
 	}
-	conn, err := store.Pool().Acquire(ctx)
+	conn, err := db.Pool().Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,13 +116,13 @@ type DoorStatus struct {
 // ReadDoor reads the door of a database, connects as its role and checks that. It changes nothing. The error
 // is one of reading; it is ErrBadDoor if the user may not.
 func ReadDoor(ctx context.Context, dsn string) (status DoorStatus, err error) {
-	store, err := Open(ctx, dsn, postgres.Options{Command: "migrate", MaxConns: 1})
+	db, err := postgres.Open(ctx, dsn, postgres.Options{Command: "migrate", MaxConns: 1})
 	if err != nil {
 		return status, err
 	}
-	defer store.Close()
+	defer db.Close()
 	var opened *time.Time
-	err = store.Pool().QueryRow(ctx, "select role, opened from scheduler_go.door").Scan(&status.Role, &opened)
+	err = db.Pool().QueryRow(ctx, "select role, opened from scheduler_go.door").Scan(&status.Role, &opened)
 	if errors.Is(err, pgx.ErrNoRows) || noTable(err) {
 		return status, nil
 	}
@@ -132,11 +133,11 @@ func ReadDoor(ctx context.Context, dsn string) (status DoorStatus, err error) {
 		return status, stmt.Failed(err, "read the role of the door")
 	}
 	status.Opened = *opened
-	way, err := (&Door{store: store}).Config(ctx)
+	way, err := (&Door{db: db}).Config(ctx)
 	if err != nil {
 		return status, err
 	}
-	as, err := Open(ctx, withUser(dsn, way.User, way.Password), postgres.Options{Command: "migrate", MaxConns: 1})
+	as, err := postgres.Open(ctx, withUser(dsn, way.User, way.Password), postgres.Options{Command: "migrate", MaxConns: 1})
 	if err != nil {
 		return status, err
 	}

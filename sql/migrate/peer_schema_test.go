@@ -1,4 +1,4 @@
-package db_test
+package migrate_test
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 )
 
 // sql/base/used.txt is what the Python scheduler's own database has, and what ours has,
@@ -15,9 +15,9 @@ import (
 func TestUsedSchemaIsThePythonSchedulers(t *testing.T) {
 	t.Parallel()
 	python, ours := testenv.PeerDatabase(t), testenv.Postgres(t)
-	migrate(t, ours, db.MigrateOptions{})
+	testenv.Migrate(t, ours, migrate.Options{})
 	facts := func(dsn string) []string {
-		facts, err := db.PeerFacts(t.Context(), connect(t, dsn))
+		facts, err := migrate.PeerFacts(t.Context(), testenv.Connect(t, dsn))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,15 +56,15 @@ func TestLaterPythonSchemas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := testenv.PeerDatabase(t)
-			execute(t, dsn, c.change)
-			execute(t, dsn, "insert into dbversion values (39, now(), 'upgraded')")
-			s, err := db.MigrateStatus(t.Context(), dsn)
+			testenv.Exec(t, testenv.Connect(t, dsn), c.change)
+			testenv.Exec(t, testenv.Connect(t, dsn), "insert into dbversion values (39, now(), 'upgraded')")
+			s, err := migrate.ReadStatus(t.Context(), dsn)
 			if c.says == "" {
 				if err != nil || s.PeerVersion != 39 {
 					t.Fatalf("%+v, %v", s, err)
 				}
-				migrate(t, dsn, db.MigrateOptions{})
-				if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+				testenv.Migrate(t, dsn, migrate.Options{})
+				if err := testenv.OpenLocal(t, dsn).CheckVersion(t.Context()); err != nil {
 					t.Error(err)
 				}
 				return
@@ -81,18 +81,18 @@ func TestLaterPythonSchemas(t *testing.T) {
 func TestNewerSchemaOfOurs(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
-	execute(t, dsn, "insert into scheduler_go.migrations (version_id, is_applied) values (4711, true); alter table scheduler_go.work add new_column text")
-	if err := open(t, dsn).CheckVersion(t.Context()); err != nil {
+	testenv.Exec(t, testenv.Connect(t, dsn), "insert into scheduler_go.migrations (version_id, is_applied) values (4711, true); alter table scheduler_go.work add new_column text")
+	if err := testenv.OpenLocal(t, dsn).CheckVersion(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if s := status(t, dsn); !slices.Equal(s.Newer, []int64{4711}) || !s.Ready() {
 		t.Errorf("%+v", s)
 	}
-	if r := migrate(t, dsn, db.MigrateOptions{}); !r.Nothing() {
+	if r := testenv.Migrate(t, dsn, migrate.Options{}); !r.Nothing() {
 		t.Errorf("%+v", r)
 	}
-	execute(t, dsn, "update scheduler_go.compatible set since = 4711")
-	if err := open(t, dsn).CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "newer swh-scheduler") {
+	testenv.Exec(t, testenv.Connect(t, dsn), "update scheduler_go.compatible set since = 4711")
+	if err := testenv.OpenLocal(t, dsn).CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "newer swh-scheduler") {
 		t.Error(err)
 	}
 }

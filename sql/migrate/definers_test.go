@@ -1,4 +1,4 @@
-package db_test
+package migrate_test
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 // the caller's temporary schema last.
 func TestDefinersFixTheirSearchPath(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, testenv.Database(t))
+	conn := testenv.Connect(t, testenv.Database(t))
 	if found := texts(t, conn, definers); len(found) < 6 {
 		t.Errorf("%v: the query finds too little", found)
 	}
@@ -30,7 +30,7 @@ const definers = `select p.oid::regprocedure::text from pg_proc p join pg_namesp
 // otherwise: default privileges of a schema can't take that away.
 func TestDefinersAreTheirOwners(t *testing.T) {
 	t.Parallel()
-	for _, name := range texts(t, connect(t, testenv.Database(t)), definers+` and exists
+	for _, name := range texts(t, testenv.Connect(t, testenv.Database(t)), definers+` and exists
 		(select from aclexplode(coalesce(proacl, acldefault('f', proowner))) where grantee = 0)`) {
 		t.Errorf("%s is security definer, and whoever uses the schema may execute it: revoke execute on function %[1]s from public", name)
 	}
@@ -41,15 +41,15 @@ func TestDefinersAreNotAttached(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	role := "mallory_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	execute(t, dsn, `
+	testenv.Exec(t, testenv.Connect(t, dsn), `
 		create role `+role+`;
 		create schema evil authorization `+role+`;
 		grant usage on schema scheduler_go to `+role+`;
 		grant select on all tables in schema scheduler_go to `+role+`;
 		set role `+role+`;
 		create table evil.mine (name text, instance_name text, last_listing_finished_at timestamptz)`)
-	t.Cleanup(func() { execute(t, dsn, "drop owned by "+role+"; drop role "+role) })
-	conn := connect(t, dsn)
+	t.Cleanup(func() { testenv.Exec(t, testenv.Connect(t, dsn), "drop owned by "+role+"; drop role "+role) })
+	conn := testenv.Connect(t, dsn)
 	triggers := testenv.Column[string](t, conn, definers+" and prorettype = 'trigger'::regtype")
 	if len(triggers) < 5 {
 		t.Errorf("%v: the query finds too little", triggers)
@@ -69,12 +69,12 @@ func TestWritersNeedNoRightsOnOurs(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	role := "writer_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	execute(t, dsn, `
+	testenv.Exec(t, testenv.Connect(t, dsn), `
 		create role `+role+`;
 		grant select, insert, update, delete on all tables in schema public to `+role+`;
 		grant usage on all sequences in schema public to `+role)
-	t.Cleanup(func() { execute(t, dsn, "drop owned by "+role+"; drop role "+role) })
-	execute(t, dsn, `
+	t.Cleanup(func() { testenv.Exec(t, testenv.Connect(t, dsn), "drop owned by "+role+"; drop role "+role) })
+	testenv.Exec(t, testenv.Connect(t, dsn), `
 		set role `+role+`;
 		insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now());
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
@@ -93,7 +93,7 @@ func TestWritersNeedNoRightsOnOurs(t *testing.T) {
 		delete from task_run where id = 1;
 		delete from task where id not in (select task from task_run);
 		update task set status = 'disabled'`)
-	conn := connect(t, dsn)
+	conn := testenv.Connect(t, dsn)
 	for what, query := range map[string]string{
 		"changes of origins": "select count(*) from scheduler_go.candidate_changes",
 		"listings":           "select count(*) from scheduler_go.listings",
@@ -110,7 +110,7 @@ func TestDefinersRunNobodysCode(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	role := "mallory_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	execute(t, dsn, `
+	testenv.Exec(t, testenv.Connect(t, dsn), `
 		create role `+role+`;
 		create schema evil authorization `+role+`;
 		grant all on listed_origins, listers to `+role+`;
@@ -119,8 +119,8 @@ func TestDefinersRunNobodysCode(t *testing.T) {
 			values ('00000000-0000-0000-0000-000000000001', 'https://a', 'git', '{}', true, now());
 		create table public.ran (who text);
 		grant insert on public.ran to public`)
-	t.Cleanup(func() { execute(t, dsn, "drop owned by "+role+"; drop role "+role) })
-	execute(t, dsn, `
+	t.Cleanup(func() { testenv.Exec(t, testenv.Connect(t, dsn), "drop owned by "+role+"; drop role "+role) })
+	testenv.Exec(t, testenv.Connect(t, dsn), `
 		set role `+role+`;
 		create function evil.differs(pg_catalog.text, pg_catalog.text) returns boolean language sql as
 			'insert into public.ran values (current_user); select $1 operator(pg_catalog.<>) $2';
@@ -133,7 +133,7 @@ func TestDefinersRunNobodysCode(t *testing.T) {
 		insert into public.listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 			values ('00000000-0000-0000-0000-000000000001', 'https://c', 'git', '{}', true, now());
 		update public.listers set last_listing_finished_at = now()`)
-	for _, who := range texts(t, connect(t, dsn), "select distinct who from public.ran") {
+	for _, who := range texts(t, testenv.Connect(t, dsn), "select distinct who from public.ran") {
 		if who != "("+role+")" {
 			t.Errorf("%s ran a function of %s", who, role)
 		}

@@ -1,4 +1,4 @@
-package db
+package migrate
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
 	"swh-scheduler/sql/postgres"
 
 	"github.com/jackc/pgx/v5"
@@ -85,7 +86,7 @@ func (e *RightsError) Unwrap() error { return e.err }
 
 // CheckUsable is CheckVersion and CheckRights: if even the version can't be read for want of
 // rights, the error has all of those that are missing.
-func (s *Store) CheckUsable(ctx context.Context, daemon string) error {
+func (s Checks) CheckUsable(ctx context.Context, daemon string) error {
 	err := s.CheckVersion(ctx)
 	if err != nil && postgres.SQLState(err) != insufficientPrivilege {
 		return err
@@ -97,7 +98,7 @@ const insufficientPrivilege = "42501"
 
 // CheckRights returns a RightsError if the user lacks a right that a daemon needs, by its command;
 // "" is any daemon.
-func (s *Store) CheckRights(ctx context.Context, daemon string) error {
+func (s Checks) CheckRights(ctx context.Context, daemon string) error {
 	user, lacks, err := s.lacks(ctx, daemon)
 	if err != nil {
 		return fmt.Errorf("ask which rights the database's user has: %w", err)
@@ -112,7 +113,7 @@ var deniedTo = regexp.MustCompile(`^permission denied for (schema|table|view|seq
 
 // Denied returns err as a RightsError if PostgreSQL denied a right on an object, and err itself if
 // not, or if it can't be found out which rights the user lacks on it.
-func (s *Store) Denied(ctx context.Context, err error) error {
+func (s Checks) Denied(ctx context.Context, err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pg.Code != insufficientPrivilege {
 		return err
@@ -136,7 +137,7 @@ func (s *Store) Denied(ctx context.Context, err error) error {
 }
 
 // lacks returns the session's user, quoted, and the rights that it lacks.
-func (s *Store) lacks(ctx context.Context, daemon string) (user string, lacks []Lack, err error) {
+func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []Lack, err error) {
 	var kinds, rights, names, by []string
 	for _, r := range peerRights {
 		if daemon != "" && r.daemons != "" && !slices.Contains(strings.Fields(r.daemons), daemon) {
@@ -148,7 +149,7 @@ func (s *Store) lacks(ctx context.Context, daemon string) (user string, lacks []
 			}
 		}
 	}
-	rows, err := s.Pool().Query(ctx, missingRights, kinds, rights, names, by)
+	rows, err := s.db.Pool().Query(ctx, missingRights, kinds, rights, names, by)
 	if err != nil {
 		return "", nil, err
 	}

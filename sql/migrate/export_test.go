@@ -1,0 +1,3 @@
+package migrate
+
+var PeerFacts = peerFacts
