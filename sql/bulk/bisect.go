@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
 	"swh-scheduler/sql/postgres"
 )
 

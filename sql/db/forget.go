@@ -3,9 +3,10 @@ package db
 import (
 	"context"
 	"errors"
+	"time"
+
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
-	"time"
 )
 
 // How long rows are kept.

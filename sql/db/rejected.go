@@ -2,9 +2,10 @@ package db
 
 import (
 	"context"
+	"time"
+
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
-	"time"
 )
 
 // How many rejected events and rejected journal records are kept.
