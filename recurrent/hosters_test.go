@@ -352,7 +352,7 @@ func TestVisitsCountForHostersWithLimits(t *testing.T) {
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		picked, err := (Picker{VisitType: "git", Policies: evenly}).Pick(ctx, tx, time.Now(), 10)
 		for _, v := range picked.Visits {
-			got[v.Origin.URL] = tx.HostersOf(v.Origin)
+			got[v.Origin.URL] = v.Hosters
 		}
 		return err
 	}); err != nil {

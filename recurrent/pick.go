@@ -24,6 +24,7 @@ type Picked struct {
 	Got      []int                  // how many origins each policy gave
 
 	AtCeiling bool // a group that may have work waiting is at its ceiling
+	Spared    bool // visits were left out whose hosters have no room
 }
 
 // visitKey identifies a picked origin of a visit type.
@@ -42,23 +43,24 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 		return Picked{}, err
 	}
 	picked.Policies = policies
-	taken := make(map[visitKey]bool)
+	grabs, taken := tx.Grabs(now), make(map[visitKey]bool)
 	picked.Got, err = fill(slots, weights(policies), func(i, n int) (int, error) {
-		origins, err := tx.GrabNextVisits(ctx, p.filter(policies[i]), now, n, false)
+		visits, err := grabs.Next(ctx, p.filter(policies[i]), n)
 		if err != nil {
 			return 0, err
 		}
 		fresh := 0
-		for _, o := range origins {
+		for _, v := range visits {
 			// Without cooldowns an origin can be picked again in the same round.
-			if k := keyOf(o); !taken[k] {
+			if k := keyOf(v.Origin); !taken[k] {
 				taken[k] = true
-				picked.Visits = append(picked.Visits, dispatch.Visit{Origin: o, Policy: policies[i].Filter.Policy})
+				picked.Visits = append(picked.Visits, dispatch.Visit{GrabbedVisit: v, Policy: policies[i].Filter.Policy})
 				fresh++
 			}
 		}
 		return fresh, nil
 	})
+	picked.Spared = grabs.Spared()
 	return picked, err
 }
 

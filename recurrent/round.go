@@ -88,7 +88,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	var work []db.Work
 	if !full {
 		work, err = r.claim(ctx, c, tt, queue)
-		r.spared = c.Tx.Spared() && len(work) < c.Size
+		r.spared = r.picked.Spared && len(work) < c.Size
 	}
 	n, err := c.Commit(ctx, work, err)
 	switch {

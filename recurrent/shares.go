@@ -20,7 +20,7 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 	if err != nil {
 		return Picked{}, err
 	}
-	s := sharedPick{Picker: p, tx: tx, now: now, groups: make(map[string][]uuid.UUID), taken: make(map[visitKey]bool)}
+	s := sharedPick{Picker: p, grabs: tx.Grabs(now), groups: make(map[string][]uuid.UUID), taken: make(map[visitKey]bool)}
 	for _, l := range listers {
 		group := model.ListerGroup(queue.Shares.By, l)
 		s.groups[group] = append(s.groups[group], l.ID)
@@ -40,14 +40,13 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		}
 		d.Gave(given)
 	}
-	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: d.AtCeiling}, d.Save(ctx, tx)
+	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: d.AtCeiling, Spared: s.grabs.Spared()}, d.Save(ctx, tx)
 }
 
 // sharedPick picks one round's origins for groups.
 type sharedPick struct {
 	Picker
-	tx       *db.Tx
-	now      time.Time
+	grabs    *db.Grabs
 	policies []model.WeightedPolicy
 	groups   map[string][]uuid.UUID
 
@@ -103,7 +102,7 @@ func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask
 		return nil
 	}
 	filter := p.filter(p.policies[policy])
-	visits, err := p.tx.GrabGroupedVisits(ctx, filter, p.now, wanted)
+	visits, err := p.grabs.Grouped(ctx, filter, wanted)
 	if err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask
 		if k := keyOf(v.Origin); !p.taken[k] {
 			p.taken[k] = true
 			ask := asks[of[v.Group]]
-			p.picked = append(p.picked, dispatch.Visit{Origin: v.Origin, Policy: filter.Policy, Share: ask.Share()})
+			p.picked = append(p.picked, dispatch.Visit{GrabbedVisit: v, Policy: filter.Policy, Share: ask.Share()})
 			fresh[v.Group]++
 		}
 	}

@@ -141,7 +141,8 @@ func (f *FirstVisits) claim(ctx context.Context, q firstQueue, listers []model.L
 	if err != nil {
 		return 0, err
 	}
-	g := firstGrab{tx: c.Tx, now: f.now(), visitType: q.visitType}
+	now := f.now()
+	g := firstGrab{tx: c.Tx, now: now, grabs: c.Tx.Grabs(now), visitType: q.visitType}
 	if shares, shared := f.Shares[key]; shared {
 		err = g.share(ctx, dispatch.SharedQueue{Name: queue.Name, Shares: shares}, listers, c.Size)
 	} else {
@@ -163,6 +164,7 @@ func (f *FirstVisits) claim(ctx context.Context, q firstQueue, listers []model.L
 type firstGrab struct {
 	tx        *db.Tx
 	now       time.Time
+	grabs     *db.Grabs
 	visitType string
 	visits    []dispatch.Visit
 }
@@ -173,13 +175,13 @@ func (g *firstGrab) grab(ctx context.Context, listers []model.Lister, n int, sha
 		if grabbed == n {
 			break
 		}
-		origins, err := g.tx.GrabNextVisits(ctx, firstVisitsOf(lister, g.visitType), g.now, n-grabbed, false)
+		visits, err := g.grabs.Next(ctx, firstVisitsOf(lister, g.visitType), n-grabbed)
 		if err != nil {
 			return 0, err
 		}
-		grabbed += len(origins)
-		for _, o := range origins {
-			g.visits = append(g.visits, dispatch.Visit{Origin: o, Share: share})
+		grabbed += len(visits)
+		for _, v := range visits {
+			g.visits = append(g.visits, dispatch.Visit{GrabbedVisit: v, Share: share})
 		}
 	}
 	return grabbed, nil

@@ -88,16 +88,17 @@ func (s *Slots) predict(ctx context.Context, tx *db.Tx, l *LaneSet, work []db.Wo
 	if len(work) == 0 {
 		return nil, nil
 	}
-	keys, urls := make([]string, len(work)), make([]string, len(work))
+	keys, urls, updated := make([]string, len(work)), make([]string, len(work)), make([]float64, len(work))
 	listers := make(map[string]bool)
 	for i := range work {
 		lane := &work[i].Lane
 		lane.Lister, urls[i] = origin(&work[i])
 		lane.URL, lane.VisitType = urls[i], l.VisitType
+		updated[i] = work[i].Updated
 		keys[i] = memoryKey(l.TaskType, urls[i], &work[i])
 		listers[lane.Lister] = true
 	}
-	features, err := tx.LaneFeatures(ctx, keys, urls, l.VisitType)
+	features, err := tx.LaneFeatures(ctx, keys, urls, l.VisitType, updated)
 	if err != nil {
 		return nil, err
 	}

@@ -19,16 +19,16 @@ var noArgs = json.RawMessage("[]")
 
 // Visit is an origin to visit, and its group if groups share the queue.
 type Visit struct {
-	Origin model.ListedOrigin
+	db.GrabbedVisit
 	Share  db.Share
 	Policy model.VisitPolicy // by which it was picked; "" if that doesn't matter
 }
 
 // Visits makes visits without groups.
-func Visits(origins []model.ListedOrigin) []Visit {
-	visits := make([]Visit, len(origins))
-	for i, o := range origins {
-		visits[i].Origin = o
+func Visits(grabbed []db.GrabbedVisit) []Visit {
+	visits := make([]Visit, len(grabbed))
+	for i, v := range grabbed {
+		visits[i].GrabbedVisit = v
 	}
 	return visits
 }
@@ -43,7 +43,7 @@ func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []
 	}
 	work := make([]db.Work, len(visits))
 	for i, v := range visits {
-		work[i] = db.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share, Hosters: tx.HostersOf(v.Origin)}
+		work[i] = db.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share, Hosters: v.Hosters, Updated: v.Updated}
 	}
 	return work, nil
 }

@@ -85,11 +85,11 @@ func (s *Sender) Visits(ctx context.Context, v Visits) (int, error) {
 	queue, shared := s.queue(v.Queue, v.TaskType.MaxQueueLength, v.TaskType)
 	return s.claim(ctx, queue, func(ctx context.Context, c *dispatch.Claim) ([]db.Work, error) {
 		now := c.Tx.Now()
-		origins, err := c.Tx.GrabNextVisits(ctx, v.Filter, now, c.Size, false)
+		grabbed, err := c.Tx.Grabs(now).Next(ctx, v.Filter, c.Size)
 		if err != nil {
 			return nil, err
 		}
-		visits := dispatch.Visits(origins)
+		visits := dispatch.Visits(grabbed)
 		if shared != nil && shared.Shares.By.OfVisits() {
 			if err := dispatch.ShareVisits(ctx, c.Tx, *shared, visits, now); err != nil {
 				return nil, err

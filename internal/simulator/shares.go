@@ -63,33 +63,33 @@ func sharedQueues(ctx context.Context, o Options, visitTypes []string) (map[stri
 }
 
 // claim claims visits as schedule-recurrent does and adds them to the ledger as sent work.
-func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int, ageing time.Duration) ([]visit, error) {
+func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int, ageing time.Duration) (visits []visit, spared bool, err error) {
 	if err := tx.LockQueues(ctx, q.Name); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	picked, err := picker.PickShared(ctx, tx, q.SharedQueue, now, n)
 	if err == nil {
 		err = picked.StepThreshold(ctx, tx, picker.VisitType, now, n, n < queueCapacity)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	visits, work := claimed(tx, q.Name, picked.Visits, now)
+	visits, work := claimed(q.Name, picked.Visits, now)
 	sent := make([]db.Outgoing, len(work))
 	for i, w := range work {
 		sent[i] = db.Outgoing{Work: w, Kept: true}
 	}
 	if err := dispatch.LowerPriorities(ctx, tx, now, ageing, sent, func(string) {}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for i := range visits {
 		visits[i].priority = sent[i].Share.Priority
 	}
 	recurrent.Mix(visits)
 	if err := tx.AddWork(ctx, work); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return visits, tx.Confirm(ctx, sent)
+	return visits, picked.Spared, tx.Confirm(ctx, sent)
 }
 
 // GroupUse is the workers' time that a group used.

@@ -69,8 +69,7 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if queue, ok := a.queues[visitType]; ok {
-			visits, err = queue.claim(ctx, tx, picker, now, n, a.ageing)
-			a.spared = tx.Spared()
+			visits, a.spared, err = queue.claim(ctx, tx, picker, now, n, a.ageing)
 			return err
 		}
 		picked, err := picker.Pick(ctx, tx, now, n)
@@ -81,11 +80,11 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 			return err
 		}
 		var work []db.Work
-		visits, work = claimed(tx, model.LoaderTaskType(visitType), picked.Visits, now)
+		visits, work = claimed(model.LoaderTaskType(visitType), picked.Visits, now)
 		if len(picked.Policies) > 1 {
 			recurrent.Mix(visits)
 		}
-		a.spared = tx.Spared()
+		a.spared = picked.Spared
 		return tx.AddWork(ctx, work)
 	})
 	return visits, err
@@ -96,14 +95,13 @@ func newVisit(p dispatch.Visit, now time.Time) visit {
 }
 
 // claimed returns the visits that were picked, and the work of those that stay in the ledger for groups or hosters.
-func claimed(tx *db.Tx, queue string, picked []dispatch.Visit, now time.Time) ([]visit, []db.Work) {
+func claimed(queue string, picked []dispatch.Visit, now time.Time) ([]visit, []db.Work) {
 	visits := make([]visit, len(picked))
 	var work []db.Work
 	for i, p := range picked {
 		v := newVisit(p, now)
-		hosters := tx.HostersOf(p.Origin)
-		if v.kept = p.Share.Shared || hosters != nil; v.kept {
-			work = append(work, db.Work{TaskID: v.id, Queue: queue, Home: queue, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share, Hosters: hosters})
+		if v.kept = p.Share.Shared || p.Hosters != nil; v.kept {
+			work = append(work, db.Work{TaskID: v.id, Queue: queue, Home: queue, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share, Hosters: p.Hosters})
 		}
 		visits[i] = v
 	}

@@ -163,10 +163,18 @@ func (w *benchWorld) grab(b *testing.B, policy model.VisitPolicy, dryRun bool) t
 func (w *benchWorld) grabAt(b *testing.B, f model.VisitFilter, now time.Time, dryRun bool) (origins []model.ListedOrigin) {
 	b.Helper()
 	if err := w.store.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) (err error) {
-		if origins, err = tx.GrabNextVisits(ctx, f, now, 1000, dryRun); err != nil || dryRun {
+		if dryRun {
+			origins, err = tx.GrabNextVisits(ctx, f, now, 1000, true)
 			return err
 		}
-		work, err := dispatch.VisitWork(ctx, tx, "q", "t", dispatch.Visits(origins), now)
+		grabbed, err := tx.Grabs(now).Next(ctx, f, 1000)
+		if err != nil {
+			return err
+		}
+		for _, v := range grabbed {
+			origins = append(origins, v.Origin)
+		}
+		work, err := dispatch.VisitWork(ctx, tx, "q", "t", dispatch.Visits(grabbed), now)
 		if err != nil {
 			return err
 		}

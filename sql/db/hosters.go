@@ -39,16 +39,17 @@ type sparing struct {
 	closed  map[string]bool      // hosters without capacity
 }
 
-// spare takes the lock of hosters and reads their loads, once in a transaction.
-func (tx *Tx) spare(ctx context.Context, now time.Time) (s *sparing, err error) {
-	if tx.sparing != nil {
-		return tx.sparing, nil
+// spare takes the lock of hosters and reads their loads, once in a claim.
+func (g *Grabs) spare(ctx context.Context) (s *sparing, err error) {
+	if g.sparing != nil {
+		return g.sparing, nil
 	}
+	tx := g.tx
 	if err := tx.q.LockHosters(ctx); err != nil {
 		return nil, err
 	}
 	s = &sparing{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool)}
-	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, now); err != nil {
+	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, g.now); err != nil {
 		return nil, err
 	}
 	listers, err := tx.q.HosterListers(ctx)
@@ -63,7 +64,7 @@ func (tx *Tx) spare(ctx context.Context, now time.Time) (s *sparing, err error) 
 			s.closed[hoster] = true
 		}
 	}
-	tx.sparing = s
+	g.sparing = s
 	return s, nil
 }
 
@@ -99,13 +100,13 @@ func (s *sparing) of(o model.ListedOrigin) (limited []string) {
 func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
 	all = true
 	for _, v := range visits {
-		hosters := s.of(v.Origin)
-		full := slices.IndexFunc(hosters, func(h string) bool { return !s.room(h) })
+		v.Hosters = s.of(v.Origin)
+		full := slices.IndexFunc(v.Hosters, func(h string) bool { return !s.room(h) })
 		if full < 0 {
-			s.add(hosters, 1)
+			s.add(v.Hosters, 1)
 			taken = append(taken, v)
-		} else if !s.closed[hosters[full]] {
-			s.closed[hosters[full]], all = true, false
+		} else if !s.closed[v.Hosters[full]] {
+			s.closed[v.Hosters[full]], all = true, false
 		}
 	}
 	return taken, all
@@ -150,8 +151,9 @@ func (q *grabQuery) openHosts(alias string) []string {
 // grabSparing does what grab does, within the limits of hosters. It leaves out visits whose hosters have
 // no room, and selects again, without the origins of these hosters, until all that it selected has
 // room.
-func (tx *Tx) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time) ([]GrabbedVisit, error) {
-	s, err := tx.spare(ctx, now)
+func (g *Grabs) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter) ([]GrabbedVisit, error) {
+	tx, now := g.tx, g.now
+	s, err := g.spare(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -174,14 +176,13 @@ func (tx *Tx) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter
 		taken, all = s.take(selected)
 		ofOpen = nil
 		for _, v := range taken {
-			hosters := s.of(v.Origin)
-			if slices.ContainsFunc(hosters, func(h string) bool { return s.closed[h] }) {
+			if slices.ContainsFunc(v.Hosters, func(h string) bool { return s.closed[h] }) {
 				ofClosed = append(ofClosed, v)
 				continue
 			}
 			ofOpen = append(ofOpen, v)
 			if !all {
-				s.add(hosters, -1)
+				s.add(v.Hosters, -1)
 			}
 		}
 	}
@@ -200,7 +201,7 @@ func (tx *Tx) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter
 func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedVisit, now time.Time) error {
 	claims := make(map[string]int32)
 	for _, v := range visits {
-		for _, h := range s.of(v.Origin) {
+		for _, h := range v.Hosters {
 			if s.Limit(h).PerMinute > 0 {
 				claims[h]++
 			}
@@ -216,14 +217,6 @@ func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedV
 	return tx.q.AddHosterClaims(ctx, p)
 }
 
-// Spared reports whether the transaction left out visits of hosters without room, so that there may be
-// more to visit than it grabbed.
-func (tx *Tx) Spared() bool { return tx.sparing != nil && len(tx.sparing.closed) > 0 }
-
-// HostersOf returns the hosters with a limit that a visit which the transaction has grabbed counts for.
-func (tx *Tx) HostersOf(o model.ListedOrigin) []string {
-	if tx.sparing == nil {
-		return nil
-	}
-	return tx.sparing.of(o)
-}
+// Spared reports whether the grabs left out visits of hosters without room, so that there may be
+// more to visit than they grabbed.
+func (g *Grabs) Spared() bool { return g.sparing != nil && len(g.sparing.closed) > 0 }

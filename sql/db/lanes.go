@@ -23,12 +23,10 @@ type LaneFeatures struct {
 
 // LaneFeatures looks up Key, Memory, First and Behind of work by its keys, in their
 // order. urls are the visited origins, "" for none; visitType is "" for work that loads
-// nothing. Last updates are not read again of origins that the transaction has grabbed.
-func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType string) ([]LaneFeatures, error) {
-	updated := make([]float64, len(urls))
-	for i, url := range urls {
-		var known bool
-		if updated[i], known = tx.updated[model.OriginKey{URL: url, VisitType: visitType}]; !known {
+// nothing. updated are the last updates of origins (Work.Updated), which it changes: those that are 0 are looked up.
+func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType string, updated []float64) ([]LaneFeatures, error) {
+	for i := range updated {
+		if updated[i] == 0 {
 			updated[i] = math.NaN()
 		}
 	}

@@ -3,6 +3,7 @@ package db_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,13 +23,18 @@ func behinds(t *testing.T, store *db.Store, policy model.VisitPolicy, grabbed bo
 	t.Helper()
 	found := make(map[string]float64)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		urls := []string{"both", "former", "latter", "other disabled", "none", "one", "never", "far", "unlisted"}
+		updated := make([]float64, len(urls))
 		if grabbed {
-			if visits, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: policy}, time.Now(), 100, false); err != nil || len(visits) == 0 {
+			visits, err := tx.Grabs(time.Now()).Next(ctx, model.VisitFilter{VisitType: "git", Policy: policy}, 100)
+			if err != nil || len(visits) == 0 {
 				t.Errorf("%d grabbed, %v", len(visits), err)
 			}
+			for _, v := range visits {
+				updated[slices.Index(urls, v.Origin.URL)] = v.Updated
+			}
 		}
-		urls := []string{"both", "former", "latter", "other disabled", "none", "one", "never", "far", "unlisted"}
-		features, err := tx.LaneFeatures(ctx, urls, urls, "git")
+		features, err := tx.LaneFeatures(ctx, urls, urls, "git", updated)
 		for i, f := range features {
 			found[urls[i]] = f.Behind
 		}
@@ -90,7 +96,7 @@ func TestLanesDontReadGrabbedOriginsAgain(t *testing.T) {
 		t.Helper()
 		before := blocksOf(t, store, "listed_origins")
 		if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			visits, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 1000, false)
+			visits, err := tx.Grabs(time.Now()).Next(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, 1000)
 			if err != nil || len(visits) != 1000 {
 				t.Fatal(len(visits), err)
 			}
@@ -98,10 +104,11 @@ func TestLanesDontReadGrabbedOriginsAgain(t *testing.T) {
 				return errAgain
 			}
 			var urls []string
+			var updated []float64
 			for _, v := range visits {
-				urls = append(urls, v.URL)
+				urls, updated = append(urls, v.Origin.URL), append(updated, v.Updated)
 			}
-			found, err := tx.LaneFeatures(ctx, urls, urls, "git")
+			found, err := tx.LaneFeatures(ctx, urls, urls, "git", updated)
 			if err == nil && found[0].Behind == 0 {
 				t.Error("nothing is known: the test shows nothing")
 			}

@@ -90,7 +90,7 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 			if err != nil {
 				return 0, err
 			}
-			o, err := tx.GrabGroupedVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}, time.Now(),
+			o, err := tx.Grabs(time.Now()).Grouped(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns},
 				[]db.VisitGroup{{Listers: []uuid.UUID{all[0].ID}, Count: 100}})
 			return len(o), err
 		},

@@ -53,11 +53,6 @@ type Tx struct {
 	tx      pgx.Tx
 	drains  *drainSizes
 	hosters model.Hosters
-	sparing *sparing // nil until visits are claimed, or without limits of hosters
-
-	// updated is the last update of origins that were grabbed, in seconds since 1970, the
-	// latest that any lister knows; -infinity if none does.
-	updated map[model.OriginKey]float64
 }
 
 // statements are methods of one statement each, by subject, in a transaction or not.
@@ -167,7 +162,7 @@ func (t transactor) inTx(ctx context.Context, begin postgres.Beginning, do func(
 }
 
 func (t transactor) newTx(tx *postgres.Tx) *Tx {
-	return &Tx{statementsOn(tx.Q, t.rules.Route), tx, tx.Q, tx.Raw, t.drains, t.rules.Hosters, nil, make(map[model.OriginKey]float64)}
+	return &Tx{statementsOn(tx.Q, t.rules.Route), tx, tx.Q, tx.Raw, t.drains, t.rules.Hosters}
 }
 
 // Begin begins a transaction as InTx does. It holds a connection until End.

@@ -35,9 +35,29 @@ import (
 // Python scheduler does, as does one with a filter that too many of the next origins
 // don't meet; the result is the same.
 func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
-	visits, err := tx.grab(ctx, &grabQuery{groups: []VisitGroup{{Count: count}}, args: pgx.NamedArgs{}}, f, now, dryRun)
-	return stmt.List(visits, stmt.Failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy),
-		func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
+	visits, err := tx.Grabs(now).next(ctx, f, count, dryRun)
+	return stmt.List(visits, err, func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
+}
+
+// Grabs are the grabs of one claim, in its transaction: those of several policies and groups, which keep the limits
+// of hosters together.
+type Grabs struct {
+	tx      *Tx
+	now     time.Time
+	sparing *sparing // nil until the first grab, or without limits of hosters
+}
+
+// Grabs begins the grabs of a claim at the moment now.
+func (tx *Tx) Grabs(now time.Time) *Grabs { return &Grabs{tx: tx, now: now} }
+
+// Next does what GrabNextVisits does, and marks the origins as scheduled.
+func (g *Grabs) Next(ctx context.Context, f model.VisitFilter, count int) ([]GrabbedVisit, error) {
+	return g.next(ctx, f, count, false)
+}
+
+func (g *Grabs) next(ctx context.Context, f model.VisitFilter, count int, dryRun bool) ([]GrabbedVisit, error) {
+	visits, err := g.grab(ctx, &grabQuery{groups: []VisitGroup{{Count: count}}, args: pgx.NamedArgs{}}, f, dryRun)
+	return visits, stmt.Failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy)
 }
 
 // AnyVisit reports whether a grab would give an origin, as far as candidates know. It never
@@ -59,24 +79,26 @@ type VisitGroup struct {
 
 // GrabbedVisit is an origin, with the index of its group among those asked for.
 type GrabbedVisit struct {
-	Group  int
-	Origin model.ListedOrigin
+	Group   int
+	Origin  model.ListedOrigin
+	Hosters []string // with a limit, for which the visit counts
+	Updated float64  // the latest update that any lister knows, in seconds since 1970, -infinity if none does; 0: not looked up
 }
 
-// GrabGroupedVisits does what GrabNextVisits does, for each group as many origins as
+// Grouped does what Next does, for each group as many origins as
 // are asked for, in the policy's order within the group, and marks them as scheduled. A
 // lister belongs to one group at most.
 //
 // With the indexes of Migrate for shares by lister, its cost depends on how many are asked
 // for. It never looks at a sample: a group that is not in it would seem to have nothing.
-func (tx *Tx) GrabGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]GrabbedVisit, error) {
-	groups, err := tx.filteredGroups(ctx, f, groups)
+func (g *Grabs) Grouped(ctx context.Context, f model.VisitFilter, groups []VisitGroup) ([]GrabbedVisit, error) {
+	groups, err := g.tx.filteredGroups(ctx, f, groups)
 	if err != nil {
 		return nil, err
 	}
 	f.TableSample = 0
 	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
-	visits, err := tx.grab(ctx, q, f, now, false)
+	visits, err := g.grab(ctx, q, f, false)
 	return visits, stmt.Failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
 }
 
@@ -93,7 +115,7 @@ func (tx *Tx) filteredGroups(ctx context.Context, f model.VisitFilter, groups []
 	return groups, nil
 }
 
-// countGroupedVisits counts what GrabGroupedVisits would give of each group, whatever hosters
+// countGroupedVisits counts what Grouped would give of each group, whatever hosters
 // take, as far as candidates know: while they can't be used, there is nothing.
 func (tx *Tx) countGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]int, error) {
 	counts := make([]int, len(groups))
@@ -147,11 +169,12 @@ func (tx *Tx) askCandidates(ctx context.Context, q *grabQuery, f model.VisitFilt
 	})
 }
 
-func (tx *Tx) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) ([]GrabbedVisit, error) {
+func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dryRun bool) ([]GrabbedVisit, error) {
+	tx, now := g.tx, g.now
 	q.args["visit_type"], q.args["now"] = f.VisitType, now
 	if !dryRun {
 		if tx.hosters.Any() {
-			return tx.grabSparing(ctx, q, f, now)
+			return g.grabSparing(ctx, q, f)
 		}
 		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
 			return nil, err
@@ -384,6 +407,7 @@ left join found lo on lo.odd is null`, q.args)
 	defer rows.Close()
 	var v GrabbedVisit // each row's in turn
 	var updated pgtype.Float8
+	latestUpdates := make(map[string]float64) // by URL
 	o := &v.Origin
 	fields := []any{&usable, &odd, &o.URL, &updated, &o.ListerID, &v.Group, &o.VisitType, &o.ExtraLoaderArguments,
 		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
@@ -398,12 +422,12 @@ left join found lo on lo.odd is null`, q.args)
 		if err != nil {
 			return nil, 0, false, err
 		}
-		if updated.Valid && len(q.effects) > 0 {
-			key := model.OriginKey{URL: o.URL, VisitType: q.args["visit_type"].(string)}
-			if latest, seen := tx.updated[key]; !seen || latest < updated.Float64 {
-				tx.updated[key] = updated.Float64
-			}
+		if latest, known := latestUpdates[o.URL]; updated.Valid && (!known || latest < updated.Float64) {
+			latestUpdates[o.URL] = updated.Float64
 		}
+	}
+	for i := range visits {
+		visits[i].Updated = latestUpdates[visits[i].Origin.URL]
 	}
 	return visits, odd, usable, rows.Err()
 }

@@ -23,7 +23,7 @@ func (w *grabWorld) grabGrouped(t *testing.T, f model.VisitFilter, groups []db.V
 	t.Helper()
 	got := make([][]picked, len(groups))
 	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		visits, err := tx.GrabGroupedVisits(ctx, f, w.now, groups)
+		visits, err := tx.Grabs(w.now).Grouped(ctx, f, groups)
 		for _, v := range visits {
 			got[v.Group] = append(got[v.Group], picked{v.Origin.ListerID, v.Origin.URL})
 		}
@@ -106,7 +106,7 @@ func TestGroupedGrabMarks(t *testing.T) {
 		}
 		before := marked()
 		err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			visits, err := tx.GrabGroupedVisits(ctx, f, w.now, []db.VisitGroup{{Listers: []uuid.UUID{w.listers[1].ID}, Count: 5}})
+			visits, err := tx.Grabs(w.now).Grouped(ctx, f, []db.VisitGroup{{Listers: []uuid.UUID{w.listers[1].ID}, Count: 5}})
 			if err == nil && len(visits) != 5 {
 				t.Errorf("%d visits", len(visits))
 			}

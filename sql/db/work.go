@@ -35,8 +35,9 @@ type Work struct {
 	Lane    WorkLane
 	Hosters []string // for whose limits it counts
 
-	Tried    bool  // the last run of its task failed; not stored
-	Attempts int32 // how often the broker refused it; not written by AddWork
+	Tried    bool    // the last run of its task failed; not stored
+	Updated  float64 // GrabbedVisit.Updated; not stored
+	Attempts int32   // how often the broker refused it; not written by AddWork
 }
 
 // Share is the group of a message and its expected cost; the zero value is no group.
