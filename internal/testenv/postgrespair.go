@@ -61,7 +61,16 @@ func (p *DatabasePair) Hosts() []string {
 // Kill ends the primary as a power cut does, and returns when it is gone.
 func (p *DatabasePair) Kill() { p.check(p.pair.Primary().Kill()) }
 
-// Promote makes the standby the primary, after Kill, and returns when it takes writes.
+// Stop stops the primary (SIGSTOP) with its connections open, until the returned function is called. Its kernel goes on
+// acknowledging what is sent to it.
+func (p *DatabasePair) Stop() (resume func()) {
+	p.t.Helper()
+	primary := p.pair.Primary()
+	p.check(primary.Pause())
+	return func() { p.check(primary.Resume()) }
+}
+
+// Promote makes the standby the primary, after Kill or Stop, and returns when it takes writes.
 func (p *DatabasePair) Promote() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)

@@ -55,3 +55,26 @@ func TestStoreFollowsThePrimary(t *testing.T) {
 		t.Errorf("%d of %d tasks are there", found, added)
 	}
 }
+
+// The primary is stopped with its connections open, and its standby promoted. Its kernel answers keepalives and
+// acknowledges what is sent, so no time-out of TCP ends these connections. A store goes on within the bound.
+func TestStoreLeavesAStoppedPrimary(t *testing.T) {
+	t.Parallel()
+	pair := testenv.PostgresPair(t)
+	store := testenv.OpenLocal(t, pair.DSN())
+	if err := sleep(t.Context(), store, 0); err != nil {
+		t.Fatal(err)
+	}
+	resume := pair.Stop()
+	defer resume()
+	pair.Promote()
+	stopped := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), silenceBound)
+	defer cancel()
+	for err := sleep(ctx, store, 0); err != nil; err = sleep(ctx, store, 0) {
+		if ctx.Err() != nil {
+			t.Fatalf("%s after the promotion: %v", silenceBound, err)
+		}
+	}
+	t.Logf("the store goes on %s after the promotion", time.Since(stopped).Round(time.Millisecond))
+}
