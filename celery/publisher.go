@@ -484,7 +484,7 @@ func (c *publishCall) sendOne(ctx context.Context, s *publishSession, i int) (ag
 			return false, err
 		}
 	}
-	if err := s.write(ctx); err != nil {
+	if err := s.lockWriter(ctx); err != nil {
 		s.release()
 		if errors.Is(err, amqp.ErrClosed) {
 			return true, nil
@@ -494,14 +494,14 @@ func (c *publishCall) sendOne(ctx context.Context, s *publishSession, i int) (ag
 	}
 	publishing, err := s.encoder.encode(m, form)
 	if err != nil {
-		s.written()
+		s.unlockWriter()
 		s.release()
 		return false, err
 	}
 	c.writing.Store(s)
 	confirm, err := s.publish(form.Exchange, key, publishing)
 	c.writing.Store(nil)
-	s.written()
+	s.unlockWriter()
 	switch {
 	case err == nil:
 		c.flying = append(c.flying, inFlight{i, s, confirm, returnKey{m.ID, key}})

@@ -75,9 +75,9 @@ func (s *publishSession) open() bool {
 
 func (s *publishSession) release() { <-s.slots }
 
-// write begins the sending of a message, for which one call at a time uses the encoder and the channel. It returns
+// lockWriter begins the sending of a message, for which one call at a time uses the encoder and the channel. It returns
 // amqp.ErrClosed once the session has ended, and the cause of the context's end if that came first.
-func (s *publishSession) write(ctx context.Context) error {
+func (s *publishSession) lockWriter(ctx context.Context) error {
 	select {
 	case s.writing <- struct{}{}:
 		return nil
@@ -93,8 +93,8 @@ func (s *publishSession) write(ctx context.Context) error {
 	}
 }
 
-// written ends what write began.
-func (s *publishSession) written() { s.writing.unlock() }
+// unlockWriter ends what write began.
+func (s *publishSession) unlockWriter() { s.writing.unlock() }
 
 // publish sends a message, unless the session has ended: amqp.ErrClosed. It counts the message
 // first and looks then, as a retired session, which has ended, is closed once nothing counts.

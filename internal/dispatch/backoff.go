@@ -136,8 +136,8 @@ func (p *backOff) works(queue string) bool {
 	return failed
 }
 
-// wait adds unanswered messages.
-func (p *backOff) wait(rows []*unanswered) {
+// addUnanswered adds unanswered messages.
+func (p *backOff) addUnanswered(rows []*unanswered) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, u := range rows {

@@ -39,8 +39,8 @@ type postponed struct {
 	delay time.Duration
 }
 
-// sort sorts messages by their outcomes, and decides which queues are put off and which messages are postponed.
-func (b *batch) sort(rows []db.Outgoing, outcomes []error) {
+// classify sorts messages by their outcomes, and decides which queues are put off and which messages are postponed.
+func (b *batch) classify(rows []db.Outgoing, outcomes []error) {
 	b.delivered.taken = len(rows)
 	b.failed = make(map[string]refusal)
 	for i, err := range outcomes {
@@ -125,14 +125,14 @@ func lease(ctx context.Context, tx *db.Tx, messages []*unanswered) error {
 	return tx.Lease(ctx, rows, leaseTime)
 }
 
-// wait keeps the leases of unanswered messages, and wakes the Deliverer when they are
+// trackUnanswered keeps the leases of unanswered messages, and wakes the Deliverer when they are
 // answered.
-func (d *Deliverer) wait(rows []*unanswered) {
+func (d *Deliverer) trackUnanswered(rows []*unanswered) {
 	if len(rows) == 0 {
 		return
 	}
 	d.log.Warn("messages sent and not answered for; they are not sent again while their connection lives", "messages", len(rows), "queue", rows[0].row.Queue)
-	d.backOff.wait(rows)
+	d.backOff.addUnanswered(rows)
 	go func() {
 		for _, u := range rows {
 			<-u.answer.Answered()
@@ -151,7 +151,7 @@ func (d *Deliverer) unwritten(b batch) {
 	for _, u := range b.unanswered {
 		rows = append(rows, &unanswered{row: u.row, answer: u.answer})
 	}
-	d.backOff.wait(rows)
+	d.backOff.addUnanswered(rows)
 }
 
 // settleAnswers writes what became of messages that were answered late, and renews the
@@ -171,7 +171,7 @@ func (d *Deliverer) settleAnswers(ctx context.Context) error {
 	for i, u := range answered {
 		rows[i], outcomes[i] = u.row, u.answer.Result()
 	}
-	b.sort(rows, outcomes)
+	b.classify(rows, outcomes)
 	err := d.store.ByKey(ctx, func(ctx context.Context, tx *db.Tx) error {
 		if err := errors.Join(tx.Lease(ctx, b.lost, 0), lease(ctx, tx, renew)); err != nil {
 			return err

@@ -95,7 +95,7 @@ func (c *Claim) write(ctx context.Context, work []db.Work) (sent int, err error)
 		if int64(c.Free) > *c.queue.Limit/5 { // for fewer slots the claim may not have tried
 			c.slots.idle.Store(l.Name, len(work) < c.Size)
 		}
-		return c.route(ctx, work)
+		return c.routeToLanes(ctx, work)
 	}
 	for i := range work {
 		work[i].Queue = c.queue.Name
@@ -109,7 +109,7 @@ func (s *Slots) Fill(ctx context.Context, q Queue) error {
 	if err != nil {
 		return err
 	}
-	c.Moved, err = c.route(ctx, nil)
+	c.Moved, err = c.routeToLanes(ctx, nil)
 	if err = c.Tx.End(ctx, err); err == nil && c.Moved > 0 {
 		s.claimed()
 	}

@@ -276,7 +276,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		b.sort(rows, outcomes)
+		b.classify(rows, outcomes)
 		if d.short.Load() {
 			return d.insist(ctx, commit, tx, &b)
 		}
@@ -289,7 +289,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		d.unwritten(b)
 		return Delivered{}, err
 	}
-	d.wait(b.unanswered)
+	d.trackUnanswered(b.unanswered)
 	return b.delivered, b.outage
 }
 

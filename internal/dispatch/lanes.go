@@ -86,9 +86,9 @@ func (c *Claim) countLanes(ctx context.Context, observed observations) (err erro
 	return nil
 }
 
-// route routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns how
+// routeToLanes routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns how
 // many messages are outgoing by it.
-func (c *Claim) route(ctx context.Context, work []db.Work) (sent int, err error) {
+func (c *Claim) routeToLanes(ctx context.Context, work []db.Work) (sent int, err error) {
 	s, l := c.slots, c.queue.Lanes
 	expected, err := s.predict(ctx, c.Tx, l, work)
 	if err != nil {

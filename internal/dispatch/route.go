@@ -52,7 +52,7 @@ func route(l *LaneSet, states []lanes.State, more bool, work []db.Work, expected
 		var next []*db.Work
 		next, fresh[send.From] = take(fresh[send.From], m.fresh, send.To != send.From)
 		for _, w := range next {
-			l.send(w, send.To)
+			l.assign(w, send.To)
 		}
 		moves = append(moves, m)
 	}
@@ -72,8 +72,8 @@ func take(work []*db.Work, n int, slowest bool) (taken, rest []*db.Work) {
 	return taken, slices.DeleteFunc(work, func(w *db.Work) bool { return gone[w] })
 }
 
-// send routes a message to the queue of a lane.
-func (l *LaneSet) send(w *db.Work, to int) {
+// assign routes a message to the queue of a lane.
+func (l *LaneSet) assign(w *db.Work, to int) {
 	lane := l.Lanes[to]
 	if w.Lane.Number != to {
 		w.Lane.Number, w.Lane.Below = to, 0 // the prediction did not decide

@@ -47,7 +47,7 @@ func TestFailedQueueIsPutOff(t *testing.T) {
 func TestSilentQueueIsTriedOnceMore(t *testing.T) {
 	p := newBackOff()
 	message := &unanswered{row: db.Outgoing{Work: db.Work{TaskID: uuid.New(), Queue: "q"}}, answer: never{}}
-	p.wait([]*unanswered{message})
+	p.addUnanswered([]*unanswered{message})
 	if p.silent("q", at(0)); skips(p, 0) {
 		t.Error("it is skipped after one silence")
 	}
@@ -80,7 +80,7 @@ func TestMessagesAreTakenOnce(t *testing.T) {
 			t.Errorf("%d messages are taken, want %v", len(got), want)
 		}
 	}
-	p.wait([]*unanswered{{row: rows[1], answer: never{}}})
+	p.addUnanswered([]*unanswered{{row: rows[1], answer: never{}}})
 	p.reserve(rows[:1])
 	take(2, 3)
 	take()
@@ -94,7 +94,7 @@ func TestMessagesAreTakenOnce(t *testing.T) {
 // The lease of an unanswered message is renewed each 15 s.
 func TestLeasesAreRenewed(t *testing.T) {
 	p := newBackOff()
-	p.wait([]*unanswered{{row: db.Outgoing{Work: db.Work{TaskID: uuid.New()}}, answer: never{}, leased: at(0)}})
+	p.addUnanswered([]*unanswered{{row: db.Outgoing{Work: db.Work{TaskID: uuid.New()}}, answer: never{}, leased: at(0)}})
 	var renewed []float64
 	for now := 0.0; now <= 50; now += 5 {
 		answered, renew := p.answers(at(now))
