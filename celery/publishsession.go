@@ -93,7 +93,7 @@ func (s *publishSession) lockWriter(ctx context.Context) error {
 	}
 }
 
-// unlockWriter ends what write began.
+// unlockWriter ends what lockWriter began.
 func (s *publishSession) unlockWriter() { s.writing.unlock() }
 
 // publish sends a message, unless the session has ended: amqp.ErrClosed. It counts the message
