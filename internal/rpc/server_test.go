@@ -350,7 +350,7 @@ func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{"127.0.0.1:0": "level=INFO msg=listening ", "0.0.0.0:0": "whoever reaches this port"} {
 		var text bytes.Buffer
-		server, err := Listen(t.Context(), Options{Address: address, Log: slog.New(slog.NewTextHandler(&text, nil)), Registry: prometheus.NewRegistry()})
+		server, err := Listen(t.Context(), Options{Address: address, Store: &db.Store{}, Log: slog.New(slog.NewTextHandler(&text, nil)), Registry: prometheus.NewRegistry()})
 		if err != nil {
 			t.Fatal(err)
 		}
