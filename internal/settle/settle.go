@@ -1,22 +1,3 @@
-// Package settle decides what the events of workers change: runs of tasks, messages of
-// the ledger, charges of groups, and the memory of how long work takes.
-//
-// The decisions are pure functions of the events and of what the database holds;
-// db.Store.Settle loads that under locks and writes the result, in one transaction.
-//
-// Events come in any order, in any batches, and more than once: results are sent by a
-// worker's child and overtake the events of its parent, and a batch that was applied
-// but not acknowledged comes again. Whatever the order, the first end of a run counts,
-// its newest start too, and a repeat changes nothing.
-//
-// # States of a message
-//
-//	                          start heard               end heard
-//	outgoing or sent ──────────────► (started set) ──────────────► gone
-//	     │                                 │                         ▲ runtime heard,
-//	     │ end heard, runtime unknown      │ timed out, lanes left   │ or too late
-//	     └────► settled ───────────────────┼─────────────────────────┘
-//	                                       └──► backlog of the next lane, under a new task id
 package settle
 
 import (
