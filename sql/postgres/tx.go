@@ -56,9 +56,7 @@ func (tx *Tx) End(ctx context.Context, err error) error {
 	if err == nil {
 		return tx.Raw.Commit(ctx)
 	}
-	if undo := tx.Raw.Rollback(ctx); undo != nil && !errors.Is(undo, pgx.ErrTxClosed) {
-		return errors.Join(err, undo)
-	}
+	_ = tx.Raw.Rollback(ctx) // if it fails, the connection ends, and with it the transaction
 	return err
 }
 
