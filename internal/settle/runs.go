@@ -52,7 +52,7 @@ func newStart(s *db.Settlement, r db.HeardRun, t *report) bool {
 
 type endingRun struct {
 	db.HeardRun
-	told   *report
+	report *report
 	starts bool
 	final  bool
 }
@@ -60,19 +60,19 @@ type endingRun struct {
 // waves orders the ends of runs as they came, with at most one run of a task in each
 // wave: each end moves its task on from where the one before left it.
 func waves(ending []endingRun) [][]db.RunEnding {
-	slices.SortStableFunc(ending, func(a, b endingRun) int { return cmp.Compare(a.told.endPlace, b.told.endPlace) })
+	slices.SortStableFunc(ending, func(a, b endingRun) int { return cmp.Compare(a.report.endPlace, b.report.endPlace) })
 	var waves [][]db.RunEnding
 	nth := make(map[int64]int) // by task: how many of its runs are in waves
 	for _, r := range ending {
 		end := db.RunEnding{
-			Run: r.ID, Task: r.Task, At: r.told.end.Heard, Status: r.told.end.End.Status, Final: r.final,
-			Metadata: db.RunMetadata{Error: r.told.end.End.Error, NotRetried: string(r.told.end.End.Final)},
+			Run: r.ID, Task: r.Task, At: r.report.end.Heard, Status: r.report.end.End.Status, Final: r.final,
+			Metadata: db.RunMetadata{Error: r.report.end.End.Error, NotRetried: string(r.report.end.End.Final)},
 		}
 		if r.starts {
-			end.Metadata.Starts, end.Metadata.Worker = true, r.told.start.Start.Worker
+			end.Metadata.Starts, end.Metadata.Worker = true, r.report.start.Start.Worker
 			end.Started = &end.At
-			if r.told.start.Heard.Before(end.At) {
-				end.Started = &r.told.start.Heard
+			if r.report.start.Heard.Before(end.At) {
+				end.Started = &r.report.start.Heard
 			}
 		}
 		if nth[r.Task] == len(waves) {
