@@ -26,7 +26,7 @@ type sender struct {
 	jobs []maintenance.Job   // of its keeper
 }
 
-// runSender runs the sender that build makes beside a deliverer: as a daemon, or once if
+// runSender runs the sender that build makes, and a deliverer at the same time. It runs as a daemon, or once if
 // period is 0.
 func runSender(ctx context.Context, o process.Options, period time.Duration, build func(ctx context.Context, p *process.Process, d *send.Dispatcher) (sender, error)) error {
 	broker, err := o.Config.Broker()
@@ -61,8 +61,8 @@ func sendOptions(p *process.Process) send.Options {
 	return send.Options{Command: p.Command, Config: p.Config, Log: p.Log, Metrics: p.Metrics, Health: p.Health, Tracer: p.Tracer}
 }
 
-// delivering returns what every daemon that sends has beside its claims: maintenance, gauges, and the deliverer, which is
-// the last to stop.
+// delivering returns the components of every daemon that sends: maintenance, gauges, and the deliverer, which
+// stops last.
 func delivering(p *process.Process, d *send.Dispatcher, jobs ...maintenance.Job) []service.Component {
 	counting := maintenance.Keeper{Name: "updating origin metrics", Store: p.Store, Log: p.Log, Jobs: []maintenance.Job{maintenance.OriginMetrics(p.Store, p.Config.UpdateMetricsAfter)}}
 	return []service.Component{

@@ -16,7 +16,7 @@ func ObserveQueue(ctx context.Context, store *db.Store, broker Observer, queue s
 }
 
 // MostHeld returns an upper bound of the messages of a queue: ready and unacknowledged at the broker, and outgoing in the
-// ledger. It is math.MaxInt while the broker can't tell how many messages workers hold.
+// ledger. It is math.MaxInt while the number of messages that workers hold is unknown.
 //
 // The transaction must hold the queue's lock (db.Tx.LockQueues), and observed must be older than that lock. The bound then
 // holds until the transaction ends, as no claim adds messages. celery.IsOfQueue holds for the error if only this queue

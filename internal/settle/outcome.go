@@ -120,7 +120,7 @@ func keysOf(byID map[string]*report) db.Heard {
 // failed reports whether the batch has a failed end.
 func (t *report) failed() bool { return t.end != nil && t.end.End.Status == model.RunFailed }
 
-// endReceived is when the end was heard, or else the runtime.
+// endReceived returns when the listener got the event of the end, or else that of the runtime.
 func (t *report) endReceived() time.Time {
 	if t.end != nil {
 		return t.end.Heard

@@ -53,8 +53,8 @@ func (g TaskGroup) Share() Share {
 	return Share{Shared: true, Group: g.Name, Cost: g.Cost, Priority: g.Priority}
 }
 
-// ClaimTasks marks as many ready tasks of each group as are asked for as scheduled, with a run each, as the Python runner does (its runs have no metadata yet).
-// The longest ready come first; with priority, the highest. Tasks that cannot be sent as
+// ClaimTasks marks ready tasks as scheduled, of each group as many as are asked for. Each gets a run without metadata,
+// as the Python runner writes it. The longest ready come first; with priority, the highest. Tasks that cannot be sent as
 // they are (scheduler_go.odd_task), or that PostgreSQL refuses to mark, are set aside
 // instead, and others taken. It returns the number of tasks of each group, and their messages, without a queue: those of
 // groups have their Share.

@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Rules are of the configuration, and a Store goes by them.
+// Rules are the parts of the configuration that a Store applies.
 type Rules struct {
 	// Route finds the queue of a task type's tasks by their Celery name; nil leaves it to
 	// model.TaskType.
