@@ -36,11 +36,11 @@ type operation struct {
 const kills = "It kills the processes that run these tasks. By the time the signal arrives, a process may have begun another task, which is then killed instead."
 
 var taskOperations = []operation{
-	{Word: "respawn", Text: "Run again now", tasks: func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
-		return int64(len(tasks)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: tasks, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
+	{Word: "respawn", Text: "Run again now", tasks: func(ctx context.Context, d *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
+		return int64(len(ids)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
 	}},
-	{Word: "disable", Text: "Disable", tasks: func(ctx context.Context, _ *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
-		return int64(len(tasks)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: tasks, Status: model.TaskDisabled})
+	{Word: "disable", Text: "Disable", tasks: func(ctx context.Context, _ *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
+		return int64(len(ids)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskDisabled})
 	}},
 	{Word: "revoke", Text: "Revoke what was sent", tasks: revoke(false)},
 	{Word: "revoke terminate", Text: "Revoke, and kill what runs", tasks: revoke(true), Warning: kills},

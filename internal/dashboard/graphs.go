@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	graphsPage = Page{Path: "/graphs", Title: "Graphs", Menu: "Graphs", Template: "graphs.html", Query: []string{"name", "after", "before", "state", "below"}, Fragments: []string{"graphs"}, Data: graphs}
+	graphsPage = Page{Path: "/graphs", Title: "Graphs", Menu: "Graphs", Template: "graphs.html", Query: []string{"name", "after", "before", "state", "below"}, Fragments: []string{"graphs"}, Data: showGraphs}
 	graphPage  = Page{Path: "/graphs/{id}", Template: "graph.html", Fragments: []string{"progress", "steps", "path"}, Data: graph}
 )
 
@@ -46,7 +46,7 @@ func (graphsData) Counted() int64 { return countedTasks }
 
 func (graphsData) States() []string { return db.GraphsStates }
 
-func graphs(ctx context.Context, r *Request) (any, error) {
+func showGraphs(ctx context.Context, r *Request) (any, error) {
 	query := r.URL.Query()
 	filter, err := graphFilter(query)
 	if err != nil {

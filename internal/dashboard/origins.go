@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	originsPage = Page{Path: "/origins", Title: "Origins", Menu: "Origins", Template: "origins.html", Query: []string{"url", "after", "visit_type", "lister"}, Data: origins}
+	originsPage = Page{Path: "/origins", Title: "Origins", Menu: "Origins", Template: "origins.html", Query: []string{"url", "after", "visit_type", "lister"}, Data: showOrigins}
 	originPage  = Page{Path: "/origin", Template: "origin.html", Query: []string{"url"}, Data: origin}
 )
 
@@ -22,7 +22,7 @@ type originsData struct {
 	Next    *db.OriginPlace  `json:"next"`
 }
 
-func origins(ctx context.Context, r *Request) (any, error) {
+func showOrigins(ctx context.Context, r *Request) (any, error) {
 	d := originsData{Prefix: r.Word("url")}
 	if d.Prefix == "" {
 		return d, nil

@@ -21,7 +21,7 @@ import (
 
 var (
 	tasksPage = Page{
-		Path: "/tasks", Title: "Tasks", Menu: "Tasks", Template: "tasks.html", Data: tasks,
+		Path: "/tasks", Title: "Tasks", Menu: "Tasks", Template: "tasks.html", Data: showTasks,
 		Query: []string{"id", "type", "status", "priority", "policy", "graph", "after", "before", "argument", "containing", "below"},
 	}
 	taskPage = Page{Path: "/tasks/{id}", Template: "task.html", Fragments: []string{"state", "runs"}, Data: task}
@@ -61,7 +61,7 @@ func (d tasksData) More() bool {
 	return slices.ContainsFunc([]string{"priority", "policy", "after", "before", "id", "graph"}, func(name string) bool { return d.Form.Get(name) != "" })
 }
 
-func tasks(ctx context.Context, r *Request) (any, error) {
+func showTasks(ctx context.Context, r *Request) (any, error) {
 	query := r.URL.Query()
 	filter, err := taskFilter(query)
 	if err != nil {

@@ -221,8 +221,8 @@ type messageCount struct {
 
 func (c messageCount) total() int { return c.outgoing + c.Messages() + c.since }
 
-// ledger is what is asked of the ledger, in a transaction or not.
-type ledger interface {
+// queueLedgers is what is asked of the queueLedgers, in a transaction or not.
+type queueLedgers interface {
 	LeastNow() time.Time
 	QueueLedgers(ctx context.Context, observed ...db.QueueObserved) ([]db.QueueLedger, error)
 	SentMessages(ctx context.Context, queue string) (int, error)
@@ -231,7 +231,7 @@ type ledger interface {
 // countMessages counts the messages of some queues, in their order, by observations that are older than the caller's locks:
 // see the package comment. What is unacknowledged and unknown is estimated by the ledger: what was
 // delivered of late, and what was sent and is not known to have ended.
-func countMessages(ctx context.Context, l ledger, observed observations, queues ...string) ([]messageCount, error) {
+func countMessages(ctx context.Context, l queueLedgers, observed observations, queues ...string) ([]messageCount, error) {
 	asked := make([]db.QueueObserved, len(queues))
 	for i, queue := range queues {
 		o := observed[queue]

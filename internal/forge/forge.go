@@ -81,7 +81,7 @@ func ListedOrigins(ctx context.Context, from Listers, lister, instance string, p
 	if err != nil {
 		return nil, err
 	}
-	var origins []model.ListedOrigin
+	var found []model.ListedOrigin
 	const page = 10000
 	filter := db.ListedOriginFilter{ListerID: uuid.NullUUID{UUID: l.ID, Valid: true}, Limit: page}
 	for first := true; first || filter.After != nil; first = false {
@@ -89,14 +89,14 @@ func ListedOrigins(ctx context.Context, from Listers, lister, instance string, p
 		if err != nil {
 			return nil, err
 		}
-		origins = append(origins, some...)
+		found = append(found, some...)
 		progress(len(some))
 		filter.After = next
 	}
-	if len(origins) == 0 {
+	if len(found) == 0 {
 		return nil, pytext.Sentencef("Forge %s (%s) has 0 listed origin in the scheduler database.", instance, lister)
 	}
-	return origins, nil
+	return found, nil
 }
 
 // Ingested counts the origins of a forge by the outcome of their last visit.

@@ -48,7 +48,7 @@ var (
 
 // Tasks.
 var (
-	manyTasks     = listing(tasks)
+	manyTasks     = listing(taskKind)
 	manyTaskRuns  = listing(taskRuns)
 	integers      = listing(looseInteger)
 	integersIfAny = unlessFalse(integers)

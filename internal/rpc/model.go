@@ -193,8 +193,8 @@ var newTasks = &kind[db.NewTask]{travellingTasks.pythonType, func(f *fields, val
 	travellingTasks.write(f, &travelling)
 }}
 
-// tasks are tasks as they are in the database.
-var tasks = &kind[model.Task]{travellingTasks.pythonType, func(f *fields, value any) model.Task {
+// taskKind are taskKind as they are in the database.
+var taskKind = &kind[model.Task]{travellingTasks.pythonType, func(f *fields, value any) model.Task {
 	t := travellingTasks.read(f, value)
 	stored := model.Task{
 		Type: t.Type, Arguments: t.Arguments, NextRun: t.NextRun, CurrentInterval: t.interval,

@@ -422,12 +422,12 @@ func TestRecordOriginsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := serve(t, dsn)
-	const clients, origins = 8, 300
+	const clients, urls = 8, 300
 	var wait sync.WaitGroup
 	for i := range clients {
 		wait.Go(func() {
 			for range 3 {
-				response, answer, err := tryPost(t.Context(), url+"/origins/record", mimeMsgpack, recordCall(lister, origins, i*origins/clients))
+				response, answer, err := tryPost(t.Context(), url+"/origins/record", mimeMsgpack, recordCall(lister, urls, i*urls/clients))
 				if err != nil || response.StatusCode != http.StatusOK {
 					t.Errorf("client %d: %v %v %s", i, response, err, answer)
 				}
@@ -436,8 +436,8 @@ func TestRecordOriginsAtOnce(t *testing.T) {
 	}
 	wait.Wait()
 	found, _, err := store.ListedOrigins(t.Context(), db.ListedOriginFilter{})
-	if err != nil || len(found) != origins {
-		t.Errorf("%d origins (%v), want %d", len(found), err, origins)
+	if err != nil || len(found) != urls {
+		t.Errorf("%d origins (%v), want %d", len(found), err, urls)
 	}
 }
 

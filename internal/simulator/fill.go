@@ -81,13 +81,13 @@ func addTasks(ctx context.Context, store Store, l *lister) error {
 	if err != nil {
 		return err
 	}
-	tasks := make([]db.NewTask, len(origins))
+	visits := make([]db.NewTask, len(origins))
 	for i := range origins {
-		tasks[i] = db.NewTask{
+		visits[i] = db.NewTask{
 			Type: model.LoaderTaskType(listedVisitType), Arguments: model.TaskArguments{Kwargs: kwargs[i]},
 			NextRun: l.origins[i].lastUpdate, Policy: model.Recurring,
 		}
 	}
-	_, err = store.CreateTasks(ctx, tasks)
+	_, err = store.CreateTasks(ctx, visits)
 	return err
 }

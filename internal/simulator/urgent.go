@@ -17,18 +17,18 @@ var urgencies = []model.TaskPriority{model.PriorityHigh, model.PriorityNormal, m
 // addUrgent adds one-shot tasks with priority, each for another origin. They become ready at even intervals within the
 // next hour.
 func (s *simulation) addUrgent(ctx context.Context) error {
-	tasks := make([]db.NewTask, s.Urgent)
-	for i := range tasks {
+	urgent := make([]db.NewTask, s.Urgent)
+	for i := range urgent {
 		s.urgent++
 		var kwargs dispatch.Kwargs
 		kwargs.Set("url", fmt.Appendf(nil, "%q", fmt.Sprintf("https://example.com/save-code-now/%d", s.urgent)))
-		tasks[i] = db.NewTask{
+		urgent[i] = db.NewTask{
 			Type: model.LoaderTaskType(s.queues[0].visitType), Arguments: model.TaskArguments{Kwargs: kwargs.JSON()}, Policy: model.Oneshot,
 			NextRun: s.clock.Now().Add(listerPeriod * time.Duration(i) / time.Duration(s.Urgent)), Priority: urgencies[s.urgent%len(urgencies)],
 		}
 	}
 	s.forget()
-	_, err := s.Store.CreateTasks(ctx, tasks)
+	_, err := s.Store.CreateTasks(ctx, urgent)
 	return err
 }
 

@@ -42,12 +42,12 @@ type QueueSource = dispatch.QueueLengths
 // are of slightly different times.
 func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []dispatch.KnownQueue, shares map[string]model.Shares) ([]Queue, error) {
 	now := store.Now()
-	ledger, err := store.LedgerQueues(ctx)
+	entries, err := store.LedgerQueues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	of := make(map[string]db.LedgerQueue, len(ledger))
-	for _, l := range ledger {
+	of := make(map[string]db.LedgerQueue, len(entries))
+	for _, l := range entries {
 		of[l.Queue] = l
 	}
 	backlogs := map[string][]db.LaneState{}

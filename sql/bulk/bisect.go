@@ -59,3 +59,6 @@ func BisectIn(ctx context.Context, tx *postgres.Tx, n int, do func(first, end in
 	})
 	return aside, cmp.Or(unwritten, err)
 }
+
+// AsideRounds bounds how often one claim selects again, in place of what it set aside.
+const AsideRounds = 10

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
@@ -239,10 +238,4 @@ func actionOf(r queries.SchedulerGoAction) (Action, error) {
 		a.InHand = *r.InHand
 	}
 	return a, stmt.Failed(json.Unmarshal(r.Filter, &a.On), "read the filter of action %d", r.ID)
-}
-
-// SetTaskPriority sets the priority ("": none) of tasks and returns how many it changed.
-func (a TaskQueries) SetTaskPriority(ctx context.Context, ids []int64, priority model.TaskPriority) (int64, error) {
-	n, err := a.q.SetTaskPriority(ctx, queries.SetTaskPriorityParams{Ids: ids, Priority: stmt.Nullable(priority)})
-	return n, stmt.Failed(err, "set the priority of %d tasks", len(ids))
 }

@@ -45,7 +45,7 @@ type ArchiveOptions struct {
 // when the last one ended long enough ago; a task on which an open one depends stays. A pass over
 // all tasks and graphs begins once a day. Each call takes steps of it for about atMost, for tasks
 // and again for graphs.
-func (s TaskStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Duration) error {
+func (s ArchiveStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Duration) error {
 	for _, w := range s.archiveWalks(o) {
 		if _, err := w.Take(ctx, s.q, atMost); err != nil {
 			return err
@@ -55,7 +55,7 @@ func (s TaskStore) Archive(ctx context.Context, o ArchiveOptions, atMost time.Du
 }
 
 // ArchiveAll does a whole pass of Archive at once.
-func (s TaskStore) ArchiveAll(ctx context.Context, o ArchiveOptions) error {
+func (s ArchiveStore) ArchiveAll(ctx context.Context, o ArchiveOptions) error {
 	for _, w := range s.archiveWalks(o) {
 		if _, err := w.Whole(ctx); err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s TaskStore) ArchiveAll(ctx context.Context, o ArchiveOptions) error {
 	return nil
 }
 
-func (s TaskStore) archiveWalks(o ArchiveOptions) []bulk.Walk[struct{}] {
+func (s ArchiveStore) archiveWalks(o ArchiveOptions) []bulk.Walk[struct{}] {
 	types := slices.Sorted(maps.Keys(o.Before))
 	before := make([]time.Time, len(types))
 	for i, taskType := range types {
@@ -104,7 +104,7 @@ func (s TaskStore) archiveWalks(o ArchiveOptions) []bulk.Walk[struct{}] {
 }
 
 // archive writes and deletes tasks that have ended, in one transaction.
-func (s TaskStore) archive(ctx context.Context, o ArchiveOptions, tasks []int64) error {
+func (s ArchiveStore) archive(ctx context.Context, o ArchiveOptions, tasks []int64) error {
 	counts := make(map[string]Archived)
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		if o.DryRun {

@@ -43,7 +43,7 @@ const (
 	maxPendingChanges = 10_000
 
 	// grabDrains is the number of pending changes at which a grab that marks first drains twice
-	// as many, so that grabs keep up with their own marks where nothing else drains.
+	// as many, so that grabs keep up with their own marks where nothing else sizes.
 	grabDrains = 5000
 )
 
@@ -54,20 +54,17 @@ type Kept struct {
 	Build   candidates.Build // how far the build is; without a phase while another process works on it
 }
 
-// drainSizes are the sizes of the batches of drains and of maintenance.
-type drainSizes struct{ changes, parked, copied, graphs, settled bulk.BatchSize }
-
 // KeepCandidates does a part of the work that keeps candidates up to date:
 // draining, unparking, and building them where they are not built (a table was
 // truncated). It does nothing while another process is doing it, and leaves building to the owner of
 // candidates, as which RPC servers work. A batch that times out
 // is an error, but what went well stays done, and the next call takes half as many.
-func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
+func (s OriginsStore) KeepCandidates(ctx context.Context) (Kept, error) {
 	var kept Kept
 	var late error
 	var build queries.BuildPhaseRow
 	locked := false
-	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err := s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *OriginsTx) (err error) {
 		locked, err = tx.q.TryLockCandidates(ctx)
 		if err != nil || !locked {
 			return err
@@ -79,11 +76,11 @@ func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 	})
 	mayBuild := false
 	if err == nil && locked && build.Phase != candidates.PhaseReady {
-		err = s.pool.QueryRow(ctx, "select pg_has_role(relowner, 'usage') from pg_class where oid = 'scheduler_go.candidates'::regclass").Scan(&mayBuild)
+		err = s.db.Pool().QueryRow(ctx, "select pg_has_role(relowner, 'usage') from pg_class where oid = 'scheduler_go.candidates'::regclass").Scan(&mayBuild)
 	}
 	if mayBuild {
 		kept.More = true
-		build, err = candidates.BuildStep(ctx, s.pool, &s.drains.copied)
+		build, err = candidates.BuildStep(ctx, s.db.Pool(), &s.sizes.copied)
 	}
 	kept.Build = candidates.Build(build)
 	return kept, stmt.Failed(errors.Join(err, late), "keep candidates up to date")
@@ -91,7 +88,7 @@ func (s CandidateStore) KeepCandidates(ctx context.Context) (Kept, error) {
 
 // keepCandidates drains a batch of each visit type and unparks one. The lock of candidates is held.
 // late joins the time-outs of batches, which stop no other batch.
-func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
+func (tx *OriginsTx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 	visitTypes, err := tx.q.ChangedVisitTypes(ctx)
 	if err != nil {
 		return kept, nil, err
@@ -106,13 +103,13 @@ func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 		kept.Drained += n
 		kept.More = kept.More || more
 	}
-	most := tx.drains.parked.Of(drainBatch)
-	err = tx.base.Savepoint(ctx, func() error {
+	most := tx.sizes.parked.Of(drainBatch)
+	err = tx.Savepoint(ctx, func() error {
 		n, err := tx.q.UnparkCandidates(ctx, int64(most))
 		kept.More = kept.More || n == int64(most)
 		return err
 	})
-	tx.drains.parked.Note(most, err)
+	tx.sizes.parked.Note(most, err)
 	if postgres.TimedOut(err) {
 		late, err = errors.Join(late, err), nil
 	}
@@ -122,22 +119,22 @@ func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
 // drain drains up to most changes of a visit type and reports whether there may be more.
 // An origin that PostgreSQL refuses is set aside. The lock of candidates is held. After a time-out
 // the transaction can go on, with nothing drained.
-func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained int64, more bool, err error) {
-	most = tx.drains.changes.Of(most)
-	aside, err := bulk.BisectIn(ctx, tx.base, most, func(first, end int) (int64, error) {
+func (tx *OriginsTx) drain(ctx context.Context, visitType string, most int) (drained int64, more bool, err error) {
+	most = tx.sizes.changes.Of(most)
+	aside, err := bulk.BisectIn(ctx, tx.Tx, most, func(first, end int) (int64, error) {
 		n, err := tx.q.DrainCandidates(ctx, queries.DrainCandidatesParams{VisitType: visitType, MaxChanges: int64(end - first)})
 		if err == nil {
 			drained += n
 		}
 		return n, err
 	}, func(_ int, err *postgres.RefusedError) error { return tx.setNextAside(ctx, visitType, err) })
-	tx.drains.changes.Note(most, err)
+	tx.sizes.changes.Note(most, err)
 	return drained, aside > 0 || drained == int64(most), stmt.Failed(err, "drain changes of visit type %q", visitType)
 }
 
 // setNextAside sets aside the origin whose change would be drained next. A trigger notes that as a
 // change of the origin, whose drain deletes its candidates.
-func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *postgres.RefusedError) error {
+func (tx *OriginsTx) setNextAside(ctx context.Context, visitType string, reason *postgres.RefusedError) error {
 	url, err := tx.q.NextCandidateChange(ctx, visitType)
 	if err != nil {
 		return err
@@ -149,13 +146,13 @@ func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *postgr
 }
 
 // CandidateBacklog counts the changes that are not drained yet, up to limit.
-func (s CandidateStore) CandidateBacklog(ctx context.Context, limit int64) (int64, error) {
+func (s OriginsStore) CandidateBacklog(ctx context.Context, limit int64) (int64, error) {
 	return s.q.CandidateBacklog(ctx, limit)
 }
 
 // drainPending drains changes of a visit type if there are many. It does nothing while another
 // process is draining or building.
-func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
+func (tx *OriginsTx) drainPending(ctx context.Context, visitType string) error {
 	pending, err := tx.q.PendingChanges(ctx, queries.PendingChangesParams{VisitType: visitType, Bound: grabDrains})
 	if err != nil || pending < grabDrains {
 		return err
@@ -177,13 +174,13 @@ func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 // CandidateGroups counts the enabled listed origins of a visit type without a known last
 // update (the design's group A), and those with one (group B). The counts are kept as
 // candidates change, so undrained changes are missing; they are 0 during a build.
-func (tx *Tx) CandidateGroups(ctx context.Context, visitType string) (without, with int64, err error) {
+func (tx *OriginsTx) CandidateGroups(ctx context.Context, visitType string) (without, with int64, err error) {
 	group, err := stmt.FirstOrZero(tx.q.CandidateGroups(ctx, visitType))
 	return group.WithoutUpdate, group.WithUpdate, err
 }
 
 // NextDue returns when the next candidates of a visit type become eligible after at, which is
 // not in the past; zero: never. Pending changes may make some eligible earlier.
-func (a CandidateQueries) NextDue(ctx context.Context, visitType string, at time.Time) (time.Time, error) {
+func (a OriginsQueries) NextDue(ctx context.Context, visitType string, at time.Time) (time.Time, error) {
 	return stmt.FirstOrZero(a.q.NextDue(ctx, queries.NextDueParams{VisitType: visitType, At: at}))
 }

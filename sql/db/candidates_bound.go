@@ -8,6 +8,7 @@ import (
 	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // MaxCandidateChanges is how many changes of candidates are kept, some 700 MB. To build
@@ -41,7 +42,7 @@ func (b Bounded) String() string {
 // are more than limit, built or not, it gives candidates up: it deletes the changes, and
 // candidates are empty until KeepCandidates or Migrate builds them anew. Meanwhile grabs read
 // the tables.
-func (s CandidateStore) BoundChanges(ctx context.Context, limit int64, atMost time.Duration) (b Bounded, err error) {
+func (s OriginsStore) BoundChanges(ctx context.Context, limit int64, atMost time.Duration) (b Bounded, err error) {
 	deadline := time.Now().Add(atMost)
 	pending, err := s.q.CandidateBacklog(ctx, limit+1)
 	if err != nil || pending == 0 {
@@ -70,11 +71,11 @@ func (s CandidateStore) BoundChanges(ctx context.Context, limit int64, atMost ti
 // dropChanges marks candidates as to be built anew and deletes changes until a deadline: the build
 // will read the origins themselves. It stops when another process has begun the build, which
 // needs the changes from then on.
-func (s CandidateStore) dropChanges(ctx context.Context, deadline time.Time) (deleted int64, err error) {
+func (s OriginsStore) dropChanges(ctx context.Context, deadline time.Time) (deleted int64, err error) {
 	pages, err := s.q.ChangePages(ctx)
 	for page := int64(0); page < pages && err == nil && time.Now().Before(deadline); page += dropPages {
 		stop := false
-		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		err = s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *OriginsTx) error {
 			locked, err := tx.q.TryLockCandidates(ctx)
 			if err != nil || !locked {
 				stop = true
@@ -99,7 +100,7 @@ func (s CandidateStore) dropChanges(ctx context.Context, deadline time.Time) (de
 		}
 	}
 	if err == nil && deleted > 0 { // the next call would read their pages; without the privilege, this does nothing
-		_, err = s.pool.Exec(ctx, "vacuum scheduler_go.candidate_changes")
+		_, err = s.db.Pool().Exec(ctx, "vacuum scheduler_go.candidate_changes")
 	}
 	return deleted, err
 }

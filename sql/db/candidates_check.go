@@ -22,7 +22,7 @@ var errBacklog = errors.New("too many changes of candidates are pending")
 // that triggers missed as changed, for the next drains to repair, and returns their number. Called
 // once a minute, for about atMost, it compares all in about a day. It does nothing while candidates
 // are built or many changes are pending.
-func (s CandidateStore) CheckCandidates(ctx context.Context, atMost time.Duration) (noted int64, err error) {
+func (s OriginsStore) CheckCandidates(ctx context.Context, atMost time.Duration) (noted int64, err error) {
 	check := func(name string, end func(context.Context) (int64, error), step func(ctx context.Context, first, end int64) (int64, error)) error {
 		_, err := bulk.Walk[struct{}]{
 			Name: name, Every: checkEvery, Over: checkEvery, Most: checkedPages,

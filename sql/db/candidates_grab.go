@@ -16,19 +16,6 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// pinPlans restricts the planner to walks along indexes and look-ups by key, which is
-// what candidates are for; it cannot know how few of the parked are due, or how
-// many changes are pending. So a plan is good for all values, and a connection makes it once: to plan a
-// grab takes a third of its time. unpinPlans takes the restrictions back. It leaves compiling off until the
-// transaction ends: the default is the server's, which is not what a session has (sessionSettings).
-const (
-	pinPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off;
-		set local enable_hashjoin = off; set local enable_mergejoin = off; set local plan_cache_mode = force_generic_plan;
-		set local jit = off`
-	unpinPlans = `set local enable_seqscan to default; set local enable_bitmapscan to default; set local enable_sort to default;
-		set local enable_hashjoin to default; set local enable_mergejoin to default; set local plan_cache_mode to default`
-)
-
 // KnownToCandidates reports whether candidates can answer a filter. They don't contain disabled
 // origins. For a filter with TableSample they select from all origins, which costs no more, unless
 // it is Inexact.
@@ -78,7 +65,7 @@ type candidateFilter struct {
 
 // filterCandidates translates a filter. The due dates of candidates include the default cooldowns;
 // other cooldowns are conditions to check.
-func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
+func (q *grabQuery) filterCandidates(ctx context.Context, tx *OriginsTx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
 	cf := candidateFilter{p: f.Rule(), byLister: q.grouped, parkedUntil: "@now"}
 	if f.Cooldowns == model.DefaultCooldowns {
 		cf.conditions = []string{"c.due < @now"}
@@ -117,7 +104,7 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 // addEarly selects the parked candidates that shorter cooldowns may make due now: without indexes for
 // these, all whose due date is not further off than the largest difference; with them, only those
 // that one of these cooldowns holds back, for no longer than its own difference.
-func (q *grabQuery) addEarly(ctx context.Context, tx *Tx, shorter []model.ShorterCooldown, now time.Time, cf *candidateFilter) error {
+func (q *grabQuery) addEarly(ctx context.Context, tx *OriginsTx, shorter []model.ShorterCooldown, now time.Time, cf *candidateFilter) error {
 	if len(shorter) == 0 {
 		return nil
 	}
@@ -150,7 +137,7 @@ func (q *grabQuery) addEarly(ctx context.Context, tx *Tx, shorter []model.Shorte
 
 // filteredListers returns the listers whose origins a filter asks for; filtered is false if
 // those are all.
-func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers []uuid.UUID, filtered bool, err error) {
+func (tx *OriginsTx) filteredListers(ctx context.Context, f model.VisitFilter) (listers []uuid.UUID, filtered bool, err error) {
 	if !f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == "" {
 		return nil, false, nil
 	}
@@ -160,7 +147,7 @@ func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers
 
 // filterListers restricts cf to the listers of a filter, or to all but those whose instances are
 // closed.
-func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilter, cf *candidateFilter) error {
+func (q *grabQuery) filterListers(ctx context.Context, tx *OriginsTx, f model.VisitFilter, cf *candidateFilter) error {
 	listers, some, err := tx.filteredListers(ctx, f)
 	open := q.openListers("c")
 	if err != nil || !some && len(open) == 0 {
@@ -188,7 +175,7 @@ func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilt
 
 // grabCandidates runs a grab on candidates, and reports whether they could be used: not
 // while they are being built, too many changes are pending, or too many would be looked at.
-func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) (visits []GrabbedVisit, usable bool, err error) {
+func (tx *OriginsTx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) (visits []GrabbedVisit, usable bool, err error) {
 	if !dryRun {
 		if err := tx.drainPending(ctx, f.VisitType); err != nil {
 			return nil, false, err
@@ -204,7 +191,7 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 }
 
 // selectFromCandidates sets q.selected to the CTEs that select by the filter from candidates.
-func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) error {
+func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *OriginsTx, f model.VisitFilter, now time.Time) error {
 	q.ask()
 	cf, err := q.filterCandidates(ctx, tx, f, now)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 // ReadyTaskTypes lists the types that have a task to run at now, of those without
 // priority or of those with any.
-func (s TaskQueries) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error) {
+func (s LedgerQueries) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error) {
 	return s.q.ReadyTaskTypes(ctx, queries.ReadyTaskTypesParams{Now: now, WithPriority: withPriority})
 }
 
@@ -58,10 +58,10 @@ func (g TaskGroup) Share() Share {
 // they are (scheduler_go.odd_task), or that PostgreSQL refuses to mark, are set aside
 // instead, and others taken. It returns the number of tasks of each group, and their messages, without a queue: those of
 // groups have their Share.
-func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
+func (tx *LedgerTx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
 	groups := slices.Clone(c.Groups)
 	taken = make([]int, len(groups))
-	for range oddRounds {
+	for range bulk.AsideRounds {
 		odd, err := tx.claimTasks(ctx, c, groups, taken, &work)
 		if err != nil {
 			return nil, nil, fmt.Errorf("claim tasks of type %q: %w", c.Type.Type, err)
@@ -76,7 +76,7 @@ func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []
 // claimTasks claims what is left to claim of groups, and counts down what is left and up
 // what is taken. Where PostgreSQL refuses the claim, it claims parts of it, and sets aside
 // the tasks that are refused alone. It returns the number of tasks that it set aside.
-func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, taken []int, work *[]Work) (odd int, err error) {
+func (tx *LedgerTx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, taken []int, work *[]Work) (odd int, err error) {
 	asked := slices.Clone(groups)
 	all := 0
 	for _, g := range asked {
@@ -92,7 +92,7 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 		}
 		return some
 	}
-	aside, err := bulk.BisectIn(ctx, tx.base, all, func(first, end int) (int64, error) {
+	aside, err := bulk.BisectIn(ctx, tx.Tx, all, func(first, end int) (int64, error) {
 		before := len(*work)
 		got, n, err := tx.claimTasksOnce(ctx, c, part(first, end), work)
 		if err != nil {
@@ -114,10 +114,10 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 }
 
 // setNextTaskAside sets the task aside that would be claimed next for groups.
-func (tx *Tx) setNextTaskAside(ctx context.Context, c TaskClaim, groups []TaskGroup, reason *postgres.RefusedError) error {
+func (tx *LedgerTx) setNextTaskAside(ctx context.Context, c TaskClaim, groups []TaskGroup, reason *postgres.RefusedError) error {
 	arguments := c.arguments(groups)
 	arguments["reason"] = reason.Error()
-	_, err := tx.tx.Exec(ctx, c.ready()+`
+	_, err := tx.Raw.Exec(ctx, c.ready()+`
 insert into scheduler_go.set_aside_tasks (task, arguments, reason)
 select t.id, md5(t.arguments::text), @reason from ready join task t on t.id = ready.id
 on conflict do nothing`, arguments)
@@ -126,8 +126,8 @@ on conflict do nothing`, arguments)
 
 // claimTasksOnce runs the claim once. It adds the messages to work, and returns the number of
 // tasks of each group and of those that it set aside.
-func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
-	rows, err := tx.tx.Query(ctx, c.statement(), c.arguments(groups))
+func (tx *LedgerTx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
+	rows, err := tx.Raw.Query(ctx, c.statement(), c.arguments(groups))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -241,10 +241,10 @@ func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 
 // ReadyTaskGroups lists the groups that have a task of c.Type without priority to run at
 // c.Now.
-func (tx *Tx) ReadyTaskGroups(ctx context.Context, c TaskClaim, by model.ShareKey) ([]string, error) {
+func (tx *LedgerTx) ReadyTaskGroups(ctx context.Context, c TaskClaim, by model.ShareKey) ([]string, error) {
 	group := migrate.TaskGroup(by)
 	const waiting = "type = @type and status = 'next_run_not_scheduled' and priority is null"
-	names, err := stmt.Column[string](ctx, tx.tx, `
+	names, err := stmt.Column[string](ctx, tx.Raw, `
 with recursive groups as (
 	(select `+group+` as name from task where `+waiting+` order by 1 limit 1)
 	union all
@@ -258,12 +258,12 @@ where name is not null and exists (select from task where `+waiting+` and `+grou
 }
 
 // countReadyTasks counts the ready tasks of a group that are not set aside, up to a bound.
-func (tx *Tx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string, most int) (n int, err error) {
+func (tx *LedgerTx) countReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string, most int) (n int, err error) {
 	inGroup := "true"
 	if by != model.ShareByTaskType {
 		inGroup = migrate.TaskGroup(by) + " = @group"
 	}
-	err = tx.tx.QueryRow(ctx, `select count(*) from (
+	err = tx.Raw.QueryRow(ctx, `select count(*) from (
 	select from task
 	where type = @type and status = 'next_run_not_scheduled' and priority is null and next_run <= @now and `+inGroup+`
 	  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null

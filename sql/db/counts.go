@@ -7,6 +7,7 @@ import (
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // The names of walks, in their rows.
@@ -43,7 +44,7 @@ func (s MonitorStore) countReady(now time.Time) bulk.Walk[[]ReadyTasks] {
 			var ready []ReadyTasks
 			err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
 				// The planner doesn't know which types have many ready tasks, and would read them all.
-				if _, err := tx.tx.Exec(ctx, pinPlans); err != nil {
+				if _, err := tx.Raw.Exec(ctx, postgres.PinPlans); err != nil {
 					return err
 				}
 				ready, err = tx.q.OldestReady(ctx, queries.OldestReadyParams{FirstType: int32(first), Types: int32(end - first), Now: now})

@@ -216,7 +216,7 @@ var (
 )
 
 func (s sides) createTasks(t *rapid.T) {
-	var tasks []db.NewTask
+	var drawn []db.NewTask
 	var peers []any
 	for range rapid.IntRange(0, 8).Draw(t, "n") {
 		task := db.NewTask{
@@ -239,7 +239,7 @@ func (s sides) createTasks(t *rapid.T) {
 			args, kwargs = "[]", "{}" // Python reads it as infinity, which is no JSON
 		}
 		task.Arguments = model.TaskArguments{Args: json.RawMessage(args), Kwargs: json.RawMessage(kwargs)}
-		tasks = append(tasks, task)
+		drawn = append(drawn, task)
 		peers = append(peers, tagged("Task", map[string]any{
 			"type": task.Type, "next_run": taggedTime(&task.NextRun), "policy": task.Policy, "status": task.Status,
 			"retries_left": task.RetriesLeft, "priority": orNil(task.Priority),
@@ -250,7 +250,7 @@ func (s sides) createTasks(t *rapid.T) {
 		peers = []any{}
 	}
 	want, class := s.peer.call(t, "create_tasks", map[string]any{"tasks": peers})
-	got, err := s.store.CreateTasks(t.Context(), tasks)
+	got, err := s.store.CreateTasks(t.Context(), drawn)
 	if class != "" {
 		// Of several rules that an unknown type breaks, the Python scheduler names one.
 		violation := class == "ForeignKeyViolation" || class == "NotNullViolation" || class == "CheckViolation"

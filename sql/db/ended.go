@@ -38,7 +38,7 @@ func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
 }
 
 // countEnded writes counts. It comes last in a transaction, as it locks rows that others write.
-func (tx *Tx) countEnded(source string, e Ends) stmt.Step {
+func (tx *LedgerTx) countEnded(source string, e Ends) stmt.Step {
 	return stmt.Arrays(stmt.Entries(e), func(ctx context.Context, p queries.CountEndedParams) error {
 		p.Source = source
 		return tx.q.CountEnded(ctx, p)
@@ -59,7 +59,7 @@ type Ended struct {
 type EndedKey struct{ Source, Type string }
 
 // EndedInHour returns what ended in the last hour.
-func (a MonitorStore) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
+func (a LedgerQueries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
 	rows, err := a.q.EndedInHour(ctx)
 	ended := map[EndedKey]*Ended{}
 	for _, r := range rows {

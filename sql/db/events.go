@@ -28,7 +28,7 @@ type EventLook struct {
 }
 
 // DatabaseTime asks for the time by the database's clock.
-func (a WorkQueries) DatabaseTime(ctx context.Context) (time.Time, error) {
+func (a LedgerQueries) DatabaseTime(ctx context.Context) (time.Time, error) {
 	now, err := a.q.DatabaseTime(ctx)
 	return now, stmt.Failed(err, "ask for the time")
 }
@@ -37,7 +37,7 @@ func (a WorkQueries) DatabaseTime(ctx context.Context) (time.Time, error) {
 // came into their queue later may be unread. What nothing is heard of is judged by that moment
 // instead of by now. It is at most 7 days before now, and now if no daemon has looked at a queue of
 // events yet.
-func (a WorkQueries) EndsKnown(ctx context.Context, now time.Time) (time.Time, error) {
+func (a LedgerQueries) EndsKnown(ctx context.Context, now time.Time) (time.Time, error) {
 	known, err := a.q.EndsKnown(ctx, now)
 	return known, stmt.Failed(err, "look up to when the events of workers are known")
 }
@@ -47,7 +47,7 @@ func (a WorkQueries) EndsKnown(ctx context.Context, now time.Time) (time.Time, e
 var EventsUnknown = time.Unix(0, 0)
 
 // RaiseEventQueue records that all events that came into a queue before a moment are written.
-func (a WorkQueries) RaiseEventQueue(ctx context.Context, queue string, complete time.Time) error {
+func (a LedgerQueries) RaiseEventQueue(ctx context.Context, queue string, complete time.Time) error {
 	return stmt.Failed(a.q.RaiseEventQueue(ctx, queries.RaiseEventQueueParams{Queue: queue, Complete: complete}), "record up to when the events of workers are known")
 }
 
@@ -55,7 +55,7 @@ func (a WorkQueries) RaiseEventQueue(ctx context.Context, queue string, complete
 // at the queue. A look counts once all consumers that there were are listeners which had read the queue
 // before it and have written what was sent to them by its end. It returns the moment up to which
 // events are known.
-func (s WorkStore) ReportEvents(ctx context.Context, r EventReader, looks []EventLook) (time.Time, error) {
+func (s LedgerStore) ReportEvents(ctx context.Context, r EventReader, looks []EventLook) (time.Time, error) {
 	err := s.q.ReportEventReader(ctx, queries.ReportEventReaderParams{Session: r.Session, Queue: r.Queue, Since: r.Since, Complete: r.Complete})
 	if err != nil {
 		return time.Time{}, stmt.Failed(err, "record what a listener has written")
@@ -69,6 +69,6 @@ func (s WorkStore) ReportEvents(ctx context.Context, r EventReader, looks []Even
 }
 
 // ForgetEventReaders deletes listeners that have reported nothing for a day.
-func (a WorkQueries) ForgetEventReaders(ctx context.Context, now time.Time) error {
+func (a LedgerQueries) ForgetEventReaders(ctx context.Context, now time.Time) error {
 	return stmt.Failed(a.q.ForgetEventReaders(ctx, now.Add(-postgres.Day)), "forget listeners that have ended")
 }

@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
 )
 
 // The policy freshness (internal/freshness, docs/freshness.md) picks origins by their moments. The
@@ -43,7 +44,7 @@ type OriginFreshness struct {
 
 // OriginFreshness returns what is known of those of the origins that are listed and whose
 // visit types have the policy freshness.
-func (s CandidateQueries) OriginFreshness(ctx context.Context, origins []model.OriginKey) ([]OriginFreshness, error) {
+func (s OriginsQueries) OriginFreshness(ctx context.Context, origins []model.OriginKey) ([]OriginFreshness, error) {
 	all, err := originFreshness(ctx, s.q, origins)
 	return all, stmt.Failed(err, "read the freshness of %d origins", len(origins))
 }
@@ -81,7 +82,7 @@ func writeFreshness(ctx context.Context, q *queries.Queries, origins []OriginFre
 
 // ConfigureFreshness sets the visit types that have the policy freshness, each with the longest
 // time that an origin waits for a visit.
-func (s CandidateStore) ConfigureFreshness(ctx context.Context, longest map[string]time.Duration) error {
+func (s OriginsStore) ConfigureFreshness(ctx context.Context, longest map[string]time.Duration) error {
 	p := queries.ConfigureFreshnessParams{
 		VisitTypes: []string{}, Walk: freshnessName, Cost: expectedCost.Seconds(), Changes: freshness.General.Changes, Days: freshness.General.Days,
 		Threshold: freshness.Controller{}.Step(time.Time{}, false, 0).Threshold,
@@ -114,14 +115,14 @@ const (
 
 // KeepFreshness does a minute's part, for at most about atMost, of the walk that computes moments anew,
 // as thresholds move and listers report updates. One process at a time calls it.
-func (s CandidateStore) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
+func (s OriginsStore) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := s.momentsWalk(now, freshnessEvery).Take(ctx, s.q, atMost)
 	return err
 }
 
 // RenewMoments does the whole walk of KeepFreshness at once, due or not, for simulated time. It does
 // nothing while candidates are not built.
-func (s CandidateStore) RenewMoments(ctx context.Context, now time.Time) error {
+func (s OriginsStore) RenewMoments(ctx context.Context, now time.Time) error {
 	err := s.q.CancelWalk(ctx, freshnessName)
 	if err == nil {
 		_, err = s.momentsWalk(now, 0).Take(ctx, s.q, math.MaxInt64)
@@ -129,7 +130,7 @@ func (s CandidateStore) RenewMoments(ctx context.Context, now time.Time) error {
 	return stmt.Failed(err, "compute moments anew")
 }
 
-func (s CandidateStore) momentsWalk(now time.Time, over time.Duration) bulk.Walk[freshnessWalk] {
+func (s OriginsStore) momentsWalk(now time.Time, over time.Duration) bulk.Walk[freshnessWalk] {
 	return bulk.Walk[freshnessWalk]{
 		Name: freshnessName, Every: freshnessEvery, Over: over, Most: freshnessPages,
 		Begin: func(ctx context.Context) (int64, freshnessWalk, error) {
@@ -151,7 +152,7 @@ func (s CandidateStore) momentsWalk(now time.Time, over time.Duration) bulk.Walk
 
 // MomentsComplete reports whether all origins of a visit type have the moments by which the policy
 // freshness picks them.
-func (tx *Tx) MomentsComplete(ctx context.Context, visitType string) (bool, error) {
+func (tx *OriginsTx) MomentsComplete(ctx context.Context, visitType string) (bool, error) {
 	k, err := stmt.FirstOrZero(tx.q.FreshnessControl(ctx, visitType))
 	return k.Complete, stmt.Failed(err, "read the threshold of visit type %q", visitType)
 }
@@ -159,7 +160,7 @@ func (tx *Tx) MomentsComplete(ctx context.Context, visitType string) (bool, erro
 // ForgetFreshness takes steps, for about atMost, of a daily walk that deletes the estimates of origins
 // that have not been visited for twice the longest wait: they are gone, or their visit type has lost
 // the policy.
-func (s CandidateStore) ForgetFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
+func (s OriginsStore) ForgetFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := bulk.Walk[struct{}]{
 		Name: "old estimates", Every: 24 * time.Hour, Most: 256,
 		Begin: bulk.BeginAt(func(context.Context) (int64, error) { return 0, nil }),
@@ -181,7 +182,7 @@ const (
 // StepThreshold adjusts the threshold of a visit type with the policy freshness after a claim at now.
 // busy is whether messages waited for a worker before the claim. due are the origins that the policy
 // picked, in random order or by their moments; none if it picked all that were due.
-func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
+func (tx *OriginsTx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
 	k, err := stmt.FirstOrZero(tx.q.FreshnessControl(ctx, visitType))
 	if err != nil || k.Threshold == 0 || k.Stepped != nil && now.Sub(*k.Stepped).Abs() < stepEvery {
 		return stmt.Failed(err, "read the threshold of visit type %q", visitType)
@@ -211,12 +212,12 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 // computeMoments computes the moments of the candidates on some pages as of now, and adds to found what
 // is known of them. It writes moments that are no longer right, and estimates where a lister reported
 // an update. It waits for the lock of candidates.
-func (s CandidateStore) computeMoments(ctx context.Context, now time.Time, first, end int64, found *freshnessWalk) error {
-	return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+func (s OriginsStore) computeMoments(ctx context.Context, now time.Time, first, end int64, found *freshnessWalk) error {
+	return s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *OriginsTx) error {
 		if err := tx.q.LockCandidates(ctx); err != nil {
 			return err
 		}
-		if _, err := tx.tx.Exec(ctx, pinPlans); err != nil {
+		if _, err := tx.Raw.Exec(ctx, postgres.PinPlans); err != nil {
 			return err
 		}
 		rows, err := tx.q.FreshCandidates(ctx, queries.FreshCandidatesParams{FirstPage: first, EndPage: end})

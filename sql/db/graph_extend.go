@@ -29,10 +29,10 @@ type MoreDependency struct {
 // ExtendGraph adds tasks and dependencies to a graph, and removes dependencies, all or nothing, as
 // extend says for the graph's tasks. Only dependencies of tasks that wait, or can't run because of
 // others, can change. The errors are those of SubmitGraph and model.ErrUnknownGraph.
-func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, extend func([]GraphTask) (Extension, error), now time.Time) (stored SubmittedGraph, err error) {
+func (s GraphsStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, extend func([]GraphTask) (Extension, error), now time.Time) (stored SubmittedGraph, err error) {
 	var known *knownGraph
 	err = postgres.RetryLostRaces(func() error {
-		return s.locked(ctx, func(tx *Tx) error {
+		return s.locked(ctx, func(tx *GraphsTx) error {
 			summary, err := tx.GraphHead(ctx, graph)
 			if err == nil {
 				err = tx.takeKey(ctx, key, graph)
@@ -64,7 +64,7 @@ func (s GraphStore) ExtendGraph(ctx context.Context, graph int64, key GraphKey, 
 }
 
 // extendGraph stores an extension. The lock of graphs is held.
-func (tx *Tx) extendGraph(ctx context.Context, graph int64, e Extension, now time.Time) (stored SubmittedGraph, err error) {
+func (tx *GraphsTx) extendGraph(ctx context.Context, graph int64, e Extension, now time.Time) (stored SubmittedGraph, err error) {
 	if err := tx.CheckGraph(ctx, NewGraph{Tasks: e.Tasks}); err != nil {
 		return stored, err
 	}
@@ -96,7 +96,7 @@ func (tx *Tx) extendGraph(ctx context.Context, graph int64, e Extension, now tim
 }
 
 // lockChanged locks the tasks whose dependencies change, and returns them by number.
-func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask, error) {
+func (tx *GraphsTx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask, error) {
 	changed := make(map[int64]GraphTask)
 	for _, a := range e.Add {
 		changed[a.Task] = GraphTask{}
@@ -132,7 +132,7 @@ func dependents(e Extension, changed map[int64]GraphTask) (tasks []NewGraphTask)
 
 // removeDependencies deletes the dependencies to remove, and updates the tasks' numbers of dependencies
 // for these and for those to add.
-func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[int64]GraphTask) error {
+func (tx *GraphsTx) removeDependencies(ctx context.Context, e Extension, changed map[int64]GraphTask) error {
 	rows, err := tx.q.DependenciesOf(ctx, slices.Sorted(maps.Keys(changed)))
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[i
 }
 
 // checkNoCircle returns an error if one of the tasks depends on itself by way of others.
-func (tx *Tx) checkNoCircle(ctx context.Context, ids []int64, changed map[int64]GraphTask) error {
+func (tx *GraphsTx) checkNoCircle(ctx context.Context, ids []int64, changed map[int64]GraphTask) error {
 	edges, err := tx.q.EdgesBelow(ctx, ids)
 	if err != nil {
 		return err

@@ -28,6 +28,9 @@ type GraphEdge = queries.SchedulerGoGraphEdge
 
 func summaryOf(r queries.GraphsRow) GraphSummary { return GraphSummary(r) }
 
+// searchedTasks is how many tasks a page looks at: 20,000 in memory take some 20 ms. Tests have fewer.
+var searchedTasks = 20_000
+
 // GraphSearch says which graphs somebody asks for; an empty field does not matter.
 type GraphSearch struct {
 	Name   string     `json:"name,omitempty"`   // a part of it
@@ -62,7 +65,7 @@ type FoundGraphs struct {
 // the last so many tasks of each, which also tell the graph's state. It looks at the next 20,000
 // graphs; in a search by state at 300, or, if tasks is math.MaxInt, at those of the next 20,000 tasks,
 // at least one.
-func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64, limit, tasks int) (found FoundGraphs, err error) {
+func (a GraphsQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64, limit, tasks int) (found FoundGraphs, err error) {
 	if below <= 0 {
 		below = math.MaxInt64
 	}
@@ -96,27 +99,27 @@ func (a GraphQueries) FindGraphs(ctx context.Context, f GraphSearch, below int64
 	return found, stmt.Failed(err, "search graphs")
 }
 
-func (a GraphQueries) graphs(ctx context.Context, p queries.GraphsParams) ([]GraphSummary, error) {
+func (a GraphsQueries) graphs(ctx context.Context, p queries.GraphsParams) ([]GraphSummary, error) {
 	rows, err := a.q.Graphs(ctx, p)
 	return stmt.List(rows, stmt.Failed(err, "read graphs"), summaryOf)
 }
 
 // Graphs lists the newest graphs.
-func (a GraphQueries) Graphs(ctx context.Context, limit int) ([]GraphSummary, error) {
+func (a GraphsQueries) Graphs(ctx context.Context, limit int) ([]GraphSummary, error) {
 	return a.graphs(ctx, queries.GraphsParams{EndGraph: math.MaxInt64, MaxLooked: int64(limit), MaxGraphs: int64(limit), MaxTasks: math.MaxInt64})
 }
 
 // Graph returns the summary of a graph, or model.ErrUnknownGraph.
-func (a GraphQueries) Graph(ctx context.Context, graph int64) (GraphSummary, error) {
+func (a GraphsQueries) Graph(ctx context.Context, graph int64) (GraphSummary, error) {
 	return a.graph(ctx, graph, math.MaxInt64)
 }
 
 // GraphHead returns the summary of a graph without the numbers of its tasks, or model.ErrUnknownGraph.
-func (a GraphQueries) GraphHead(ctx context.Context, graph int64) (GraphSummary, error) {
+func (a GraphsQueries) GraphHead(ctx context.Context, graph int64) (GraphSummary, error) {
 	return a.graph(ctx, graph, 0)
 }
 
-func (a GraphQueries) graph(ctx context.Context, graph, tasks int64) (GraphSummary, error) {
+func (a GraphsQueries) graph(ctx context.Context, graph, tasks int64) (GraphSummary, error) {
 	graphs, err := a.graphs(ctx, queries.GraphsParams{FirstGraph: graph, EndGraph: graph + 1, MaxLooked: 1, MaxGraphs: 1, MaxTasks: tasks})
 	if err == nil && len(graphs) == 0 {
 		err = model.ErrUnknownGraph
@@ -128,19 +131,19 @@ func (a GraphQueries) graph(ctx context.Context, graph, tasks int64) (GraphSumma
 }
 
 // IsSmallGraph reports whether a graph has no more than some tasks and dependencies.
-func (a GraphQueries) IsSmallGraph(ctx context.Context, graph int64, tasks, edges int) (bool, error) {
+func (a GraphsQueries) IsSmallGraph(ctx context.Context, graph int64, tasks, edges int) (bool, error) {
 	size, err := a.q.SizeOfGraph(ctx, queries.SizeOfGraphParams{Graph: graph, MaxTasks: int64(tasks) + 1, MaxEdges: int64(edges) + 1})
 	return size.Tasks <= int64(tasks) && size.Edges <= int64(edges), stmt.Failed(err, "count the tasks and dependencies of graph %d", graph)
 }
 
 // GraphTasks returns the tasks of a graph, each after those it depends on.
-func (a GraphQueries) GraphTasks(ctx context.Context, graph int64) ([]GraphTask, error) {
+func (a GraphsQueries) GraphTasks(ctx context.Context, graph int64) ([]GraphTask, error) {
 	rows, err := a.q.GraphTasks(ctx, graph)
 	return rows, stmt.Failed(err, "read the tasks of graph %d", graph)
 }
 
 // GraphEdges returns the dependencies of the tasks of a graph, by task.
-func (a GraphQueries) GraphEdges(ctx context.Context, graph int64) ([]GraphEdge, error) {
+func (a GraphsQueries) GraphEdges(ctx context.Context, graph int64) ([]GraphEdge, error) {
 	rows, err := a.q.GraphEdges(ctx, graph)
 	return rows, stmt.Failed(err, "read the dependencies of graph %d", graph)
 }
@@ -152,20 +155,20 @@ type Dependency = queries.UnmetDependenciesRow
 
 // UnmetDependencies returns up to limit dependencies that a task waits for, or because of which it
 // can't run, by number; a task that depends on itself is among them.
-func (a GraphQueries) UnmetDependencies(ctx context.Context, task int64, limit int) ([]Dependency, error) {
+func (a GraphsQueries) UnmetDependencies(ctx context.Context, task int64, limit int) ([]Dependency, error) {
 	rows, err := a.q.UnmetDependencies(ctx, queries.UnmetDependenciesParams{Task: task, MaxDependencies: int32(limit)})
 	return rows, stmt.Failed(err, "read what task %d depends on", task)
 }
 
 // GraphTask returns a task's place in its graph; nil if it is in none.
-func (a GraphQueries) GraphTask(ctx context.Context, task int64) (*GraphTask, error) {
+func (a GraphsQueries) GraphTask(ctx context.Context, task int64) (*GraphTask, error) {
 	rows, err := a.q.GraphTask(ctx, task)
 	return stmt.First(stmt.List(rows, err, func(r queries.GraphTaskRow) GraphTask { return GraphTask(r) }))
 }
 
 // Runtimes returns how long successful runs of task types took lately, on average;
 // types of which none is known are missing.
-func (a GraphQueries) Runtimes(ctx context.Context, types []string) (map[string]time.Duration, error) {
+func (a GraphsQueries) Runtimes(ctx context.Context, types []string) (map[string]time.Duration, error) {
 	rows, err := a.q.Runtimes(ctx, types)
 	runtimes := make(map[string]time.Duration, len(rows))
 	for _, row := range rows {
@@ -175,7 +178,7 @@ func (a GraphQueries) Runtimes(ctx context.Context, types []string) (map[string]
 }
 
 // GraphEnds returns when the last ended run of each task of a graph ended; tasks without one are missing.
-func (a GraphQueries) GraphEnds(ctx context.Context, graph int64) (map[int64]time.Time, error) {
+func (a GraphsQueries) GraphEnds(ctx context.Context, graph int64) (map[int64]time.Time, error) {
 	rows, err := a.q.GraphEnds(ctx, graph)
 	ends := make(map[int64]time.Time, len(rows))
 	for _, row := range rows {

@@ -165,7 +165,7 @@ func TestFailuresAreTakenBackFirst(t *testing.T) {
 		}
 	}
 
-	store.BoundGraphs(50)
+	store.NoteRound(2*50, context.DeadlineExceeded)
 	g, cleanUp := chain(t, store, 1000)
 	setStatus(t, store, model.TaskDisabled, g.Tasks[0])
 	for countOf(t, store, "select count(*) from scheduler_go.graph_states where graph = $1 and state = 'dependency'", g.ID) == 0 {

@@ -95,8 +95,8 @@ func graphErrorf(format string, args ...any) error { return &GraphError{fmt.Spri
 
 // CheckGraph checks that the task types and existing dependencies of a graph exist.
 // Errors are model.ErrUnknownTaskType or a *DependencyError.
-func (a GraphQueries) CheckGraph(ctx context.Context, g NewGraph) error {
-	types, err := TaskQueries{q: a.q}.TaskTypes(ctx)
+func (a GraphsQueries) CheckGraph(ctx context.Context, g NewGraph) error {
+	types, err := a.q.TaskTypes(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (a GraphQueries) CheckGraph(ctx context.Context, g NewGraph) error {
 }
 
 // checkDependencies checks that tasks can depend on the existing ones that they name.
-func (a GraphQueries) checkDependencies(ctx context.Context, tasks []NewGraphTask) error {
+func (a GraphsQueries) checkDependencies(ctx context.Context, tasks []NewGraphTask) error {
 	found, err := a.q.TasksToDependOn(ctx, existing(tasks))
 	if err != nil {
 		return fmt.Errorf("look for existing dependencies: %w", err)
@@ -153,9 +153,9 @@ func existing(tasks []NewGraphTask) []int64 {
 // SubmitGraph stores a graph, all of it or nothing. Tasks without dependencies
 // may run from now on. The errors are those of CheckGraph, a *GraphError if its key is
 // that of another one, and a *RefusedError.
-func (s GraphStore) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (submitted SubmittedGraph, err error) {
+func (s GraphsStore) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (submitted SubmittedGraph, err error) {
 	var known *knownGraph
-	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *GraphsTx) error {
 		graph, err := tx.q.CreateGraph(ctx, queries.CreateGraphParams{Name: g.Name, Submitted: now})
 		if err == nil {
 			err = tx.takeKey(ctx, g.Key, graph)
@@ -184,7 +184,7 @@ func (k *knownGraph) Error() string { return fmt.Sprintf("the key is that of gra
 
 // takeKey writes a key, if there is one. It returns a *knownGraph if the same was submitted with it
 // before.
-func (tx *Tx) takeKey(ctx context.Context, key GraphKey, graph int64) error {
+func (tx *GraphsTx) takeKey(ctx context.Context, key GraphKey, graph int64) error {
 	if key.Text == "" {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (tx *Tx) takeKey(ctx context.Context, key GraphKey, graph int64) error {
 }
 
 // storeTasks adds tasks to a graph.
-func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask, now time.Time) (stored SubmittedGraph, err error) {
+func (tx *GraphsTx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask, now time.Time) (stored SubmittedGraph, err error) {
 	ids, err := tx.q.NextTaskIDs(ctx, int64(len(tasks)))
 	if err != nil {
 		return stored, err
@@ -289,7 +289,7 @@ func (d NewDependency) number(ids []int64) int64 {
 	return ids[d.Place]
 }
 
-func (tx *Tx) recordEdges(ctx context.Context, edges []GraphEdge) error {
+func (tx *GraphsTx) recordEdges(ctx context.Context, edges []GraphEdge) error {
 	for chunk := range slices.Chunk(edges, submitChunk) {
 		if err := tx.q.RecordGraphEdges(ctx, stmt.Columns[queries.RecordGraphEdgesParams](chunk)); err != nil {
 			return err
@@ -302,7 +302,7 @@ var errDependencyDeleted = errors.New("a task that it depends on was deleted mea
 
 // checkLater queues a check of tasks for after the commit. The dependencies are locked
 // last, for a moment: listeners wait for those locks.
-func (tx *Tx) checkLater(ctx context.Context, dependencies, tasks []int64) error {
+func (tx *GraphsTx) checkLater(ctx context.Context, dependencies, tasks []int64) error {
 	if len(tasks) == 0 {
 		return nil
 	}
@@ -319,9 +319,9 @@ func (tx *Tx) checkLater(ctx context.Context, dependencies, tasks []int64) error
 // CancelGraph cancels all unsent tasks of a graph, and the retries of sent ones: the first drainGraphTasks of them
 // at once, the others in the next rounds of the drain. It waits for extensions of graphs that are being stored. It
 // returns model.ErrUnknownGraph if there is no such graph.
-func (s GraphStore) CancelGraph(ctx context.Context, graph int64, now time.Time) error {
+func (s GraphsStore) CancelGraph(ctx context.Context, graph int64, now time.Time) error {
 	err := postgres.RetryLostRaces(func() error {
-		return s.locked(ctx, func(tx *Tx) error {
+		return s.locked(ctx, func(tx *GraphsTx) error {
 			n, err := tx.q.CancelGraph(ctx, queries.CancelGraphParams{Graph: graph, At: now})
 			if err == nil && n == 0 {
 				err = model.ErrUnknownGraph
@@ -345,10 +345,10 @@ const retryBatch = 1000
 // theirs that have passed. It is one transaction: the drain looks at none of them before all are
 // open again. The drain disables again what still can't run. It returns the number of
 // tasks, or model.ErrUnknownGraph.
-func (s GraphStore) RetryGraph(ctx context.Context, graph int64, now time.Time) (total int, err error) {
+func (s GraphsStore) RetryGraph(ctx context.Context, graph int64, now time.Time) (total int, err error) {
 	err = postgres.RetryLostRaces(func() error {
 		total = 0
-		return s.locked(ctx, func(tx *Tx) error {
+		return s.locked(ctx, func(tx *GraphsTx) error {
 			n, err := tx.q.ReviveGraph(ctx, graph)
 			if err == nil && n == 0 {
 				err = model.ErrUnknownGraph
@@ -373,7 +373,7 @@ func (s GraphStore) RetryGraph(ctx context.Context, graph int64, now time.Time) 
 
 // ReleaseTask lets a waiting task run from now on, whatever it waits for, and
 // reports whether it was waiting.
-func (s GraphStore) ReleaseTask(ctx context.Context, task int64, now time.Time) (bool, error) {
+func (s GraphsStore) ReleaseTask(ctx context.Context, task int64, now time.Time) (bool, error) {
 	n, err := s.q.ReleaseTask(ctx, queries.ReleaseTaskParams{Task: task, At: now})
 	if err == nil && n > 0 {
 		err = s.q.NotifyGraphs(ctx)

@@ -77,12 +77,12 @@ type GraphRound struct {
 // DrainGraphs does one round for graphs: it releases tasks whose dependencies have ended,
 // and disables those that can never run. While another process is draining, it does
 // nothing and sets Waits. A round that times out is undone, and the next is half as large.
-func (s GraphStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
+func (s GraphsStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
 	var round GraphRound
 	pending, err := s.q.GraphsPending(ctx, now)
 	if err == nil && pending {
-		tasks := s.drains.graphs.Of(drainGraphTasks)
-		err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		tasks := s.sizes.graphs.Of(drainGraphTasks)
+		err = s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *GraphsTx) error {
 			locked, err := tx.q.TryLockGraphs(ctx)
 			if err == nil && locked {
 				round, err = tx.drainGraphs(ctx, now)
@@ -92,16 +92,19 @@ func (s GraphStore) DrainGraphs(ctx context.Context, now time.Time) (GraphRound,
 			return err
 		})
 		if !round.Waits {
-			s.drains.graphs.Note(tasks, err)
+			s.NoteRound(tasks, err)
 		}
 	}
 	return round, stmt.Failed(err, "release tasks of graphs")
 }
 
+// NoteRound records how a round of so many tasks went. After a time-out the next is half as large.
+func (s GraphsStore) NoteRound(tasks int, err error) { s.sizes.graphs.Note(tasks, err) }
+
 // drainGraphs does a round in steps, as what one step disables is a change for the next.
 // The lock is held.
-func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
-	tasks := tx.drains.graphs.Of(drainGraphTasks)
+func (tx *GraphsTx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
+	tasks := tx.sizes.graphs.Of(drainGraphTasks)
 	part := func(whole int) int64 { return int64(max(1, whole*tasks/drainGraphTasks)) }
 	round, err := tx.takeBackFailures(ctx, tasks, part(drainEdges), now)
 	if err != nil || round.More || round.Waits {
@@ -137,7 +140,7 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 
 // takeBackFailures has tasks wait again that could not run because of tasks that are open again. If it sets More or
 // Waits, nothing else may be done in this round. It leaves a task that PostgreSQL refuses to change to settleGraphTasks.
-func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now time.Time) (round GraphRound, err error) {
+func (tx *GraphsTx) takeBackFailures(ctx context.Context, tasks int, edges int64, now time.Time) (round GraphRound, err error) {
 	p := queries.TakeBackGraphFailuresParams{MaxEdges: edges, At: now, PatienceSeconds: reopenPatience.Seconds()}
 	take := func(tasks int, onlyNote bool) error {
 		p.MaxTasks, p.OnlyNote = int64(tasks), onlyNote
@@ -148,17 +151,17 @@ func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now 
 	}
 	var unwritten error
 	err = bulk.Bisect(0, tasks, func(first, end int) error {
-		return postgres.AsRefused(tx.base.Savepoint(ctx, func() error { return take(end-first, false) }))
+		return postgres.AsRefused(tx.Savepoint(ctx, func() error { return take(end-first, false) }))
 	}, func(int, *postgres.RefusedError) { unwritten = errors.Join(unwritten, take(1, true)) })
 	return round, errors.Join(err, unwritten)
 }
 
 // settleGraphTasks does up to tasks queued checks. It sets aside a task that PostgreSQL refuses to
 // change.
-func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now time.Time) (done queries.SettleGraphTasksRow, err error) {
+func (tx *GraphsTx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now time.Time) (done queries.SettleGraphTasksRow, err error) {
 	var unwritten error
 	err = bulk.Bisect(0, tasks, func(first, end int) error {
-		return postgres.AsRefused(tx.base.Savepoint(ctx, func() error {
+		return postgres.AsRefused(tx.Savepoint(ctx, func() error {
 			step, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxTasks: int64(end - first), MaxEdges: edges, At: now})
 			done.LookedAt += step.LookedAt
 			done.Released += step.Released
@@ -180,8 +183,8 @@ func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now 
 // drainGraphTasks that wait and watch no dependency, or, if the graph is cancelled, were not sent. It returns the last
 // of them; 0 if there are no more. As DrainGraphs, it does nothing and sets Waits while another process is draining, and
 // while failures are taken back. What is left is in the queue of DrainGraphs.
-func (s GraphStore) SettleGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, round GraphRound, err error) {
-	err = s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
+func (s GraphsStore) SettleGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, round GraphRound, err error) {
+	err = s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *GraphsTx) error {
 		locked, err := tx.q.TryLockGraphs(ctx)
 		if err != nil || !locked {
 			round.Waits = true
@@ -198,12 +201,12 @@ func (s GraphStore) SettleGraph(ctx context.Context, graph, after int64, now tim
 }
 
 // settleGraph does the checks of SettleGraph. It leaves tasks that PostgreSQL refuses to change to the drain. The lock is held.
-func (tx *Tx) settleGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, err error) {
+func (tx *GraphsTx) settleGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, err error) {
 	tasks, err := tx.q.UnsettledGraphTasks(ctx, queries.UnsettledGraphTasksParams{Graph: graph, After: after, MaxTasks: drainGraphTasks})
 	if err != nil || len(tasks) == 0 {
 		return 0, err
 	}
-	err = postgres.AsRefused(tx.base.Savepoint(ctx, func() error {
+	err = postgres.AsRefused(tx.Savepoint(ctx, func() error {
 		done, err := tx.q.SettleGraphTasks(ctx, queries.SettleGraphTasksParams{MaxEdges: drainEdges, At: now, These: tasks})
 		if err == nil && done.Released > 0 {
 			err = tx.q.NotifyGraphs(ctx)
@@ -226,7 +229,7 @@ const (
 // MendGraphs queues checks of the waiting tasks that nothing would wake, as their dependencies ended
 // while triggers were off, or were truncated with their table. It also forgets graphs without
 // tasks. It takes steps of a walk for about atMost for either.
-func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error {
+func (s GraphsStore) MendGraphs(ctx context.Context, atMost time.Duration) error {
 	_, err := bulk.Walk[struct{}]{
 		Name: "graphs", Every: mendEvery, Most: graphsAStep,
 		Begin: bulk.BeginAt(s.q.FirstGraph), End: s.q.EndOfGraphs,
@@ -234,7 +237,7 @@ func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error 
 			empty, err := s.q.EmptyGraphs(ctx, queries.EmptyGraphsParams{FirstGraph: first, EndGraph: end})
 			for _, graph := range empty {
 				for more := true; more && err == nil; {
-					err = s.locked(ctx, func(tx *Tx) (err error) {
+					err = s.locked(ctx, func(tx *GraphsTx) (err error) {
 						more, err = tx.forgetGraph(ctx, graph)
 						return err
 					})
@@ -250,7 +253,7 @@ func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error 
 		Name: "tasks of graphs", Every: mendEvery, Most: graphTasksAStep,
 		Begin: bulk.BeginAt(s.q.FirstGraphTask), End: s.q.EndOfGraphTasks,
 		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
-			return s.locked(ctx, func(tx *Tx) error {
+			return s.locked(ctx, func(tx *GraphsTx) error {
 				_, err := tx.q.CheckGraphTasks(ctx, queries.CheckGraphTasksParams{FirstTask: first, EndTask: end})
 				return err
 			})
@@ -260,8 +263,8 @@ func (s GraphStore) MendGraphs(ctx context.Context, atMost time.Duration) error 
 }
 
 // locked runs do in a transaction that has the lock of graphs.
-func (s GraphStore) locked(ctx context.Context, do func(*Tx) error) error {
-	return s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
+func (s GraphsStore) locked(ctx context.Context, do func(*GraphsTx) error) error {
+	return s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *GraphsTx) error {
 		if err := tx.q.LockGraphs(ctx); err != nil {
 			return err
 		}
@@ -270,7 +273,7 @@ func (s GraphStore) locked(ctx context.Context, do func(*Tx) error) error {
 }
 
 // forgetGraph deletes a part of a graph without tasks, and reports whether there is more.
-func (tx *Tx) forgetGraph(ctx context.Context, graph int64) (more bool, err error) {
+func (tx *GraphsTx) forgetGraph(ctx context.Context, graph int64) (more bool, err error) {
 	n, err := tx.q.ForgetGraphTasks(ctx, queries.ForgetGraphTasksParams{Graph: graph, MaxTasks: forgetTasks})
 	if err != nil || n == forgetTasks {
 		return true, err

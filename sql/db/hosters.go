@@ -21,7 +21,7 @@ type HosterLoad struct {
 
 // HosterLoads returns the loads of the hosters that have any, by their names. Visits count
 // only for hosters that had a limit when they were claimed.
-func (a WorkQueries) HosterLoads(ctx context.Context, hosters model.Hosters, now time.Time) (map[string]HosterLoad, error) {
+func (a OriginsQueries) HosterLoads(ctx context.Context, hosters model.Hosters, now time.Time) (map[string]HosterLoad, error) {
 	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{Now: now, LostAfter: hosters.LostAfter.Seconds(), ClaimedAfter: now.Add(-time.Minute)})
 	loads := make(map[string]HosterLoad, len(rows))
 	for _, r := range rows {
@@ -198,7 +198,7 @@ func (g *Grabs) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilt
 }
 
 // addHosterClaims records the visits of hosters with a limit per minute.
-func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedVisit, now time.Time) error {
+func (tx *OriginsTx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedVisit, now time.Time) error {
 	claims := make(map[string]int32)
 	for _, v := range visits {
 		for _, h := range v.Hosters {

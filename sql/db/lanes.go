@@ -24,7 +24,7 @@ type LaneFeatures struct {
 // LaneFeatures looks up Key, Memory, First and Behind of work by its keys, in their
 // order. urls are the visited origins, "" for none; visitType is "" for work that loads
 // nothing. updated are the last updates of origins (Work.Updated), which it changes: those that are 0 are looked up.
-func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType string, updated []float64) ([]LaneFeatures, error) {
+func (tx *LedgerTx) LaneFeatures(ctx context.Context, keys, urls []string, visitType string, updated []float64) ([]LaneFeatures, error) {
 	for i := range updated {
 		if updated[i] == 0 {
 			updated[i] = math.NaN()
@@ -50,7 +50,7 @@ type SketchKey struct {
 }
 
 // LaneSketches returns the sketches of some listers of a lane set, and of all, as of now.
-func (a LaneQueries) LaneSketches(ctx context.Context, set string, listers []string, now time.Time, halfLife time.Duration) (map[SketchKey]lanes.Sketch, error) {
+func (a LedgerQueries) LaneSketches(ctx context.Context, set string, listers []string, now time.Time, halfLife time.Duration) (map[SketchKey]lanes.Sketch, error) {
 	rows, err := a.q.LaneSketches(ctx, queries.LaneSketchesParams{
 		LaneSet: set, Listers: append([]string{""}, listers...), Now: now, HalfLife: halfLife.Seconds(),
 	})
@@ -90,7 +90,7 @@ func (b *Backlog) Waited(now time.Time) time.Duration {
 
 // Backlogs counts the backlog of each of the n lanes of a set. Work of further lanes,
 // which the configuration had before, is moved to the last one.
-func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error) {
+func (tx *LedgerTx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error) {
 	rows, err := tx.q.Backlogs(ctx, &set)
 	if err != nil {
 		return nil, stmt.Failed(err, "count the backlog of %q", set)
@@ -111,7 +111,7 @@ func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error
 // queue of lane number to, with its limits; left is how many lanes come after that one.
 // Messages that timed out come first. A later lane gets those expected to take longest, but
 // first what has waited for as long as its limit.
-func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, lane model.Lane, left int, now time.Time) error {
+func (tx *LedgerTx) SendBacklog(ctx context.Context, set string, from, to, count int, lane model.Lane, left int, now time.Time) error {
 	p := queries.SendBacklogParams{
 		LaneSet: &set, FromLane: new(int16(from)), ToLane: new(int16(to)), Count: int32(count), Now: &now, Queue: lane.Queue, LaneName: &lane.Name,
 		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left), Retried: lane.Retry,
@@ -124,7 +124,7 @@ func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, 
 }
 
 // SeeLaneSets records that a process has lane sets in its configuration.
-func (a LaneQueries) SeeLaneSets(ctx context.Context, sets []string, now time.Time) error {
+func (a LedgerQueries) SeeLaneSets(ctx context.Context, sets []string, now time.Time) error {
 	return stmt.Failed(a.q.SeeLaneSets(ctx, queries.SeeLaneSetsParams{LaneSets: sets, Now: now}), "record the configured lane sets")
 }
 
@@ -139,7 +139,7 @@ const (
 // RemovedLaneSets looks at the lane sets with a backlog, once a minute, and lists those that no process has
 // had in its configuration for about five minutes. After a time without looks, as the database was away, it
 // lists none for three minutes: processes could not say that they have them.
-func (a LaneQueries) RemovedLaneSets(ctx context.Context, now time.Time) ([]string, error) {
+func (a LedgerQueries) RemovedLaneSets(ctx context.Context, now time.Time) ([]string, error) {
 	sets, err := a.q.RemovedLaneSets(ctx, queries.RemovedLaneSetsParams{
 		Now: now, SeenAfter: now.Add(-seenWithin), LookedAfter: now.Add(-looksWithin), UnseenBefore: now.Add(-unseenFor),
 	})
@@ -148,7 +148,7 @@ func (a LaneQueries) RemovedLaneSets(ctx context.Context, now time.Time) ([]stri
 
 // SendWithoutLanes sends the first count messages of the backlog of a set that was
 // removed from the configuration to a queue, without limits. It returns their number.
-func (tx *Tx) SendWithoutLanes(ctx context.Context, set, queue string, count int, now time.Time) (int, error) {
+func (tx *LedgerTx) SendWithoutLanes(ctx context.Context, set, queue string, count int, now time.Time) (int, error) {
 	n, err := tx.q.SendWithoutLanes(ctx, queries.SendWithoutLanesParams{LaneSet: &set, Queue: queue, Count: int32(count), Now: &now})
 	return int(n), err
 }
@@ -161,7 +161,7 @@ type LaneState struct {
 }
 
 // LaneStates counts the messages of each of the n lanes of a set.
-func (a LaneQueries) LaneStates(ctx context.Context, set string, n int) ([]LaneState, error) {
+func (a LedgerQueries) LaneStates(ctx context.Context, set string, n int) ([]LaneState, error) {
 	rows, err := a.q.LaneStates(ctx, &set)
 	states := make([]LaneState, n)
 	for _, r := range rows {
@@ -185,7 +185,7 @@ type LaneRecord struct {
 
 // LaneHistory returns the history since a moment, at most a day ago, by lane name, in
 // whole minutes.
-func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Time) (map[string]*LaneRecord, error) {
+func (a LedgerQueries) LaneHistory(ctx context.Context, set string, since time.Time) (map[string]*LaneRecord, error) {
 	rows, err := a.q.LaneHistory(ctx, queries.LaneHistoryParams{LaneSet: set, Since: since})
 	history := make(map[string]*LaneRecord)
 	for _, r := range rows {
@@ -216,7 +216,7 @@ func (a LaneQueries) LaneHistory(ctx context.Context, set string, since time.Tim
 // ForgetLanes deletes what is too old to matter: history, time-outs of visits (the
 // journal is not read a week late) and memories (the rarest visits are yearly), with the
 // sketches of listers and lanes that are gone.
-func (a LaneQueries) ForgetLanes(ctx context.Context, now time.Time) error {
+func (a LedgerQueries) ForgetLanes(ctx context.Context, now time.Time) error {
 	err := a.q.ForgetLanes(ctx, queries.ForgetLanesParams{
 		HistoryBefore: now.Add(-postgres.Day), TimeoutsBefore: now.Add(-7 * postgres.Day), MemoryBefore: now.Add(-400 * postgres.Day),
 	})
@@ -254,6 +254,6 @@ func (l LaneRecords) Each(do func(set, lane, what string, n int)) {
 	}
 }
 
-func (tx *Tx) recordLanes(l LaneRecords) stmt.Step {
+func (tx *LedgerTx) recordLanes(l LaneRecords) stmt.Step {
 	return stmt.Arrays(stmt.Entries(l), tx.q.RecordLanes)
 }

@@ -19,7 +19,7 @@ import (
 // again. LastSeen becomes the time of the transaction, unless keepLastSeen is set. If an origin
 // occurs several times, the last one counts. It returns each once, as it is in the database, in the
 // order of the call, or model.ErrUnknownLister.
-func (a OriginQueries) RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error) {
+func (a OriginsQueries) RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error) {
 	if len(origins) == 0 {
 		return nil, nil
 	}
@@ -79,7 +79,7 @@ type ListedOriginToken struct {
 // ListedOrigins returns a page of origins, by lister and URL, and where the next one starts (nil after
 // the last). A page can be longer than the limit, as it has all visit types of its last URL; the
 // Python scheduler loses those that the limit cuts off.
-func (a OriginQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) ([]model.ListedOrigin, *ListedOriginToken, error) {
+func (a OriginsQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) ([]model.ListedOrigin, *ListedOriginToken, error) {
 	if f.Limit == 0 {
 		f.Limit = 1000
 	}
@@ -100,7 +100,7 @@ func (a OriginQueries) ListedOrigins(ctx context.Context, f ListedOriginFilter) 
 }
 
 // EnabledVisitTypes lists the visit types with enabled origins, sorted. It reads all origins.
-func (a OriginQueries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
+func (a OriginsQueries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	visitTypes, err := a.q.EnabledVisitTypes(ctx)
 	return visitTypes, stmt.Failed(err, "read the visit types of listed origins")
 }
@@ -109,7 +109,7 @@ func (a OriginQueries) EnabledVisitTypes(ctx context.Context) ([]string, error) 
 type Standing = queries.StandingsRow
 
 // Standings returns the standings of some URLs, of all listers and visit types.
-func (a OriginQueries) Standings(ctx context.Context, urls []string) ([]Standing, error) {
+func (a OriginsQueries) Standings(ctx context.Context, urls []string) ([]Standing, error) {
 	if len(urls) == 0 {
 		return nil, nil
 	}

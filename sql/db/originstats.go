@@ -14,7 +14,7 @@ import (
 
 // UpsertVisitStats writes stats; fields that are nil or empty stay as they are. If an origin occurs
 // several times, later ones overwrite earlier ones in the same way.
-func (a OriginQueries) UpsertVisitStats(ctx context.Context, stats []model.VisitStats) error {
+func (a OriginsQueries) UpsertVisitStats(ctx context.Context, stats []model.VisitStats) error {
 	if len(stats) == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func overwrite(old, s model.VisitStats) model.VisitStats {
 
 // VisitStats returns the stats of those of the origins that have some, in the order
 // of the call.
-func (a OriginQueries) VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error) {
+func (a OriginsQueries) VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error) {
 	rows, err := a.q.OriginStats(ctx, stmt.Columns[queries.OriginStatsParams](keys))
 	return stmt.List(rows, stmt.Failed(err, "read visit stats"), func(r queries.OriginVisitStat) model.VisitStats {
 		return model.VisitStats{
@@ -70,14 +70,14 @@ func (a OriginQueries) VisitStats(ctx context.Context, keys []model.OriginKey) (
 type VisitQueuePosition = queries.VisitSchedulerQueuePosition
 
 // VisitQueuePositions returns those of all visit types that have one.
-func (a OriginQueries) VisitQueuePositions(ctx context.Context) ([]VisitQueuePosition, error) {
+func (a OriginsQueries) VisitQueuePositions(ctx context.Context) ([]VisitQueuePosition, error) {
 	rows, err := a.q.VisitQueuePositions(ctx)
 	return rows, stmt.Failed(err, "read queue positions")
 }
 
 // SetVisitQueuePosition writes how far the queue of a visit type has been worked through, which may go
 // back.
-func (a OriginQueries) SetVisitQueuePosition(ctx context.Context, p VisitQueuePosition) error {
+func (a OriginsQueries) SetVisitQueuePosition(ctx context.Context, p VisitQueuePosition) error {
 	return stmt.Failed(a.q.SetVisitQueuePosition(ctx, queries.SetVisitQueuePositionParams(p)), "set the queue position of %q", p.VisitType)
 }
 
@@ -85,14 +85,14 @@ func metricsOf(row queries.SchedulerMetric) model.Metrics { return model.Metrics
 
 // UpdateMetrics counts the origins of a lister, or of all, and returns the counts, dated now, or at the
 // transaction's time if now is zero.
-func (a OriginQueries) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error) {
+func (a OriginsQueries) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error) {
 	rows, err := a.q.UpdateMetrics(ctx, queries.UpdateMetricsParams{Lister: lister, Now: stmt.NullableTime(now)})
 	return stmt.List(rows, stmt.Failed(err, "update metrics"), metricsOf)
 }
 
 // UpdateStaleMetrics updates the metrics of the lister, not among skip, whose counts are missing or
 // the oldest, if they are older than age. It returns the lister, also with an error; zero if none.
-func (a OriginQueries) UpdateStaleMetrics(ctx context.Context, age time.Duration, skip []uuid.UUID) (lister uuid.UUID, err error) {
+func (a OriginsQueries) UpdateStaleMetrics(ctx context.Context, age time.Duration, skip []uuid.UUID) (lister uuid.UUID, err error) {
 	lister, err = stmt.FirstOrZero(a.q.StaleMetrics(ctx, queries.StaleMetricsParams{Seconds: age.Seconds(), Skip: append([]uuid.UUID{}, skip...)}))
 	if err == nil && lister != uuid.Nil {
 		_, err = a.UpdateMetrics(ctx, uuid.NullUUID{UUID: lister, Valid: true}, time.Time{})
@@ -101,7 +101,7 @@ func (a OriginQueries) UpdateStaleMetrics(ctx context.Context, age time.Duration
 }
 
 // Metrics returns the last counts, of a lister or all, of a visit type or ("") all.
-func (a OriginQueries) Metrics(ctx context.Context, lister uuid.NullUUID, visitType string) ([]model.Metrics, error) {
+func (a OriginsQueries) Metrics(ctx context.Context, lister uuid.NullUUID, visitType string) ([]model.Metrics, error) {
 	rows, err := a.q.Metrics(ctx, queries.MetricsParams{Lister: lister, VisitType: stmt.Nullable(visitType)})
 	return stmt.List(rows, stmt.Failed(err, "read metrics"), metricsOf)
 }

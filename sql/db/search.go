@@ -19,9 +19,6 @@ import (
 // Searches are for the dashboard. A page never reads a whole table: it looks at a bounded number of rows
 // in the order of an index, and returns where it stopped.
 
-// searchedTasks is how many tasks a page looks at: 20,000 in memory take some 20 ms. Tests have fewer.
-var searchedTasks = 20_000
-
 const (
 	// searchedOrigins is how many origins a page looks at. Where the order of texts ignores some
 	// characters, others lie between those with the prefix.
@@ -96,7 +93,7 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 	if below <= 0 {
 		below = 1<<63 - 1
 	}
-	if _, err := tx.tx.Exec(ctx, `select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+	if _, err := tx.Raw.Exec(ctx, `select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 		set_config('statement_timeout', $1, true)`, fmt.Sprint(searchTime.Milliseconds())); err != nil {
 		return found, err
 	}
@@ -108,13 +105,13 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 		q.args["graph"] = f.Graph
 		numbers = "select task as id from scheduler_go.graph_tasks where graph = @graph and task < @below order by task desc limit @looked"
 		among = "select t.* from (" + numbers + ") n join task t using (id)"
-	} else if few, err = q.few(ctx, tx.tx); err != nil {
+	} else if few, err = q.few(ctx, tx.Raw); err != nil {
 		return found, err
 	}
 	if few != "" {
 		among = "select * from task where id < @below and " + few + " offset 0" // not merged, so that this index is taken
 	}
-	found.Tasks, err = stmt.Rows[FoundTask](ctx, tx.tx, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
+	found.Tasks, err = stmt.Rows[FoundTask](ctx, tx.Raw, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
 		left(arguments::text, 300)
 		from (`+among+`) t where `+strings.Join(append(q.where, "true"), " and ")+` order by id desc limit @limit`, q.args)
 	if err != nil {
@@ -127,7 +124,7 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 	if few != "" {
 		return found, nil
 	}
-	err = tx.tx.QueryRow(ctx, `select case when count(*) = @looked then min(id) else 0 end
+	err = tx.Raw.QueryRow(ctx, `select case when count(*) = @looked then min(id) else 0 end
 		from (`+numbers+`) t`, q.args).Scan(&found.Next)
 	found.Partial = found.Next > 0
 	return found, err
@@ -250,7 +247,7 @@ func (s SearchStore) OriginsOf(ctx context.Context, url string, limit int) ([]Fo
 // order of texts.
 func (s SearchStore) origins(ctx context.Context, condition string, limit int, args ...any) ([]FoundOrigin, error) {
 	// Not with sqlc, which takes a case that may be null for one that is not.
-	found, err := stmt.Rows[FoundOrigin](ctx, s.pool, `
+	found, err := stmt.Rows[FoundOrigin](ctx, s.db.Pool(), `
 select o.url, o.visit_type, o.lister_id, l.name, l.instance_name, o.enabled, case when isfinite(o.last_update) then o.last_update end,
        case when isfinite(v.last_visit) then v.last_visit end, v.last_visit_status, case when isfinite(v.last_scheduled) then v.last_scheduled end
 from (select * from listed_origins where `+condition+` order by url, visit_type, lister_id limit $1) o

@@ -26,7 +26,7 @@ type FoundRun struct {
 
 // LastRuns returns the last runs of each of some tasks, up to limit, the newest first.
 func (s SearchStore) LastRuns(ctx context.Context, limit int, tasks ...int64) ([]FoundRun, error) {
-	runs, err := stmt.Rows[FoundRun](ctx, s.pool, `
+	runs, err := stmt.Rows[FoundRun](ctx, s.db.Pool(), `
 select r.task, r.id, coalesce(r.backend_id, ''), r.status, case when isfinite(r.scheduled) then r.scheduled end, case when isfinite(r.started) then r.started end,
        case when isfinite(r.ended) then r.ended end, coalesce(left(r.metadata::text, 1000), '')
 from unnest($2::bigint[]) t (id)
@@ -38,7 +38,7 @@ order by r.id desc`, limit, tasks)
 // TaskText returns the arguments of a task for people, 20,000 characters at most; "" if there is no
 // such task.
 func (s SearchStore) TaskText(ctx context.Context, task int64) (string, error) {
-	texts, err := stmt.Column[string](ctx, s.pool, "select left(jsonb_pretty(arguments), 20000) from task where id = $1", task)
+	texts, err := stmt.Column[string](ctx, s.db.Pool(), "select left(jsonb_pretty(arguments), 20000) from task where id = $1", task)
 	text, err := stmt.FirstOrZero(texts, err)
 	return text, stmt.Failed(err, "read the arguments of task %d", task)
 }
@@ -94,23 +94,23 @@ type Aside struct {
 // SetAsides returns what is set aside, up to limit of each kind.
 func (s SearchStore) SetAsides(ctx context.Context, limit int) (a Aside, err error) {
 	defer func() { err = stmt.Failed(err, "list what is set aside") }()
-	if a.Tasks, err = stmt.Rows[AsideTask](ctx, s.pool, `
+	if a.Tasks, err = stmt.Rows[AsideTask](ctx, s.db.Pool(), `
 select s.task, coalesce(t.type, ''), s.reason, s.since, s.until
 from scheduler_go.set_aside_tasks s left join task t on t.id = s.task order by s.task limit $1`, limit); err != nil {
 		return a, err
 	}
-	if a.Origins, err = stmt.Rows[AsideOrigin](ctx, s.pool, `
+	if a.Origins, err = stmt.Rows[AsideOrigin](ctx, s.db.Pool(), `
 select s.url, s.visit_type, s.lister_id, coalesce(l.name, ''), coalesce(l.instance_name, ''), s.reason, s.since, s.until
 from scheduler_go.set_aside_origins s left join listers l on l.id = s.lister_id order by s.lister_id, s.url, s.visit_type limit $1`, limit); err != nil {
 		return a, err
 	}
-	if a.Events, err = stmt.Rows[AsideEvent](ctx, s.pool, `
+	if a.Events, err = stmt.Rows[AsideEvent](ctx, s.db.Pool(), `
 select e.received, e.backend_id, coalesce((select r.task from task_run r where r.backend_id = e.backend_id limit 1), 0), left(e.event, 500),
        concat_ws(' ', e.reason, '(SQLSTATE ' || nullif(e.sqlstate, '') || ')')
 from (select * from scheduler_go.rejected_events order by id desc limit $1) e order by e.id desc`, limit); err != nil {
 		return a, err
 	}
-	a.Records, err = stmt.Rows[AsideRecord](ctx, s.pool, `
+	a.Records, err = stmt.Rows[AsideRecord](ctx, s.db.Pool(), `
 select rejected_at, topic, partition, record_offset, kind, left(detail, 500) from scheduler_go.rejected_records order by id desc limit $1`, limit)
 	return a, err
 }

@@ -295,7 +295,7 @@ func TestActionsEnd(t *testing.T) {
 	check(a.ID, db.ActionRunning, 0, "away")
 	run(t, store, "update scheduler_go.actions set again = now()")
 	if _, err := store.TakeStep(t.Context(), func(ctx context.Context, tx *db.Tx, _ db.Action, _ db.Step) (int64, error) {
-		_, err := tx.Inner().Exec(ctx, "select timestamptz '2030-01-01' + interval '1000000 years'")
+		_, err := tx.Raw.Exec(ctx, "select timestamptz '2030-01-01' + interval '1000000 years'")
 		return 0, err
 	}); err == nil {
 		t.Error("no error")

@@ -13,9 +13,6 @@ import (
 // tables set_aside_tasks and set_aside_origins, with the reason: claims pass them by, and
 // the others go on. They are tried again when they change, and after a day at most.
 const (
-	// oddRounds bounds how often one claim selects again, in place of what it set aside.
-	oddRounds = 10
-
 	// maxTold bounds how many are logged at once.
 	maxTold = 100
 
@@ -40,12 +37,12 @@ func (a ExplainStore) SetAsideOrigins(ctx context.Context, url string) ([]querie
 }
 
 // RetrySetAside puts back tasks and origins that changed, or whose Until has passed.
-func (s CandidateStore) RetrySetAside(ctx context.Context) error {
+func (s KeeperStore) RetrySetAside(ctx context.Context) error {
 	return stmt.Failed(errors.Join(s.q.RetryTasks(ctx), s.q.RetryOrigins(ctx)), "try again what was set aside")
 }
 
 // TellSetAside returns tasks and origins that were set aside and that it has not returned before.
-func (s CandidateStore) TellSetAside(ctx context.Context) (tasks []queries.TellTasksRow, origins []queries.TellOriginsRow, err error) {
+func (s KeeperStore) TellSetAside(ctx context.Context) (tasks []queries.TellTasksRow, origins []queries.TellOriginsRow, err error) {
 	if tasks, err = s.q.TellTasks(ctx, maxTold); err == nil {
 		origins, err = s.q.TellOrigins(ctx, maxTold)
 	}

@@ -19,7 +19,7 @@ func TestGrabsLeaveSettings(t *testing.T) {
 	keep(t, store)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		settings := func() (all string) {
-			if err := tx.Inner().QueryRow(ctx, "select string_agg(name || '=' || setting, ' ' order by name) from pg_settings where name ~ '^(enable_.*|jit)$'").Scan(&all); err != nil {
+			if err := tx.Raw.QueryRow(ctx, "select string_agg(name || '=' || setting, ' ' order by name) from pg_settings where name ~ '^(enable_.*|jit)$'").Scan(&all); err != nil {
 				t.Fatal(err)
 			}
 			return all
@@ -50,7 +50,7 @@ func TestQueuesAreHeldForLess(t *testing.T) {
 		store := testenv.OpenLocal(t, address.String())
 		var within, after string
 		err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			return errors.Join(tx.LockQueues(ctx, "q", "r"), tx.Inner().QueryRow(ctx, "show idle_in_transaction_session_timeout").Scan(&within))
+			return errors.Join(tx.LockQueues(ctx, "q", "r"), tx.Raw.QueryRow(ctx, "show idle_in_transaction_session_timeout").Scan(&within))
 		})
 		if err == nil {
 			err = store.Pool().QueryRow(t.Context(), "show idle_in_transaction_session_timeout").Scan(&after)

@@ -188,10 +188,10 @@ func (m RunMetadata) String() string {
 // tasks by id, rows of our other tables; only then runs and tasks are updated.
 //
 // It returns a *RefusedError if PostgreSQL refuses a value.
-func (s WorkStore) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, []HeardWork) Settlement) error {
+func (s LedgerStore) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, []HeardWork) Settlement) error {
 	return postgres.AsRefused(postgres.RetryLostRaces(func() error {
 		// Not ByKey: the trigger that the end of each run fires would plan its statements each time.
-		return s.inTx(ctx, postgres.ByIndex, func(ctx context.Context, tx *Tx) error {
+		return s.inTx(ctx, postgres.ByIndex, func(ctx context.Context, tx *LedgerTx) error {
 			runs, err := tx.lockRuns(ctx, heard)
 			if err != nil {
 				return err
@@ -239,7 +239,7 @@ func (s Settlement) delivered(rows []queries.LockWorkRow) map[string]int32 {
 	return perQueue
 }
 
-func (tx *Tx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {
+func (tx *LedgerTx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {
 	rows, err := tx.q.LockRuns(ctx, heard.BackendIDs)
 	runs, err := stmt.List(rows, err, func(r queries.LockRunsRow) HeardRun {
 		// The backend id is not null: the run was found by its value.
@@ -283,7 +283,7 @@ func heardWorkOf(r queries.LockWorkRow) HeardWork {
 }
 
 // writeSettlement runs one statement for each kind of change that there is.
-func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
+func (tx *LedgerTx) writeSettlement(ctx context.Context, s Settlement) error {
 	var tasks []int64
 	for _, wave := range s.Ended {
 		for _, r := range wave {
@@ -297,7 +297,7 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 }
 
 // settleRuns writes what becomes of runs.
-func (tx *Tx) settleRuns(s Settlement) []stmt.Step {
+func (tx *LedgerTx) settleRuns(s Settlement) []stmt.Step {
 	steps := []stmt.Step{stmt.Arrays(s.SeenStarts, tx.q.RecordStarts), stmt.Arrays(s.Begun, tx.q.StartRuns), stmt.Arrays(s.LateStarts, tx.q.FillStarts)}
 	// Runs of one task end one statement after another, because each moves the task on
 	// from where the one before left it, and the order within a statement is
@@ -328,13 +328,13 @@ func (tx *Tx) settleRuns(s Settlement) []stmt.Step {
 }
 
 // settleWork writes what becomes of work, and wakes the senders of requeued work.
-func (tx *Tx) settleWork(s Settlement) []stmt.Step {
+func (tx *LedgerTx) settleWork(s Settlement) []stmt.Step {
 	var requeued []uuid.UUID
 	for _, w := range s.WorkRequeued {
 		requeued = append(requeued, w.TaskID)
 	}
 	notify := func(ctx context.Context, _ []uuid.UUID) error {
-		_, err := tx.tx.Exec(ctx, "notify scheduler_go_lanes")
+		_, err := tx.Raw.Exec(ctx, "notify scheduler_go_lanes")
 		return err
 	}
 	type settled struct {
@@ -358,7 +358,7 @@ func (tx *Tx) settleWork(s Settlement) []stmt.Step {
 }
 
 // learn writes how long work of lanes took.
-func (tx *Tx) learn(s Settlement) []stmt.Step {
+func (tx *LedgerTx) learn(s Settlement) []stmt.Step {
 	count := func(ctx context.Context, p queries.CountWorkParams) error {
 		p.Now, p.HalfLife = s.Heard, s.HalfLife.Seconds()
 		return tx.q.CountWork(ctx, p)

@@ -3,10 +3,8 @@ package db
 import (
 	"context"
 	"math"
-	"slices"
 	"time"
 
-	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/shares"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
@@ -41,7 +39,7 @@ const (
 
 // Shares adds up what was charged to the groups of a queue since the last claim,
 // and returns the states as of now. The queue's lock is held.
-func (tx *Tx) Shares(ctx context.Context, queue string, now time.Time, halfLife time.Duration) (map[string]*ShareState, error) {
+func (tx *LedgerTx) Shares(ctx context.Context, queue string, now time.Time, halfLife time.Duration) (map[string]*ShareState, error) {
 	states, err := tx.ShareStates(ctx, queue, now, halfLife)
 	if err != nil {
 		return nil, err
@@ -64,7 +62,7 @@ func (tx *Tx) Shares(ctx context.Context, queue string, now time.Time, halfLife 
 
 // ShareStates returns the states of the groups of a queue as of now. What was charged
 // since the last claim is not counted as used yet.
-func (a ShareQueries) ShareStates(ctx context.Context, queue string, now time.Time, halfLife time.Duration) (map[string]*ShareState, error) {
+func (a LedgerQueries) ShareStates(ctx context.Context, queue string, now time.Time, halfLife time.Duration) (map[string]*ShareState, error) {
 	known, err := a.q.GroupsOfQueue(ctx, queue)
 	if err != nil {
 		return nil, err
@@ -106,7 +104,7 @@ func remaining(after, halfLife time.Duration) float64 {
 
 // SaveShares writes the states, and forgets groups that have been without work for long.
 // The queue's lock is held.
-func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, states map[string]*ShareState) error {
+func (tx *LedgerTx) SaveShares(ctx context.Context, queue string, now time.Time, states map[string]*ShareState) error {
 	var known []*ShareState
 	var forget []string
 	negligible := math.Exp2(-forgottenAfter)
@@ -128,7 +126,7 @@ func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, state
 
 // ForgetUnusedShares deletes old history, and what is left of queues that are not claimed for
 // any more.
-func (a ShareQueries) ForgetUnusedShares(ctx context.Context, now time.Time) error {
+func (a LedgerQueries) ForgetUnusedShares(ctx context.Context, now time.Time) error {
 	err := a.q.ForgetUnusedShares(ctx, queries.ForgetUnusedSharesParams{UnusedBefore: now.Add(-unusedSharesKept), HistoryBefore: now.Add(-shareHistoryKept)})
 	return stmt.Failed(err, "forget unused shares")
 }
@@ -141,7 +139,7 @@ type ShareUse struct {
 
 // ShareHistory returns what the groups of a queue used since a moment, at most three
 // hours ago, in whole minutes.
-func (a ShareQueries) ShareHistory(ctx context.Context, queue string, since time.Time) (map[string]ShareUse, error) {
+func (a LedgerQueries) ShareHistory(ctx context.Context, queue string, since time.Time) (map[string]ShareUse, error) {
 	rows, err := a.q.ShareHistory(ctx, queries.ShareHistoryParams{Queue: queue, Since: since})
 	used := make(map[string]ShareUse, len(rows))
 	for _, r := range rows {
@@ -181,80 +179,6 @@ func (c Charges) Each(do func(queue, group string, seconds float64, pieces int))
 	}
 }
 
-func (tx *Tx) chargeShares(c Charges) stmt.Step {
+func (tx *LedgerTx) chargeShares(c Charges) stmt.Step {
 	return stmt.Arrays(stmt.Entries(c), tx.q.ChargeShares)
-}
-
-// WaitingByGroup counts what could be claimed for the queue of a task type now, by
-// group, up to most of each: ready tasks without priority, and for a loader's type origins that
-// one of the visit type's policies picks. One that two policies pick counts twice.
-func (s ShareStore) WaitingByGroup(ctx context.Context, tt model.TaskType, by model.ShareKey, policies map[string][]model.WeightedPolicy, now time.Time, most int) (map[string]int, error) {
-	waiting := make(map[string]int)
-	return waiting, s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-		if visitType, ok := model.LoadedVisitType(tt.Type); ok && by.OfVisits() {
-			if err := tx.countWaitingVisits(ctx, visitType, by, model.PoliciesOf(policies, visitType), now, most, waiting); err != nil {
-				return err
-			}
-		}
-		return tx.countWaitingTasks(ctx, tt, by, now, most, waiting)
-	})
-}
-
-// countWaitingVisits adds the origins that policies pick. While candidates can't be used, there are none.
-func (tx *Tx) countWaitingVisits(ctx context.Context, visitType string, by model.ShareKey, policies []model.WeightedPolicy, now time.Time, most int, waiting map[string]int) error {
-	listers, err := tx.VisitListers(ctx, visitType, policies)
-	if err != nil {
-		return err
-	}
-	var names []string
-	var groups []VisitGroup
-	for _, l := range listers {
-		group := model.ListerGroup(by, l)
-		i := slices.Index(names, group)
-		if i < 0 {
-			i, names, groups = len(names), append(names, group), append(groups, VisitGroup{Count: most})
-		}
-		groups[i].Listers = append(groups[i].Listers, l.ID)
-	}
-	for _, p := range model.ExpandPolicies(policies) {
-		if p.Filter.VisitType = visitType; p.Weight == 0 {
-			continue
-		}
-		counts, err := tx.countGroupedVisits(ctx, p.Filter, now, groups)
-		if err != nil {
-			return err
-		}
-		for i, n := range counts {
-			waiting[names[i]] = min(waiting[names[i]]+n, most)
-		}
-	}
-	return nil
-}
-
-// countWaitingTasks adds the ready tasks of a type, or if types are the groups, of all types of
-// its queue.
-func (tx *Tx) countWaitingTasks(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time, most int, waiting map[string]int) (err error) {
-	types := []model.TaskType{tt}
-	if by == model.ShareByTaskType {
-		if types, err = tx.TaskTypes(ctx); err != nil {
-			return err
-		}
-		types = slices.DeleteFunc(types, func(other model.TaskType) bool { return other.Queue() != tt.Queue() })
-	}
-	for _, tt := range types {
-		claim, groups := TaskClaim{Type: tt, Now: now}, []string{tt.Type}
-		if by != model.ShareByTaskType {
-			if groups, err = tx.ReadyTaskGroups(ctx, claim, by); err != nil {
-				return err
-			}
-		}
-		for _, group := range groups {
-			n, err := tx.countReadyTasks(ctx, claim, by, group, most)
-			if err != nil {
-				return err
-			}
-			waiting[group] = min(waiting[group]+n, most)
-		}
-	}
-	return nil
 }

@@ -2,10 +2,6 @@ package db
 
 import (
 	"context"
-	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
@@ -23,18 +19,16 @@ type Rules struct {
 }
 
 // A Store is the scheduler's database, on a pool of connections. It is safe for
-// concurrent use. Its methods are those of the types that it embeds, by subject.
+// concurrent use. Its methods are those of the stores that it embeds, a room each, and of what reads
+// several of them.
 type Store struct {
 	*postgres.DB
 	migrate.Checks
 	transactor
-	statements
-	TaskStore
-	VisitStore
-	CandidateStore
-	WorkStore
-	ShareStore
-	GraphStore
+	tasksStore
+	originsStore
+	ledgerStore
+	graphsStore
 	ArchiveStore
 	ExplainStore
 	KeeperStore
@@ -44,63 +38,39 @@ type Store struct {
 	ActionStore
 }
 
-// A Tx is a transaction of the Store, with all its methods that are one statement and
-// those that only make sense in a transaction. It is not safe for concurrent use.
+// A Tx is a transaction of the Store, with the methods of all rooms that only make sense in one, or are
+// one statement. It is not safe for concurrent use.
 type Tx struct {
-	statements
-	base    *postgres.Tx
-	q       *queries.Queries
-	tx      pgx.Tx
-	drains  *drainSizes
-	hosters model.Hosters
+	*postgres.Tx
+	tasksTx
+	originsTx
+	ledgerTx
+	graphsTx
+	q *queries.Queries
 }
 
-// statements are methods of one statement each, by subject, in a transaction or not.
-type statements struct {
-	TaskQueries
-	RunQueries
-	ListerQueries
-	OriginQueries
-	CandidateQueries
-	WorkQueries
-	LaneQueries
-	ShareQueries
-	GraphQueries
-}
-
-func statementsOn(q *queries.Queries, route func(task string) string) statements {
-	return statements{TaskQueries{q, route}, RunQueries{q}, ListerQueries{q}, OriginQueries{q}, CandidateQueries{q}, WorkQueries{q}, LaneQueries{q}, ShareQueries{q}, GraphQueries{q}}
-}
-
-// The types by subject. Methods of a type …Store run their own transactions, or are one statement
-// that no transaction has together with others.
+// The rooms, by the names under which Store and Tx embed them.
 type (
-	TaskQueries struct { // task types and tasks
-		q     *queries.Queries
-		route func(task string) string // Rules.Route
-	}
-	RunQueries       struct{ q *queries.Queries } // runs of tasks
-	ListerQueries    struct{ q *queries.Queries }
-	OriginQueries    struct{ q *queries.Queries } // listed origins, their visit stats, and counts of them
-	CandidateQueries struct{ q *queries.Queries }
-	WorkQueries      struct{ q *queries.Queries } // the ledger
-	LaneQueries      struct{ q *queries.Queries }
-	ShareQueries     struct{ q *queries.Queries }
-	GraphQueries     struct{ q *queries.Queries }
+	tasksStore   = TasksStore
+	originsStore = OriginsStore
+	ledgerStore  = LedgerStore
+	graphsStore  = GraphsStore
 
-	TaskStore      struct{ store }
-	VisitStore     struct{ store } // what the journal says of visits
-	CandidateStore struct{ store }
-	WorkStore      struct{ store }
-	ShareStore     struct{ store }
-	GraphStore     struct{ store }
-	ArchiveStore   struct{ store } // the Python scheduler's archiver
-	ExplainStore   struct{ store }
-	KeeperStore    struct{ store } // maintenance jobs
-	MonitorStore   struct{ store }
-	RejectedStore  struct{ store } // events and records that were set aside
-	SearchStore    struct{ store } // what people look for
-	ActionStore    struct{ store } // what people do to tasks and graphs
+	tasksTx   = TasksTx
+	originsTx = OriginsTx
+	ledgerTx  = LedgerTx
+	graphsTx  = GraphsTx
+)
+
+// What reads or writes more than one room, by subject.
+type (
+	ArchiveStore  struct{ store } // tasks and graphs that have ended
+	ExplainStore  struct{ store }
+	KeeperStore   struct{ store } // maintenance jobs
+	MonitorStore  struct{ store }
+	RejectedStore struct{ store } // events and records that were set aside
+	SearchStore   struct{ store } // what people look for
+	ActionStore   struct{ store } // what people do to tasks and graphs
 
 	store struct {
 		transactor
@@ -108,12 +78,18 @@ type (
 	}
 )
 
-// transactor runs transactions on a pool.
+// rooms are the stores of a database.
+type rooms struct {
+	tasksStore
+	originsStore
+	ledgerStore
+	graphsStore
+}
+
+// transactor runs transactions of all rooms.
 type transactor struct {
-	db     *postgres.DB
-	pool   *pgxpool.Pool
-	drains *drainSizes
-	rules  Rules
+	db    *postgres.DB
+	rooms *rooms
 }
 
 // Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
@@ -131,10 +107,12 @@ func Open(ctx context.Context, dsn string, o postgres.Options) (*Store, error) {
 func (s *Store) With(rules Rules) *Store { return storeOn(s.DB, rules) }
 
 func storeOn(d *postgres.DB, rules Rules) *Store {
-	s := store{transactor{d, d.Pool(), new(drainSizes), rules}, postgres.QueriesOf(d)}
+	r := &rooms{NewTasks(d, rules.Route), NewOrigins(d, rules.Hosters), NewLedger(d), NewGraphs(d)}
+	t := transactor{d, r}
+	s := store{t, postgres.QueriesOf(d)}
 	return &Store{
-		d, migrate.ChecksOf(d), s.transactor, statementsOn(s.q, rules.Route), TaskStore{s}, VisitStore{s}, CandidateStore{s}, WorkStore{s}, ShareStore{s},
-		GraphStore{s}, ArchiveStore{s}, ExplainStore{s}, KeeperStore{s}, MonitorStore{s}, RejectedStore{s}, SearchStore{s}, ActionStore{s},
+		d, migrate.ChecksOf(d), t, r.tasksStore, r.originsStore, r.ledgerStore, r.graphsStore,
+		ArchiveStore{s}, ExplainStore{s}, KeeperStore{s}, MonitorStore{s}, RejectedStore{s}, SearchStore{s}, ActionStore{s},
 	}
 }
 
@@ -162,7 +140,7 @@ func (t transactor) inTx(ctx context.Context, begin postgres.Beginning, do func(
 }
 
 func (t transactor) newTx(tx *postgres.Tx) *Tx {
-	return &Tx{statementsOn(tx.Q, t.rules.Route), tx, tx.Q, tx.Raw, t.drains, t.rules.Hosters}
+	return &Tx{tx, t.rooms.tasksStore.On(tx), t.rooms.originsStore.On(tx), t.rooms.ledgerStore.On(tx), t.rooms.graphsStore.On(tx), tx.Q}
 }
 
 // Begin begins a transaction as InTx does. It holds a connection until End.
@@ -172,22 +150,4 @@ func (t transactor) Begin(ctx context.Context) (*Tx, error) {
 		return nil, err
 	}
 	return t.newTx(tx), nil
-}
-
-// End commits a transaction of Begin if err is nil. Otherwise it rolls back and returns err.
-func (tx *Tx) End(ctx context.Context, err error) error {
-	return tx.base.End(ctx, err)
-}
-
-// Now returns the time by the database's clock, as Store.Now.
-func (tx *Tx) Now() time.Time { return tx.base.Now() }
-
-// LeastNow is Store.LeastNow.
-func (tx *Tx) LeastNow() time.Time { return tx.base.LeastNow() }
-
-// Insist calls do at a savepoint. While PostgreSQL has no room for what do writes, it rolls back to the savepoint, and
-// calls do again each time that again, given the error, returns true. The transaction keeps the locks that it had
-// before. It returns the last error of do.
-func (tx *Tx) Insist(ctx context.Context, do func() error, again func(error) bool) error {
-	return tx.base.Insist(ctx, do, again)
 }

@@ -10,13 +10,12 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
-	"swh-scheduler/sql/postgres"
 )
 
 func runOf(row queries.TaskRun) model.TaskRun { return model.TaskRun(row) }
 
 // ScheduleTaskRun records that a run of a task was sent under a Celery task id.
-func (a RunQueries) ScheduleTaskRun(ctx context.Context, task int64, backendID string, metadata json.RawMessage, at time.Time) (model.TaskRun, error) {
+func (a TasksQueries) ScheduleTaskRun(ctx context.Context, task int64, backendID string, metadata json.RawMessage, at time.Time) (model.TaskRun, error) {
 	row, err := a.q.ScheduleTaskRun(ctx, queries.ScheduleTaskRunParams{
 		Task: task, BackendID: &backendID, Scheduled: &at, Metadata: stmt.OrEmptyObject(metadata),
 	})
@@ -30,7 +29,7 @@ type UrgentRun struct {
 }
 
 // UrgentRuns returns the runs of tasks with priority, of those with some Celery ids, by id.
-func (a RunQueries) UrgentRuns(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]UrgentRun, error) {
+func (a TasksQueries) UrgentRuns(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]UrgentRun, error) {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
 		texts[i] = id.String()
@@ -45,7 +44,7 @@ func (a RunQueries) UrgentRuns(ctx context.Context, ids []uuid.UUID) (map[uuid.U
 
 // ScheduleTaskRuns records that runs were sent, all or none, by their Task, BackendID, Scheduled and
 // Metadata.
-func (a RunQueries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) error {
+func (a TasksQueries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -68,7 +67,7 @@ func (a RunQueries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) 
 
 // StartTaskRun records that a worker started a run, and returns it; nil if there is no such run.
 // metadata is merged into the run's. As in the Python scheduler, that reopens a run that has ended.
-func (a RunQueries) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
+func (a TasksQueries) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.StartTaskRun(ctx, queries.StartTaskRunParams{
 		BackendID: backendID, Metadata: stmt.OrEmptyObject(metadata), Started: &at,
 	})
@@ -77,7 +76,7 @@ func (a RunQueries) StartTaskRun(ctx context.Context, backendID string, metadata
 
 // EndTaskRun records how a run ended, and returns it; nil if there is no such run. Each call moves its
 // task on, as in the Python scheduler.
-func (a RunQueries) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
+func (a TasksQueries) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.EndTaskRun(ctx, queries.EndTaskRunParams{
 		BackendID: backendID, Status: status, Metadata: stmt.OrEmptyObject(metadata), Ended: &at,
 	})
@@ -86,13 +85,13 @@ func (a RunQueries) EndTaskRun(ctx context.Context, backendID string, status mod
 
 // TaskRuns returns the runs of some tasks, by number; at most limit of them, or all
 // if it is 0.
-func (a RunQueries) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]model.TaskRun, error) {
+func (a TasksQueries) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]model.TaskRun, error) {
 	rows, err := a.q.TaskRuns(ctx, queries.TaskRunsParams{Tasks: tasks, MaxRuns: stmt.Nullable(int64(limit))})
 	return stmt.List(rows, stmt.Failed(err, "read runs of tasks"), runOf)
 }
 
 // LastTaskRun returns the last run of a task, nil if it has none.
-func (a RunQueries) LastTaskRun(ctx context.Context, task int64) (*model.TaskRun, error) {
+func (a TasksQueries) LastTaskRun(ctx context.Context, task int64) (*model.TaskRun, error) {
 	rows, err := a.q.LastTaskRun(ctx, task)
 	runs, err := stmt.List(rows, stmt.Failed(err, "read the last run of task %d", task), runOf)
 	if len(runs) == 0 {
@@ -105,41 +104,7 @@ func (a RunQueries) LastTaskRun(ctx context.Context, task int64) (*model.TaskRun
 type OpenRun = queries.OpenRunsRow
 
 // OpenRuns returns the runs of some tasks that have not ended.
-func (a RunQueries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRun, error) {
+func (a TasksQueries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRun, error) {
 	rows, err := a.q.OpenRuns(ctx, tasks)
 	return rows, stmt.Failed(err, "read open runs of tasks")
-}
-
-// SilentRun is a run that has not ended and of which nothing was heard for long. Its
-// status is scheduled or started.
-type SilentRun = queries.SilentRunsRow
-
-// LoseRuns ends runs as lost at now, and returns how many: those whose status has changed since they
-// were listed it leaves alone. Their tasks are retried as after a failure. Their messages leave the ledger,
-// and their groups are charged the expected cost. Locks are taken in the order of WorkStore.Settle. It returns a
-// *RefusedError if PostgreSQL refuses a value.
-func (s WorkStore) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (lost int, err error) {
-	err = postgres.RetryLostRaces(func() error {
-		return s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
-			locked, err := tx.q.LockSilentRuns(ctx, stmt.Columns[queries.LockSilentRunsParams](runs))
-			if err != nil || len(locked) == 0 {
-				return err
-			}
-			var ids []int64
-			var work []uuid.UUID
-			for _, r := range locked {
-				ids = append(ids, r.ID)
-				if id, ok := model.ParseTaskID(r.BackendID); ok { // otherwise not one of ours
-					work = append(work, id)
-				}
-			}
-			if err := tx.q.LoseWork(ctx, queries.LoseWorkParams{TaskIds: work, Now: now}); err != nil {
-				return err
-			}
-			n, err := tx.q.LoseRuns(ctx, queries.LoseRunsParams{Now: now, Ids: ids})
-			lost = int(n)
-			return err
-		})
-	})
-	return lost, postgres.AsRefused(stmt.Failed(err, "end lost runs"))
 }

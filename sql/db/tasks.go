@@ -31,11 +31,11 @@ type NewTask struct {
 // type, arguments, priority and status exists, and a one-shot task if such a one exists for the same
 // time; of existing ones, it returns those for the same time. It returns model.ErrUnknownTaskType if a
 // type does not exist.
-func (s TaskStore) CreateTasks(ctx context.Context, tasks []NewTask) (created []model.Task, err error) {
+func (s TasksStore) CreateTasks(ctx context.Context, tasks []NewTask) (created []model.Task, err error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
-	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+	err = s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *TasksTx) error {
 		created, err = tx.CreateTasks(ctx, tasks)
 		return err
 	})
@@ -47,7 +47,7 @@ func (s TaskStore) CreateTasks(ctx context.Context, tasks []NewTask) (created []
 
 // CreateTasks does what Store.CreateTasks does, as part of a transaction, which may
 // call it once. An unknown type is a broken constraint to it.
-func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, error) {
+func (tx *TasksTx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
@@ -67,8 +67,8 @@ func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, e
 
 // explainViolation returns why the database refused tasks: an unknown type breaks whichever constraint
 // is checked first.
-func (s TaskStore) explainViolation(ctx context.Context, tasks []NewTask, cause error) error {
-	known, err := TaskQueries{q: s.q}.TaskTypes(ctx)
+func (s TasksStore) explainViolation(ctx context.Context, tasks []NewTask, cause error) error {
+	known, err := s.TaskTypes(ctx)
 	if err != nil {
 		return cause
 	}
@@ -128,7 +128,7 @@ func textOf(text json.RawMessage, empty, what, kind string) (json.RawMessage, er
 }
 
 // Tasks returns the existing tasks of these numbers, by number.
-func (a TaskQueries) Tasks(ctx context.Context, ids []int64) ([]model.Task, error) {
+func (a TasksQueries) Tasks(ctx context.Context, ids []int64) ([]model.Task, error) {
 	rows, err := a.q.TasksByID(ctx, ids)
 	return tasksOf(rows, stmt.Failed(err, "read tasks"))
 }
@@ -146,7 +146,7 @@ type TaskFilter struct {
 }
 
 // SearchTasks finds tasks, by number.
-func (a TaskQueries) SearchTasks(ctx context.Context, f TaskFilter) ([]model.Task, error) {
+func (a TasksQueries) SearchTasks(ctx context.Context, f TaskFilter) ([]model.Task, error) {
 	rows, err := a.q.SearchTasks(ctx, queries.SearchTasksParams{
 		Ids: stmt.OrNull(f.IDs), Types: stmt.OrNull(f.Types), Statuses: stmt.TextsOf(f.Statuses), Priorities: stmt.TextsOf(f.Priorities),
 		Policy: stmt.Nullable(string(f.Policy)), Before: stmt.NullableTime(f.Before), After: stmt.NullableTime(f.After), MaxTasks: stmt.Nullable(int64(f.Limit)),
@@ -156,23 +156,23 @@ func (a TaskQueries) SearchTasks(ctx context.Context, f TaskFilter) ([]model.Tas
 
 // NextReady returns when the next task of a type, with or without priority, becomes ready
 // after a moment; zero if none is waiting.
-func (a TaskQueries) NextReady(ctx context.Context, taskType string, withPriority bool, at time.Time) (time.Time, error) {
+func (a TasksQueries) NextReady(ctx context.Context, taskType string, withPriority bool, at time.Time) (time.Time, error) {
 	return stmt.FirstOrZero(a.q.NextReady(ctx, queries.NextReadyParams{Type: taskType, At: at, WithPriority: withPriority}))
 }
 
 // PeekReadyTasks returns the tasks of a type, without priority, that are to run at
 // now, those waiting longest first; at most limit of them, or all if it is 0.
 // Nothing is changed.
-func (a TaskQueries) PeekReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+func (a TasksQueries) PeekReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
 	return a.readyTasks(ctx, taskType, now, limit, false)
 }
 
 // PeekReadyPriorityTasks is PeekReadyTasks for tasks with any priority.
-func (a TaskQueries) PeekReadyPriorityTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+func (a TasksQueries) PeekReadyPriorityTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
 	return a.readyTasks(ctx, taskType, now, limit, true)
 }
 
-func (a TaskQueries) readyTasks(ctx context.Context, taskType string, now time.Time, limit int, withPriority bool) ([]model.Task, error) {
+func (a TasksQueries) readyTasks(ctx context.Context, taskType string, now time.Time, limit int, withPriority bool) ([]model.Task, error) {
 	rows, err := a.q.ReadyTasks(ctx, queries.ReadyTasksParams{
 		Type: taskType, Now: now, WithPriority: withPriority, MaxTasks: stmt.Nullable(int64(limit)),
 	})
@@ -181,16 +181,16 @@ func (a TaskQueries) readyTasks(ctx context.Context, taskType string, now time.T
 
 // GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns them, for callers
 // that send them themselves. Concurrent grabs take different tasks.
-func (a TaskQueries) GrabReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+func (a TasksQueries) GrabReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
 	return a.grabTasks(ctx, taskType, now, limit, false)
 }
 
 // GrabReadyPriorityTasks is GrabReadyTasks for tasks with any priority.
-func (a TaskQueries) GrabReadyPriorityTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
+func (a TasksQueries) GrabReadyPriorityTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
 	return a.grabTasks(ctx, taskType, now, limit, true)
 }
 
-func (a TaskQueries) grabTasks(ctx context.Context, taskType string, now time.Time, limit int, withPriority bool) ([]model.Task, error) {
+func (a TasksQueries) grabTasks(ctx context.Context, taskType string, now time.Time, limit int, withPriority bool) ([]model.Task, error) {
 	rows, err := a.q.GrabReadyTasks(ctx, queries.GrabReadyTasksParams{
 		Type: taskType, Now: now, WithPriority: withPriority, MaxTasks: stmt.Nullable(int64(limit)),
 	})
@@ -210,7 +210,7 @@ type StatusChange struct {
 }
 
 // SetTaskStatus sets the status of tasks by hand; unknown numbers are ignored.
-func (a TaskQueries) SetTaskStatus(ctx context.Context, c StatusChange) error {
+func (a TasksQueries) SetTaskStatus(ctx context.Context, c StatusChange) error {
 	if len(c.IDs) == 0 {
 		return nil
 	}
@@ -242,4 +242,10 @@ func decodeArguments(column json.RawMessage) (model.TaskArguments, error) {
 	a := model.TaskArguments{Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")}
 	err := json.Unmarshal(column, &a)
 	return a, stmt.Failed(err, "its arguments are not an object with args and kwargs")
+}
+
+// SetTaskPriority sets the priority ("": none) of tasks and returns how many it changed.
+func (a TasksQueries) SetTaskPriority(ctx context.Context, ids []int64, priority model.TaskPriority) (int64, error) {
+	n, err := a.q.SetTaskPriority(ctx, queries.SetTaskPriorityParams{Ids: ids, Priority: stmt.Nullable(priority)})
+	return n, stmt.Failed(err, "set the priority of %d tasks", len(ids))
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // TaskTypes lists all task types, by name.
-func (a TaskQueries) TaskTypes(ctx context.Context) ([]model.TaskType, error) {
+func (a TasksQueries) TaskTypes(ctx context.Context) ([]model.TaskType, error) {
 	rows, err := a.q.TaskTypes(ctx)
 	return stmt.List(rows, stmt.Failed(err, "read task types"), a.taskType)
 }
 
 // TaskType returns the task type of that name, or model.ErrUnknownTaskType.
-func (a TaskQueries) TaskType(ctx context.Context, name string) (model.TaskType, error) {
+func (a TasksQueries) TaskType(ctx context.Context, name string) (model.TaskType, error) {
 	row, err := a.q.TaskType(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return model.TaskType{}, fmt.Errorf("%w: %q", model.ErrUnknownTaskType, name)
@@ -31,7 +31,7 @@ func (a TaskQueries) TaskType(ctx context.Context, name string) (model.TaskType,
 // CreateTaskType adds a task type. An existing one of that name stays as it is, without
 // an error: services register their types at each start, and operators tune them
 // afterwards.
-func (a TaskQueries) CreateTaskType(ctx context.Context, t model.TaskType) error {
+func (a TasksQueries) CreateTaskType(ctx context.Context, t model.TaskType) error {
 	err := a.q.CreateTaskType(ctx, queries.CreateTaskTypeParams{
 		Type: t.Type, Description: t.Description, BackendName: t.BackendName,
 		DefaultInterval: postgres.IntervalOf(t.DefaultInterval), MinInterval: postgres.IntervalOf(t.MinInterval), MaxInterval: postgres.IntervalOf(t.MaxInterval),
@@ -40,7 +40,7 @@ func (a TaskQueries) CreateTaskType(ctx context.Context, t model.TaskType) error
 	return stmt.Failed(err, "create task type %q", t.Type)
 }
 
-func (a TaskQueries) taskType(row queries.TaskType) model.TaskType {
+func (a TasksQueries) taskType(row queries.TaskType) model.TaskType {
 	t := model.TaskType{
 		Type: row.Type, Description: row.Description, BackendName: row.BackendName,
 		DefaultInterval: postgres.DurationOf(row.DefaultInterval), MinInterval: postgres.DurationOf(row.MinInterval), MaxInterval: postgres.DurationOf(row.MaxInterval),

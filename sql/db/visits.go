@@ -34,7 +34,7 @@ import (
 // disabled origins, or of an inexact sample, reads the Python scheduler's tables as the
 // Python scheduler does, as does one with a filter that too many of the next origins
 // don't meet; the result is the same.
-func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
+func (tx *OriginsTx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
 	visits, err := tx.Grabs(now).next(ctx, f, count, dryRun)
 	return stmt.List(visits, err, func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
 }
@@ -42,13 +42,13 @@ func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.
 // Grabs are the grabs of one claim, in its transaction: those of several policies and groups, which keep the limits
 // of hosters together.
 type Grabs struct {
-	tx      *Tx
+	tx      *OriginsTx
 	now     time.Time
 	sparing *sparing // nil until the first grab, or without limits of hosters
 }
 
 // Grabs begins the grabs of a claim at the moment now.
-func (tx *Tx) Grabs(now time.Time) *Grabs { return &Grabs{tx: tx, now: now} }
+func (tx *OriginsTx) Grabs(now time.Time) *Grabs { return &Grabs{tx: tx, now: now} }
 
 // Next does what GrabNextVisits does, and marks the origins as scheduled.
 func (g *Grabs) Next(ctx context.Context, f model.VisitFilter, count int) ([]GrabbedVisit, error) {
@@ -62,7 +62,7 @@ func (g *Grabs) next(ctx context.Context, f model.VisitFilter, count int, dryRun
 
 // AnyVisit reports whether a grab would give an origin, as far as candidates know. It never
 // reads the Python scheduler's tables: while candidates can't be used, it is not known.
-func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) (found, known bool, err error) {
+func (tx *OriginsTx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) (found, known bool, err error) {
 	if !KnownToCandidates(f) {
 		return false, false, nil
 	}
@@ -103,7 +103,7 @@ func (g *Grabs) Grouped(ctx context.Context, f model.VisitFilter, groups []Visit
 }
 
 // filteredGroups returns groups with the listers that a filter asks for.
-func (tx *Tx) filteredGroups(ctx context.Context, f model.VisitFilter, groups []VisitGroup) ([]VisitGroup, error) {
+func (tx *OriginsTx) filteredGroups(ctx context.Context, f model.VisitFilter, groups []VisitGroup) ([]VisitGroup, error) {
 	among, filtered, err := tx.filteredListers(ctx, f)
 	if err != nil || !filtered {
 		return groups, err
@@ -117,7 +117,7 @@ func (tx *Tx) filteredGroups(ctx context.Context, f model.VisitFilter, groups []
 
 // countGroupedVisits counts what Grouped would give of each group, whatever hosters
 // take, as far as candidates know: while they can't be used, there is nothing.
-func (tx *Tx) countGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]int, error) {
+func (tx *OriginsTx) countGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]int, error) {
 	counts := make([]int, len(groups))
 	f.TableSample = 0
 	groups, err := tx.filteredGroups(ctx, f, groups)
@@ -143,7 +143,7 @@ const changesOfPlace = 5
 // PlaceOfVisit looks for an origin among the next limit ones of a policy. It reads candidates
 // alone, and the visit type's pending changes; for a filter that no index knows, as many
 // candidates as a grab.
-func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Time, o model.ListedOrigin, limit int) (p VisitPlace, err error) {
+func (tx *OriginsTx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Time, o model.ListedOrigin, limit int) (p VisitPlace, err error) {
 	if !KnownToCandidates(f) {
 		return p, nil
 	}
@@ -155,13 +155,13 @@ func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Ti
 
 // askCandidates runs a statement on what a grab would select from candidates (first), and calls
 // do for each row that it read into fields.
-func (tx *Tx) askCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, statement string, fields []any, do func() error) error {
+func (tx *OriginsTx) askCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, statement string, fields []any, do func() error) error {
 	q.pinned, q.args["visit_type"], q.args["now"] = true, f.VisitType, now
 	if err := q.selectFromCandidates(ctx, tx, f, now); err != nil {
 		return err
 	}
 	return tx.withSettings(ctx, q, func() error {
-		rows, err := tx.tx.Query(ctx, "with "+q.selected+" "+statement, q.args)
+		rows, err := tx.Raw.Query(ctx, "with "+q.selected+" "+statement, q.args)
 		if err == nil {
 			_, err = pgx.ForEachRow(rows, fields, do)
 		}
@@ -183,7 +183,7 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 	}
 	migrated := true
 	if dryRun { // which also answers on a database that was not migrated
-		if err := tx.tx.QueryRow(ctx, `select exists (select from pg_attribute
+		if err := tx.Raw.QueryRow(ctx, `select exists (select from pg_attribute
 			where attrelid = to_regclass('scheduler_go.candidate_build') and attname = 'by_cooldown')`).Scan(&migrated); err != nil {
 			return nil, err
 		}
@@ -201,7 +201,7 @@ func marks(f model.VisitFilter) []string {
 }
 
 // selectVisits runs a grab on candidates, or on the tables where they can't be used.
-func (tx *Tx) selectVisits(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun, migrated bool) ([]GrabbedVisit, error) {
+func (tx *OriginsTx) selectVisits(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun, migrated bool) ([]GrabbedVisit, error) {
 	if migrated && KnownToCandidates(f) {
 		visits, usable, err := tx.grabCandidates(ctx, q, f, now, dryRun)
 		if !usable && err == nil && q.byLister && !q.eachLister {
@@ -303,8 +303,8 @@ const moveQueuePosition = `moved as (
 // runGrab runs a grab, again for others as long as it set some aside. It returns what was
 // selected, and whether the CTEs could be used: if not, nothing was selected, and so
 // nothing marked.
-func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
-	for range oddRounds {
+func (tx *OriginsTx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
+	for range bulk.AsideRounds {
 		var odd int
 		err = postgres.AsRefused(tx.withSettings(ctx, q, func() (err error) {
 			visits, odd, usable, err = tx.runGrabOnce(ctx, q)
@@ -327,35 +327,35 @@ func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit,
 
 // withSettings does what a grab does with the settings that it needs. A grab that marks is
 // done at a savepoint: after an error, the transaction goes on as if it had not been tried.
-func (tx *Tx) withSettings(ctx context.Context, q *grabQuery, do func() error) error {
+func (tx *OriginsTx) withSettings(ctx context.Context, q *grabQuery, do func() error) error {
 	before, after := "", ""
 	if len(q.effects) > 0 {
 		before = "savepoint grab; set local scheduler_go.noted = on; "
 		after = "set local scheduler_go.noted = off; release savepoint grab; "
 	}
 	if q.pinned {
-		before, after = before+pinPlans, after+unpinPlans
+		before, after = before+postgres.PinPlans, after+postgres.UnpinPlans
 	}
 	if before == "" {
 		return do()
 	}
-	if _, err := tx.tx.Exec(ctx, before); err != nil {
+	if _, err := tx.Raw.Exec(ctx, before); err != nil {
 		return err
 	}
 	if err := do(); err != nil {
 		if len(q.effects) > 0 {
-			_, undo := tx.tx.Exec(ctx, "rollback to savepoint grab; release savepoint grab")
+			_, undo := tx.Raw.Exec(ctx, "rollback to savepoint grab; release savepoint grab")
 			err = errors.Join(err, undo)
 		}
 		return err
 	}
-	_, err := tx.tx.Exec(ctx, after)
+	_, err := tx.Raw.Exec(ctx, after)
 	return err
 }
 
 // runGrabApart runs a grab that PostgreSQL refuses: it marks the origins in parts, and sets
 // aside and leaves out those that are refused alone.
-func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
+func (tx *OriginsTx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
 	selection := *q
 	selection.effects = nil
 	if visits, _, usable, err = tx.runGrabOnce(ctx, &selection); err != nil {
@@ -367,7 +367,7 @@ func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedV
 
 // mark marks visits by the effects of a grab. It leaves out, and sets aside, those that
 // PostgreSQL refuses to mark alone.
-func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]GrabbedVisit, error) {
+func (tx *OriginsTx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]GrabbedVisit, error) {
 	effects := slices.DeleteFunc(slices.Clone(q.effects), func(effect string) bool { return effect == setOddAside })
 	if len(visits) == 0 || len(effects) == 0 {
 		return visits, nil
@@ -383,10 +383,10 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd
 	from unnest(@urls::text[]) u (url) left join origin_visit_stats ovs on ovs.url = u.url and ovs.visit_type = @visit_type
 ), ` + strings.Join(effects, ", ") + " select"
-	_, err := bulk.BisectIn(ctx, tx.base, len(urls), func(first, end int) (int64, error) {
+	_, err := bulk.BisectIn(ctx, tx.Tx, len(urls), func(first, end int) (int64, error) {
 		arguments := maps.Clone(q.args)
 		arguments["urls"] = urls[first:end]
-		_, err := tx.tx.Exec(ctx, mark, arguments)
+		_, err := tx.Raw.Exec(ctx, mark, arguments)
 		return int64(end - first), err
 	}, func(i int, reason *postgres.RefusedError) error {
 		aside[urls[i]] = true
@@ -395,9 +395,9 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 	return slices.DeleteFunc(visits, func(v GrabbedVisit) bool { return aside[v.Origin.URL] }), err
 }
 
-func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
+func (tx *OriginsTx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
 	// Without origins there is one row all the same, for usable and odd.
-	rows, err := tx.base.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
+	rows, err := tx.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
 select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.lister_id, lo.place, `+originColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
 left join found lo on lo.odd is null`, q.args)
@@ -472,7 +472,7 @@ const notSetAside = `not exists (select from scheduler_go.set_aside_origins s
 
 // selectFromTables selects from the Python scheduler's tables what the filter says. If the
 // database was not migrated, it doesn't know what can't be sent.
-func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time, migrated bool) error {
+func (q *grabQuery) selectFromTables(ctx context.Context, tx *OriginsTx, f model.VisitFilter, now time.Time, migrated bool) error {
 	q.from = "listed_origins lo"
 	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
 	odd := "null::text"
@@ -540,7 +540,7 @@ func (q *grabQuery) cooldowns(c model.Cooldowns, now time.Time) {
 }
 
 // policy adds what the policy selects and orders by.
-func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) error {
+func (q *grabQuery) policy(ctx context.Context, tx *OriginsTx, f model.VisitFilter) error {
 	p := f.Rule()
 	if p == nil {
 		return fmt.Errorf("%w %q", model.ErrUnknownPolicy, f.Policy)
@@ -571,7 +571,7 @@ const dateHasPassed = "(c.lag > interval '0' or scheduler_go.update_ends(c.last_
 var sinceListing = []string{"c.last_scheduled is null", "c.last_scheduled < @listed"}
 
 // notScheduledSinceListing returns the condition of model.FirstVisitsAfterListing.
-func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *Tx, f model.VisitFilter) (string, error) {
+func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *OriginsTx, f model.VisitFilter) (string, error) {
 	var lister model.Lister
 	var err error
 	switch {

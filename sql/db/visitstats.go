@@ -76,12 +76,12 @@ const errStatsAppeared = postgres.LostRace("another member inserted stats of the
 //
 // For an error of the values see RefusedError. After any other error it may be unknown
 // whether the transaction took place.
-func (s VisitStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(KnownVisits) VisitChanges) error {
+func (s LedgerStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(KnownVisits) VisitChanges) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	return postgres.AsRefused(stmt.Failed(postgres.RetryLostRaces(func() error {
-		return s.ByKey(ctx, func(ctx context.Context, tx *Tx) error {
+		return s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *LedgerTx) error {
 			known, err := tx.lockVisits(ctx, keys)
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ func (s VisitStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey
 	}), "update the visit stats of %d origins", len(keys)))
 }
 
-func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisits, error) {
+func (tx *LedgerTx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisits, error) {
 	arg := stmt.Columns[queries.LockVisitStatsParams](keys)
 	rows, err := tx.q.LockVisitStats(ctx, arg)
 	if err != nil {
@@ -144,7 +144,7 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisi
 
 // lockLanedVisits reads the visits on lanes, then the timed-out ones: a visit that times
 // out meanwhile is found in one of the two.
-func (tx *Tx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsParams, known *KnownVisits) error {
+func (tx *LedgerTx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsParams, known *KnownVisits) error {
 	laned, err := tx.q.LanedVisits(ctx, queries.LanedVisitsParams(arg))
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (tx *Tx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsPar
 
 // writeVisits updates the rows of known and inserts the others, in the order of
 // their keys: every member waits for another in the same order.
-func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes VisitChanges) error {
+func (tx *LedgerTx) writeVisits(ctx context.Context, known []model.VisitStats, changes VisitChanges) error {
 	hasRow := make(map[model.OriginKey]bool, len(known))
 	for _, s := range known {
 		hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] = true
@@ -209,7 +209,7 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 
 // ReleasedVisits lists up to limit failed visits that were kept back, whose try has
 // ended and was not requeued: they count.
-func (s VisitStore) ReleasedVisits(ctx context.Context, limit int) ([]HeldVisit, error) {
+func (s LedgerStore) ReleasedVisits(ctx context.Context, limit int) ([]HeldVisit, error) {
 	rows, err := s.q.ReleasedVisits(ctx, int32(limit))
 	return stmt.List(rows, stmt.Failed(err, "list failed visits that were kept back"), func(r queries.ReleasedVisitsRow) HeldVisit {
 		return HeldVisit{OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Date: r.Date}

@@ -76,14 +76,14 @@ func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" || len(w.
 // LockQueues takes the advisory locks of some queues until the transaction ends. Every
 // claim for a queue takes its lock, so what it counts as free stays free until it commits.
 // On a host whose clock is wrong it returns a ClockError.
-func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
+func (tx *LedgerTx) LockQueues(ctx context.Context, queues ...string) error {
 	began := time.Now()
 	locks, err := tx.q.LockQueues(ctx, slices.Compact(slices.Sorted(slices.Values(queues))))
 	if err != nil {
 		return err
 	}
 	last := locks[len(locks)-1]
-	return tx.base.NoteTime(last.Asked, last.Locked, time.Since(began))
+	return tx.NoteTime(last.Asked, last.Locked, time.Since(began))
 }
 
 // QueueLedger is what the ledger knows of a queue.
@@ -102,7 +102,7 @@ type QueueObserved struct {
 
 // QueueLedgers returns what the ledger knows of some queues, in their order. All of it is read in one statement: a
 // message is outgoing or confirmed in it, never neither.
-func (a WorkQueries) QueueLedgers(ctx context.Context, observed ...QueueObserved) ([]QueueLedger, error) {
+func (a LedgerQueries) QueueLedgers(ctx context.Context, observed ...QueueObserved) ([]QueueLedger, error) {
 	var p queries.QueueLedgersParams
 	for _, o := range observed {
 		p.Queues, p.Since, p.Asked = append(p.Queues, o.Name), append(p.Since, o.Since), append(p.Asked, o.Asked)
@@ -115,14 +115,14 @@ func (a WorkQueries) QueueLedgers(ctx context.Context, observed ...QueueObserved
 
 // SentMessages counts the work of a queue that was sent and is not known to have ended. Only
 // work of groups, lanes and hosters is kept that long.
-func (a WorkQueries) SentMessages(ctx context.Context, queue string) (int, error) {
+func (a LedgerQueries) SentMessages(ctx context.Context, queue string) (int, error) {
 	n, err := a.q.SentMessages(ctx, queue)
 	return int(n), err
 }
 
 // OutgoingDue counts the messages that are due to be sent by the database's clock: the
 // urgent ones, or the others. Queues that are put off don't count.
-func (a WorkQueries) OutgoingDue(ctx context.Context, urgent bool) (int, error) {
+func (a LedgerQueries) OutgoingDue(ctx context.Context, urgent bool) (int, error) {
 	n, err := a.q.OutgoingDue(ctx, urgent)
 	return int(n), err
 }
@@ -135,13 +135,13 @@ const lowWaterStep = 5000
 // RaiseLowWater raises the places below which no work is outgoing and no change of candidates or
 // graphs is pending, so that looks at them don't pass by what is gone, which stays as long as the oldest
 // snapshot of the database. Called now and then, it writes seldom: versions of its row stay, too.
-func (a WorkQueries) RaiseLowWater(ctx context.Context) error {
+func (a LedgerQueries) RaiseLowWater(ctx context.Context) error {
 	return stmt.Failed(a.q.RaiseLowWater(ctx, lowWaterStep), "raise the low-water marks")
 }
 
 // LowerLowWater lowers them if there is outgoing work or a pending change below, and reports
 // whether there was: a mistake, or rows that somebody wrote by hand. It passes by all that is gone.
-func (a WorkQueries) LowerLowWater(ctx context.Context) (bool, error) {
+func (a LedgerQueries) LowerLowWater(ctx context.Context) (bool, error) {
 	n, err := a.q.LowerLowWater(ctx)
 	return n > 0, stmt.Failed(err, "look for rows below the low-water marks")
 }
@@ -159,7 +159,7 @@ type Outgoing struct {
 // NextOutgoing locks up to limit messages, urgent ones or the others, that are due by the
 // database's clock, that no other transaction holds and that are not to be skipped, by their queue or
 // by themselves, oldest first. The transaction is one of [Store.ByPlace].
-func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string, skipRows []uuid.UUID) ([]Outgoing, error) {
+func (tx *LedgerTx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string, skipRows []uuid.UUID) ([]Outgoing, error) {
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, SkipRows: skipRows, MaxRows: int32(limit)})
 	return stmt.List(rows, err, func(r queries.NextOutgoingRow) Outgoing {
 		return Outgoing{Kept: r.Kept, Until: r.Until, Work: Work{
@@ -172,7 +172,7 @@ func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []s
 
 // PassedWork returns, by queue, the lowest priority of the work of groups of some home queues
 // that no worker had begun so long after it was sent, as far as starts are known (EndsKnown).
-func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, ageing time.Duration) (map[string]uint8, error) {
+func (tx *LedgerTx) PassedWork(ctx context.Context, homes []string, now time.Time, ageing time.Duration) (map[string]uint8, error) {
 	rows, err := tx.q.PassedWork(ctx, queries.PassedWorkParams{Homes: homes, Now: now, Ageing: ageing.Seconds()})
 	lowest := make(map[string]uint8, len(rows))
 	for _, r := range rows {
@@ -183,7 +183,7 @@ func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, age
 
 // Confirm records that the broker has confirmed some messages: those that are kept
 // become sent, the others leave the ledger. Messages whose rows are gone count as delivered, too.
-func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing) error {
+func (tx *LedgerTx) Confirm(ctx context.Context, confirmed []Outgoing) error {
 	if len(confirmed) == 0 {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing) error {
 }
 
 // recordDeliveries writes how many messages queues got.
-func (tx *Tx) recordDeliveries(perQueue map[string]int32) stmt.Step {
+func (tx *LedgerTx) recordDeliveries(perQueue map[string]int32) stmt.Step {
 	p := queries.RecordDeliveriesParams{Kept: DeliveriesKept.Seconds()}
 	for queue, n := range perQueue {
 		p.Queues = append(p.Queues, queue)
@@ -217,14 +217,14 @@ func (tx *Tx) recordDeliveries(perQueue map[string]int32) stmt.Step {
 
 // Postpone delays messages that the broker refused, and records the reason. It leaves alone
 // those that another deliverer has taken since.
-func (tx *Tx) Postpone(ctx context.Context, messages []*Outgoing, reason string, delay time.Duration) error {
+func (tx *LedgerTx) Postpone(ctx context.Context, messages []*Outgoing, reason string, delay time.Duration) error {
 	ids, untils := known(messages)
 	return tx.q.PostponeWork(ctx, queries.PostponeWorkParams{TaskIds: ids, Untils: untils, Reason: reason, Seconds: delay.Seconds()})
 }
 
 // Lease keeps outgoing messages from being sent for some time, by the database's clock, and
 // sets their Until; 0 frees them. It leaves alone those that another deliverer has taken since.
-func (tx *Tx) Lease(ctx context.Context, messages []*Outgoing, duration time.Duration) error {
+func (tx *LedgerTx) Lease(ctx context.Context, messages []*Outgoing, duration time.Duration) error {
 	if len(messages) == 0 {
 		return nil
 	}
@@ -245,7 +245,7 @@ func known(messages []*Outgoing) (ids []uuid.UUID, untils []time.Time) {
 }
 
 // AddWork writes work that was claimed, in its order.
-func (tx *Tx) AddWork(ctx context.Context, work []Work) error {
+func (tx *LedgerTx) AddWork(ctx context.Context, work []Work) error {
 	var plain []queries.AddWorkParams
 	var kept []queries.AddKeptWorkParams
 	for i := range work {
@@ -295,7 +295,7 @@ func (w *Work) params() queries.AddKeptWorkParams {
 
 // QueuesWithSent lists the queues with sent work in the ledger, whether or not they are
 // still configured.
-func (a WorkQueries) QueuesWithSent(ctx context.Context) ([]string, error) {
+func (a LedgerQueries) QueuesWithSent(ctx context.Context) ([]string, error) {
 	names, err := a.q.QueuesWithSent(ctx)
 	return names, stmt.Failed(err, "list the queues with work that was sent")
 }
@@ -319,7 +319,7 @@ type Unheard struct {
 // queue, to be given up by a later call. Waiting was counted while the queue's lock was held (LockQueues), as it is
 // still. Groups are charged the expected cost. It returns the number of messages by lane set, and whether there
 // may be more.
-func (tx *Tx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int, more bool, err error) {
+func (tx *LedgerTx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int, more bool, err error) {
 	if err := tx.q.NoteWorkLook(ctx, queries.NoteWorkLookParams{Queue: u.Queue, Waiting: int64(u.Waiting), Looked: u.Now}); err != nil {
 		return nil, false, stmt.Failed(err, "record which work left queue %q", u.Queue)
 	}
@@ -347,36 +347,36 @@ func (tx *Tx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int
 }
 
 // NoteEmptyQueue records that a queue was seen empty at a moment, or later.
-func (a WorkQueries) NoteEmptyQueue(ctx context.Context, queue string, looked time.Time) error {
+func (a LedgerQueries) NoteEmptyQueue(ctx context.Context, queue string, looked time.Time) error {
 	return stmt.Failed(a.q.NoteEmptyLook(ctx, queries.NoteEmptyLookParams{Queue: queue, Looked: looked}), "record that queue %q is empty", queue)
 }
 
 // LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
 // lookedBefore; 1970 if nobody did.
-func (a WorkQueries) LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error) {
+func (a LedgerQueries) LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error) {
 	left, err := a.q.LeftQueue(ctx, queries.LeftQueueParams{Queue: queue, LookedBefore: lookedBefore})
 	return left, stmt.Failed(err, "look up what left queue %q", queue)
 }
 
 // ForgetLooks deletes what is known of the looks at queues before a moment, except what says most of each queue, and all
 // that is from before uselessBefore.
-func (a WorkQueries) ForgetLooks(ctx context.Context, lookedBefore, uselessBefore time.Time) error {
+func (a LedgerQueries) ForgetLooks(ctx context.Context, lookedBefore, uselessBefore time.Time) error {
 	return stmt.Failed(a.q.ForgetLooks(ctx, queries.ForgetLooksParams{LookedBefore: lookedBefore, UselessBefore: uselessBefore}), "forget looks at queues")
 }
 
 // ForgetDeliveries deletes what is known of deliveries before a moment. It must be a
 // minute ago or more: younger ones are counted.
-func (a WorkQueries) ForgetDeliveries(ctx context.Context, before time.Time) error {
+func (a LedgerQueries) ForgetDeliveries(ctx context.Context, before time.Time) error {
 	return stmt.Failed(a.q.ForgetDeliveries(ctx, before), "forget old deliveries")
 }
 
 // ForgetSettled deletes settled work that ended before a moment, in batches. After a
 // time-out the next call begins with half as many.
-func (s WorkStore) ForgetSettled(ctx context.Context, before time.Time) error {
+func (s LedgerStore) ForgetSettled(ctx context.Context, before time.Time) error {
 	for {
-		most := s.drains.settled.Of(MaintenanceBatch)
+		most := s.sizes.settled.Of(MaintenanceBatch)
 		n, err := s.q.ForgetSettled(ctx, queries.ForgetSettledParams{Before: &before, MaxRows: int32(most)})
-		s.drains.settled.Note(most, err)
+		s.sizes.settled.Note(most, err)
 		if err != nil || n < int64(most) {
 			return stmt.Failed(err, "forget work that has ended")
 		}
@@ -391,7 +391,7 @@ type PutOff struct {
 }
 
 // PutOffMessages finds the postponed messages of these runs, by the runs' numbers.
-func (a WorkQueries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (map[int64]PutOff, error) {
+func (a LedgerQueries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (map[int64]PutOff, error) {
 	byID := make(map[string]int64, len(runs))
 	var ids []uuid.UUID
 	for _, r := range runs {

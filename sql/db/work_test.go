@@ -21,7 +21,7 @@ func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 			}
 		}
 		var custom, kept int
-		err := tx.Raw().QueryRow(ctx, `select custom_plans, generic_plans from pg_prepared_statements
+		err := tx.Raw.QueryRow(ctx, `select custom_plans, generic_plans from pg_prepared_statements
 			where statement like '-- name: NextOutgoing %'`).Scan(&custom, &kept)
 		if kept > 0 || custom != 8 {
 			t.Errorf("%d times a plan for what is there, %d times one that was kept", custom, kept)

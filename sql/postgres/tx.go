@@ -91,3 +91,16 @@ func (tx *Tx) Insist(ctx context.Context, do func() error, again func(error) boo
 		}
 	}
 }
+
+// PinPlans restricts the planner to walks along indexes and look-ups by key, which is
+// what candidates are for; it cannot know how few of the parked are due, or how
+// many changes are pending. So a plan is good for all values, and a connection makes it once: to plan a
+// grab takes a third of its time. UnpinPlans takes the restrictions back. It leaves compiling off until the
+// transaction ends: the default is the server's, which is not what a session has (sessionSettings).
+const (
+	PinPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off;
+		set local enable_hashjoin = off; set local enable_mergejoin = off; set local plan_cache_mode = force_generic_plan;
+		set local jit = off`
+	UnpinPlans = `set local enable_seqscan to default; set local enable_bitmapscan to default; set local enable_sort to default;
+		set local enable_hashjoin to default; set local enable_mergejoin to default; set local plan_cache_mode to default`
+)

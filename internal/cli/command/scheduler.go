@@ -131,14 +131,14 @@ func visitTasks(ctx context.Context, listers dispatch.Listers, origins []model.L
 	if err != nil {
 		return nil, err
 	}
-	tasks := make([]db.NewTask, len(origins))
+	visits := make([]db.NewTask, len(origins))
 	for i, o := range origins {
-		tasks[i] = db.NewTask{
+		visits[i] = db.NewTask{
 			Type: model.LoaderTaskType(o.VisitType), Arguments: model.TaskArguments{Kwargs: kwargs[i]},
 			NextRun: now, Policy: model.Oneshot, RetriesLeft: new(int64(1)),
 		}
 	}
-	return tasks, nil
+	return visits, nil
 }
 
 // Remote is a Scheduler behind an RPC server.

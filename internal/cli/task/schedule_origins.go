@@ -130,31 +130,31 @@ type originScheduler struct {
 func (s *originScheduler) run(ctx context.Context, b command.Scheduler, urls iter.Seq2[string, error]) error {
 	bar := s.app.ProgressBeside("scheduling origins", s.limit)
 	defer bar.Stop()
-	var tasks []db.NewTask
+	var made []db.NewTask
 	var batch []string
-	// end makes a task of the batch, and creates tasks if there are enough of them.
+	// end makes a task of the batch, and creates the tasks if there are enough of them.
 	end := func(enough int) error {
 		if len(batch) > 0 {
 			list, err := pytext.PlainJSON([]any{batch})
 			if err != nil {
 				return err
 			}
-			tasks = append(tasks, db.NewTask{
+			made = append(made, db.NewTask{
 				Type: s.taskType, Policy: model.Oneshot, NextRun: time.Now(),
 				Arguments: model.TaskArguments{Args: list, Kwargs: s.kwargs},
 			})
 			batch = nil
 		}
-		if len(tasks) < enough {
+		if len(made) < enough {
 			return nil
 		}
 		if b != nil {
-			if _, err := b.CreateTasks(ctx, tasks); err != nil {
+			if _, err := b.CreateTasks(ctx, made); err != nil {
 				return err
 			}
 		}
-		s.tasks += len(tasks)
-		tasks = tasks[:0]
+		s.tasks += len(made)
+		made = made[:0]
 		return s.app.Print(fmt.Sprintf("Scheduled %d tasks (%d origins).\n", s.tasks, s.urls))
 	}
 	for url, err := range urls {

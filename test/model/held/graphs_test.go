@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/test/model/check"
-	"swh-scheduler/test/model/graphs"
+	spec "swh-scheduler/test/model/graphs"
 )
 
 const graphTasks = 4 // as in the model
@@ -32,9 +32,9 @@ type graphsBench struct {
 type graphsWorld struct {
 	*graphsBench
 	t     *rapid.T
-	graph graphs.Graph
-	model check.Model[graphs.State]
-	state graphs.State
+	graph spec.Graph
+	model check.Model[spec.State]
+	state spec.State
 	id    int64
 	tasks [graphTasks]int64
 	runs  [graphTasks]string
@@ -65,7 +65,7 @@ func (w *graphsWorld) must(err error) {
 	}
 }
 
-func (w *graphsWorld) take(s check.Step[graphs.State]) {
+func (w *graphsWorld) take(s check.Step[spec.State]) {
 	w.state = s.Next
 	w.trace = append(w.trace, s.Name)
 	w.taken++
@@ -78,7 +78,7 @@ func (w *graphsWorld) take(s check.Step[graphs.State]) {
 }
 
 // ofDrain reports whether a step is the drain's.
-func ofDrain(s check.Step[graphs.State]) bool {
+func ofDrain(s check.Step[spec.State]) bool {
 	return strings.HasSuffix(s.Name, " is noted") || strings.HasSuffix(s.Name, " is spread") || strings.HasSuffix(s.Name, " is looked at")
 }
 
@@ -93,7 +93,7 @@ func (w *graphsWorld) task(i int, places map[int]int) db.NewGraphTask {
 	}
 	for d := range i {
 		_, asked := places[d]
-		if w.graph.Needs[i][d] != graphs.No && (asked || w.tasks[d] != 0) {
+		if w.graph.Needs[i][d] != spec.No && (asked || w.tasks[d] != 0) {
 			task.DependsOn = append(task.DependsOn, w.dependency(i, d, places))
 		}
 	}
@@ -101,7 +101,7 @@ func (w *graphsWorld) task(i int, places map[int]int) db.NewGraphTask {
 }
 
 func (w *graphsWorld) dependency(i, d int, places map[int]int) db.NewDependency {
-	on := db.NewDependency{On: map[graphs.Condition]db.Condition{graphs.Success: db.OnCompleted, graphs.Failure: db.OnFailed, graphs.End: db.OnResolved}[w.graph.Needs[i][d]]}
+	on := db.NewDependency{On: map[spec.Condition]db.Condition{spec.Success: db.OnCompleted, spec.Failure: db.OnFailed, spec.End: db.OnResolved}[w.graph.Needs[i][d]]}
 	if place, asked := places[d]; asked {
 		on.Place = place
 	} else {
@@ -129,7 +129,7 @@ func (w *graphsWorld) stored(ids []int64, places map[int]int) {
 }
 
 // do takes a step in the model and in the database.
-func (w *graphsWorld) do(s check.Step[graphs.State]) {
+func (w *graphsWorld) do(s check.Step[spec.State]) {
 	ctx := context.Background()
 	var i int
 	is := func(format string) bool {
@@ -177,7 +177,7 @@ func (w *graphsWorld) extend() {
 	e := db.Extension{Tasks: tasks}
 	for i := range graphTasks {
 		for d := range i {
-			if w.graph.Needs[i][d] != graphs.No && w.graph.Added[d] && !w.graph.Added[i] {
+			if w.graph.Needs[i][d] != spec.No && w.graph.Added[d] && !w.graph.Added[i] {
 				e.Add = append(e.Add, db.MoreDependency{Task: w.tasks[i], On: w.dependency(i, d, places)})
 			}
 		}
@@ -225,7 +225,7 @@ func (w *graphsWorld) cancelWaits() {
 // refused fails unless the graph can't be extended when the model says so: it is cancelled, or what would get
 // dependencies runs or has ended.
 func (w *graphsWorld) refused() {
-	if w.state.Left.Extensions == 0 || w.state.Extending || slices.ContainsFunc(w.model.From(w.state), func(s check.Step[graphs.State]) bool { return s.Name == "an extension begins" }) {
+	if w.state.Left.Extensions == 0 || w.state.Extending || slices.ContainsFunc(w.model.From(w.state), func(s check.Step[spec.State]) bool { return s.Name == "an extension begins" }) {
 		return
 	}
 	w.extend()
@@ -238,7 +238,7 @@ func (w *graphsWorld) refused() {
 func (w *graphsWorld) drain() {
 	w.trace = append(w.trace, "-- the drain")
 	for {
-		steps := slices.DeleteFunc(w.model.From(w.state), func(s check.Step[graphs.State]) bool { return !ofDrain(s) })
+		steps := slices.DeleteFunc(w.model.From(w.state), func(s check.Step[spec.State]) bool { return !ofDrain(s) })
 		if len(steps) == 0 {
 			break
 		}
@@ -260,10 +260,10 @@ func (w *graphsWorld) drain() {
 	for _, t := range tasks {
 		states[t.ID] = t.State
 	}
-	want := map[graphs.Status]model.GraphState{
-		graphs.Waiting: model.GraphWaiting, graphs.Ready: model.GraphReady, graphs.Running: model.GraphRunning, graphs.Completed: model.GraphCompleted,
-		graphs.Failed: model.GraphFailed, graphs.ByDependency: model.GraphByDependency, graphs.Skipped: model.GraphSkipped,
-		graphs.ByDeadline: model.GraphByDeadline, graphs.ByCancel: model.GraphCancelled,
+	want := map[spec.Status]model.GraphState{
+		spec.Waiting: model.GraphWaiting, spec.Ready: model.GraphReady, spec.Running: model.GraphRunning, spec.Completed: model.GraphCompleted,
+		spec.Failed: model.GraphFailed, spec.ByDependency: model.GraphByDependency, spec.Skipped: model.GraphSkipped,
+		spec.ByDeadline: model.GraphByDeadline, spec.ByCancel: model.GraphCancelled,
 	}
 	w.refused()
 	for i, t := range w.state.Tasks {
@@ -282,7 +282,7 @@ func (b *graphsBench) sequence(t *rapid.T) {
 	}()
 	for i := 1; i < graphTasks; i++ {
 		for d := range i {
-			w.graph.Needs[i][d] = rapid.SampledFrom([]graphs.Condition{graphs.No, graphs.Success, graphs.Failure, graphs.End}).Draw(t, fmt.Sprintf("%d needs %d", i, d))
+			w.graph.Needs[i][d] = rapid.SampledFrom([]spec.Condition{spec.No, spec.Success, spec.Failure, spec.End}).Draw(t, fmt.Sprintf("%d needs %d", i, d))
 		}
 		w.graph.Added[i] = rapid.IntRange(0, 3).Draw(t, "added") == 3
 		w.graph.Retries[i] = rapid.IntRange(0, 3).Draw(t, "retries") == 3
@@ -291,13 +291,13 @@ func (b *graphsBench) sequence(t *rapid.T) {
 		w.graph.Deadline[dated] = !w.graph.Added[dated]
 	}
 	upTo := func(n int, what string) uint8 { return uint8(rapid.IntRange(0, n).Draw(t, what)) }
-	left := graphs.Faults{
+	left := spec.Faults{
 		Failures: upTo(3, "failures"), Deadlines: 1, Cancels: upTo(1, "cancels"), Extensions: 1, Retries: upTo(2, "retries of all"), Respawns: upTo(2, "respawns"),
 	}
 	if !slices.Contains(w.graph.Added[:], true) {
 		left.Extensions = 0
 	}
-	w.model = graphs.Model(w.graph, left, graphs.Rules{})
+	w.model = spec.Model(w.graph, left, spec.Rules{})
 	w.state = w.model.Initial
 	tasks, places := w.request(func(i int) bool { return !w.graph.Added[i] })
 	submitted, err := b.store.SubmitGraph(context.Background(), db.NewGraph{Tasks: tasks}, w.now)
