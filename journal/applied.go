@@ -2,7 +2,7 @@ package journal
 
 import (
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Applied counts visits that changed something, by visit type and outcome.
@@ -26,8 +26,8 @@ func outcomeOf(status model.VisitStatus, eventful bool) string {
 }
 
 // ends returns the counts as the database takes them. How long visits took is not known.
-func (a Applied) ends() db.Ends {
-	ends := db.Ends{}
+func (a Applied) ends() ledger.Ends {
+	ends := ledger.Ends{}
 	for what, n := range a {
 		ends.Add(what.visitType, what.outcome, "", -1, n)
 	}

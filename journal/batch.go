@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -149,7 +150,7 @@ func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *bu
 // transaction, and returns those that changed something. A *postgres.RefusedError is about a
 // value that PostgreSQL refuses.
 func (r Rules) Write(ctx context.Context, store Store, visits []Visit) (applied Applied, err error) {
-	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known db.KnownVisits) db.VisitChanges {
+	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known ledger.KnownVisits) ledger.VisitChanges {
 		t := newTally(r, known)
 		t.apply(visits)
 		applied = t.applied

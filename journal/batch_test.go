@@ -21,6 +21,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // All visits of an origin, whatever their type, are in one part, in their order and
@@ -102,7 +103,7 @@ func TestTrialsBackOff(t *testing.T) {
 // away is a store whose database is away.
 type away struct{ Store }
 
-func (away) UpdateVisitStats(context.Context, []model.OriginKey, func(db.KnownVisits) db.VisitChanges) error {
+func (away) UpdateVisitStats(context.Context, []model.OriginKey, func(ledger.KnownVisits) ledger.VisitChanges) error {
 	return errors.New("away")
 }
 
@@ -145,14 +146,14 @@ type once struct {
 	written map[model.OriginKey]int
 }
 
-func (o *once) UpdateVisitStats(_ context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+func (o *once) UpdateVisitStats(_ context.Context, keys []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if slices.Contains(keys, o.away) {
 		o.away = model.OriginKey{}
 		return errors.New("away")
 	}
-	change(db.KnownVisits{})
+	change(ledger.KnownVisits{})
 	for _, key := range keys {
 		o.written[key]++
 	}
@@ -197,7 +198,7 @@ type slow struct {
 	now, most int
 }
 
-func (s *slow) UpdateVisitStats(context.Context, []model.OriginKey, func(db.KnownVisits) db.VisitChanges) error {
+func (s *slow) UpdateVisitStats(context.Context, []model.OriginKey, func(ledger.KnownVisits) ledger.VisitChanges) error {
 	count := func(n int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

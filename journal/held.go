@@ -6,7 +6,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 const (
@@ -45,7 +45,7 @@ func countReleased(ctx context.Context, store Store, rules Rules, most int) (n i
 	for i, r := range released {
 		visits[i] = Visit{OriginKey: r.OriginKey, Date: r.Date, Status: model.VisitFailed}
 	}
-	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known db.KnownVisits) db.VisitChanges {
+	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known ledger.KnownVisits) ledger.VisitChanges {
 		known.Laned, known.TimedOut = nil, nil // what is underway now is a visit after these
 		t := newTally(rules, known)
 		t.apply(visits)

@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // A failed visit of an origin whose time on a lane was over is no failure of the
@@ -18,9 +18,9 @@ import (
 func TestHoldBack(t *testing.T) {
 	t.Parallel()
 	noon := at(0)
-	express := []db.LanedVisit{{Since: noon.Add(-time.Minute)}}
-	later := []db.LanedVisit{{Since: noon.Add(2 * time.Hour)}}
-	over := &db.LastTimeout{Claimed: noon.Add(-time.Minute), TimedOut: noon.Add(500 * time.Millisecond)}
+	express := []ledger.LanedVisit{{Since: noon.Add(-time.Minute)}}
+	later := []ledger.LanedVisit{{Since: noon.Add(2 * time.Hour)}}
+	over := &ledger.LastTimeout{Claimed: noon.Add(-time.Minute), TimedOut: noon.Add(500 * time.Millisecond)}
 	success := success(0, snapshotA)
 	failedAt := func(date time.Time) Visit {
 		v := failure(0)
@@ -29,14 +29,14 @@ func TestHoldBack(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		visit      Visit
-		laned      []db.LanedVisit
-		over       *db.LastTimeout
+		laned      []ledger.LanedVisit
+		over       *ledger.LastTimeout
 		back, held bool
 	}{
 		"on no lane, or the last one":       {visit: failure(0)},
 		"on the express lane":               {visit: failure(0), laned: express, back: true, held: true},
 		"long before it was sent":           {visit: failure(0), laned: later},
-		"by a clock that is late":           {visit: failure(0), laned: []db.LanedVisit{{Since: noon.Add(time.Minute)}}, back: true, held: true},
+		"by a clock that is late":           {visit: failure(0), laned: []ledger.LanedVisit{{Since: noon.Add(time.Minute)}}, back: true, held: true},
 		"of the later of two":               {visit: failure(0), laned: append(later, express...), back: true, held: true},
 		"of a try whose time was over":      {visit: failure(0), over: over, back: true},
 		"after the try whose time was over": {visit: failure(1), over: over},
@@ -48,9 +48,9 @@ func TestHoldBack(t *testing.T) {
 		"not found":                         {visit: notFound(0), laned: express, over: over},
 	} {
 		t.Run(name, func(t *testing.T) {
-			known := db.KnownVisits{Laned: map[model.OriginKey][]db.LanedVisit{origin: tc.laned}}
+			known := ledger.KnownVisits{Laned: map[model.OriginKey][]ledger.LanedVisit{origin: tc.laned}}
 			if tc.over != nil {
-				known.TimedOut = map[model.OriginKey]db.LastTimeout{origin: *tc.over}
+				known.TimedOut = map[model.OriginKey]ledger.LastTimeout{origin: *tc.over}
 			}
 			tally := newTally(noFudge, known)
 			if back := tally.holdBack(tc.visit); back != tc.back || (len(tally.held) > 0) != tc.held {
@@ -102,16 +102,16 @@ func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 // released is a store with one visit that counts now, and a try that is underway since.
 type released struct {
 	Store
-	visit   db.HeldVisit
-	known   db.KnownVisits
-	changes db.VisitChanges
+	visit   ledger.HeldVisit
+	known   ledger.KnownVisits
+	changes ledger.VisitChanges
 }
 
-func (r *released) ReleasedVisits(context.Context, int) ([]db.HeldVisit, error) {
-	return []db.HeldVisit{r.visit}, nil
+func (r *released) ReleasedVisits(context.Context, int) ([]ledger.HeldVisit, error) {
+	return []ledger.HeldVisit{r.visit}, nil
 }
 
-func (r *released) UpdateVisitStats(_ context.Context, _ []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+func (r *released) UpdateVisitStats(_ context.Context, _ []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error {
 	r.changes = change(r.known)
 	return nil
 }
@@ -119,9 +119,9 @@ func (r *released) UpdateVisitStats(_ context.Context, _ []model.OriginKey, chan
 // A visit that counts now is not kept back again by the try that came after it.
 func TestReleasedVisitsCountBesideTheNextTry(t *testing.T) {
 	t.Parallel()
-	r := &released{visit: db.HeldVisit{OriginKey: origin, Date: at(0)}, known: db.KnownVisits{
-		Laned:    map[model.OriginKey][]db.LanedVisit{origin: {{Since: at(0).Add(-time.Minute)}}},
-		TimedOut: map[model.OriginKey]db.LastTimeout{origin: {Claimed: at(0).Add(-time.Minute), TimedOut: at(0)}},
+	r := &released{visit: ledger.HeldVisit{OriginKey: origin, Date: at(0)}, known: ledger.KnownVisits{
+		Laned:    map[model.OriginKey][]ledger.LanedVisit{origin: {{Since: at(0).Add(-time.Minute)}}},
+		TimedOut: map[model.OriginKey]ledger.LastTimeout{origin: {Claimed: at(0).Add(-time.Minute), TimedOut: at(0)}},
 	}}
 	if n, _, err := countReleased(t.Context(), r, noFudge, 10); n != 1 || err != nil {
 		t.Error(n, err)

@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 const (
@@ -70,11 +71,11 @@ const (
 type Store interface {
 	// UpdateVisitStats changes the stats of the given origins in one
 	// transaction; change may be called more than once.
-	UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error
+	UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error
 	// RejectRecords keeps where the records are that were set aside.
 	RejectRecords(ctx context.Context, records []db.RejectedRecord) error
 	// ReleasedVisits lists failed visits that were kept back and count now.
-	ReleasedVisits(ctx context.Context, limit int) ([]db.HeldVisit, error)
+	ReleasedVisits(ctx context.Context, limit int) ([]ledger.HeldVisit, error)
 }
 
 // Options of a Client. Brokers, GroupID and Store are needed; the rest has the
@@ -412,7 +413,7 @@ func (c *Client) canApply(ctx context.Context) bool {
 		return false
 	}
 	err := service.Within(ctx, writeTimeout, func(ctx context.Context) error {
-		return c.o.Store.UpdateVisitStats(ctx, []model.OriginKey{{}}, func(db.KnownVisits) db.VisitChanges { return db.VisitChanges{} })
+		return c.o.Store.UpdateVisitStats(ctx, []model.OriginKey{{}}, func(ledger.KnownVisits) ledger.VisitChanges { return ledger.VisitChanges{} })
 	})
 	if err != nil {
 		c.nextTrial = time.Now().Add(c.trials.Next())

@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // visitsOf are values of one visit of each of n origins.
@@ -140,7 +141,7 @@ type failingStore struct {
 	crash func()
 }
 
-func (s failingStore) UpdateVisitStats(ctx context.Context, origins []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+func (s failingStore) UpdateVisitStats(ctx context.Context, origins []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error {
 	err := s.Store.UpdateVisitStats(ctx, origins, change)
 	s.crash()
 	return errors.Join(err, errors.New("crashed"))
@@ -206,7 +207,7 @@ type meanwhile struct {
 	do func()
 }
 
-func (s meanwhile) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+func (s meanwhile) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error {
 	s.do()
 	return s.Store.UpdateVisitStats(ctx, keys, change)
 }
@@ -345,7 +346,7 @@ type countingStore struct {
 	tries atomic.Int64
 }
 
-func (c *countingStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
+func (c *countingStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error {
 	c.tries.Add(1)
 	return c.Store.UpdateVisitStats(ctx, keys, change)
 }

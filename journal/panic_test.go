@@ -9,7 +9,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // faultyStore meets a fault of the program at the visits of one origin.
@@ -18,8 +18,8 @@ type faultyStore struct {
 	guilty string
 }
 
-func (s faultyStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
-	return s.Store.UpdateVisitStats(ctx, keys, func(known db.KnownVisits) db.VisitChanges {
+func (s faultyStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error {
+	return s.Store.UpdateVisitStats(ctx, keys, func(known ledger.KnownVisits) ledger.VisitChanges {
 		for _, key := range keys {
 			if key.URL == s.guilty {
 				panic("what is this?")

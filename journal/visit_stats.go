@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 )
 
 const (
@@ -45,8 +46,8 @@ type Rules struct {
 // An originState is what is known of one origin.
 type originState struct {
 	model.VisitStats
-	db.VisitFailure // zero if none is recorded
-	changed         bool
+	ledger.VisitFailure // zero if none is recorded
+	changed             bool
 }
 
 // apply records visit v in s, the stats of its origin, and reports whether it
@@ -136,23 +137,23 @@ func (r Rules) interval(offset int32) int64 {
 // A tally applies a batch of visits, in order, to the stats of their origins.
 type tally struct {
 	rules    Rules
-	known    db.KnownVisits
+	known    ledger.KnownVisits
 	origins  map[model.OriginKey]*originState
 	changed  []*originState
 	disabled map[string]bool // URLs
 	applied  Applied
-	held     []db.HeldVisit
-	fresh    map[model.OriginKey]db.OriginFreshness // of origins that were visited
+	held     []ledger.HeldVisit
+	fresh    map[model.OriginKey]origins.OriginFreshness // of origins that were visited
 }
 
-func newTally(rules Rules, known db.KnownVisits) *tally {
+func newTally(rules Rules, known ledger.KnownVisits) *tally {
 	t := &tally{
 		rules:    rules,
 		known:    known,
 		origins:  make(map[model.OriginKey]*originState, len(known.Stats)),
 		disabled: make(map[string]bool),
 		applied:  make(Applied),
-		fresh:    make(map[model.OriginKey]db.OriginFreshness),
+		fresh:    make(map[model.OriginKey]origins.OriginFreshness),
 	}
 	states := make([]originState, len(known.Stats))
 	for i, s := range known.Stats {
@@ -226,7 +227,7 @@ func (t *tally) holdBack(v Visit) bool {
 	}
 	for _, l := range t.known.Laned[v.OriginKey] {
 		if !v.Date.Before(l.Since.Add(-laneSkew)) {
-			t.held = append(t.held, db.HeldVisit{OriginKey: v.OriginKey, TaskID: l.TaskID, Date: v.Date})
+			t.held = append(t.held, ledger.HeldVisit{OriginKey: v.OriginKey, TaskID: l.TaskID, Date: v.Date})
 			return true
 		}
 	}
@@ -234,10 +235,10 @@ func (t *tally) holdBack(v Visit) bool {
 }
 
 // changes returns what is to be written.
-func (t *tally) changes() db.VisitChanges {
-	c := db.VisitChanges{
+func (t *tally) changes() ledger.VisitChanges {
+	c := ledger.VisitChanges{
 		Stats:        make([]*model.VisitStats, 0, len(t.changed)),
-		LastFailures: make(map[model.OriginKey]db.VisitFailure),
+		LastFailures: make(map[model.OriginKey]ledger.VisitFailure),
 		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
 		Held:         t.held,
 		Freshness:    slices.Collect(maps.Values(t.fresh)),

@@ -10,7 +10,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // noFudge takes the chance out of intervals.
@@ -228,7 +228,7 @@ func TestVisitsChangeStats(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			tally := newTally(noFudge, db.KnownVisits{
+			tally := newTally(noFudge, ledger.KnownVisits{
 				Stats:          []model.VisitStats{tc.known},
 				QueuePositions: map[string]int64{origin.VisitType: tc.queuePosition},
 			})
@@ -289,7 +289,7 @@ func TestConfiguredRules(t *testing.T) {
 	t.Parallel()
 	hours := func(n int64) *int64 { return ptr(n * 3600) }
 	rules := Rules{Visits: &model.VisitRules{Intervals: []time.Duration{time.Hour, 2 * time.Hour, 5 * time.Hour}, DisableAfter: 2}}
-	tally := newTally(rules, db.KnownVisits{})
+	tally := newTally(rules, ledger.KnownVisits{})
 	for i, c := range []struct {
 		visit  Visit
 		offset int32
@@ -328,7 +328,7 @@ func TestMixedFailuresDisable(t *testing.T) {
 			Intervals: model.DefaultVisitRules.Intervals, DisableAfter: 3, DisableAfterMixed: mixed,
 		}}
 		statuses := rapid.SliceOfN(rapid.SampledFrom([]model.VisitStatus{model.VisitSuccessful, model.VisitFailed, model.VisitNotFound}), 1, 25).Draw(t, "statuses")
-		var known db.KnownVisits
+		var known ledger.KnownVisits
 		same, any := 0, 0
 		for day, status := range statuses {
 			v := Visit{OriginKey: origin, Date: at(day), Status: status}
@@ -348,7 +348,7 @@ func TestMixedFailuresDisable(t *testing.T) {
 				t.Fatalf("visit %d of %v: disabled %v, want %v", day, statuses, got, want)
 			}
 			changes := tally.changes() // as the database has them for the next batch
-			known = db.KnownVisits{Stats: []model.VisitStats{*changes.Stats[0]}, LastFailures: changes.LastFailures}
+			known = ledger.KnownVisits{Stats: []model.VisitStats{*changes.Stats[0]}, LastFailures: changes.LastFailures}
 		}
 	})
 }
@@ -359,7 +359,7 @@ func TestMixedFailuresCountThoseBefore(t *testing.T) {
 	t.Parallel()
 	rules := Rules{Fudge: noFudge.Fudge, Visits: &model.VisitRules{Intervals: model.DefaultVisitRules.Intervals, DisableAfter: 10, DisableAfterMixed: 5}}
 	for before, want := range map[int32]bool{3: false, 4: true} {
-		tally := newTally(rules, db.KnownVisits{Stats: []model.VisitStats{{
+		tally := newTally(rules, ledger.KnownVisits{Stats: []model.VisitStats{{
 			URL: origin.URL, VisitType: origin.VisitType, LastVisit: new(at(0)), LastVisitStatus: model.VisitFailed, SuccessiveVisits: before,
 		}}})
 		tally.apply([]Visit{{OriginKey: origin, Date: at(1), Status: model.VisitFailed}})
@@ -399,7 +399,7 @@ func TestReplayChangesNothing(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date")}
 		visits := drawVisits(t)
-		tally := newTally(rules, db.KnownVisits{})
+		tally := newTally(rules, ledger.KnownVisits{})
 		tally.apply(visits)
 		applied := tally.applied.Total()
 		from := rapid.IntRange(0, len(visits)).Draw(t, "from")
@@ -420,10 +420,10 @@ func TestBatchesMakeNoDifference(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		rules := Rules{Fudge: noFudge.Fudge, FailuresKeepDate: rapid.Bool().Draw(t, "failures keep date")}
 		visits := drawVisits(t)
-		whole := newTally(rules, db.KnownVisits{})
+		whole := newTally(rules, ledger.KnownVisits{})
 		whole.apply(visits)
 		cut := rapid.IntRange(0, len(visits)).Draw(t, "cut")
-		parts := newTally(rules, db.KnownVisits{})
+		parts := newTally(rules, ledger.KnownVisits{})
 		parts.apply(visits[:cut])
 		parts.apply(visits[cut:])
 		if diff := cmp.Diff(snapshotOf(whole), snapshotOf(parts)); diff != "" {
@@ -445,7 +445,7 @@ func snapshotOf(t *tally) map[model.OriginKey]model.VisitStats {
 // nothing even though the date of the last visit does not tell.
 func TestFailuresKeepDate(t *testing.T) {
 	t.Parallel()
-	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, db.KnownVisits{})
+	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, ledger.KnownVisits{})
 	tally.apply([]Visit{success(0, snapshotA), success(1, snapshotA), failure(3), failure(4), failure(4), failure(2)})
 	want := fresh(func(s *model.VisitStats) {
 		s.LastVisit, s.LastVisitStatus = ptr(at(1)), model.VisitFailed
@@ -476,7 +476,7 @@ func TestFailuresKeepDate(t *testing.T) {
 // A first visit that fails gives the origin a date all the same.
 func TestFirstFailureGivesTheDate(t *testing.T) {
 	t.Parallel()
-	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, db.KnownVisits{})
+	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, ledger.KnownVisits{})
 	tally.apply([]Visit{failure(0)})
 	if got := tally.origins[origin].LastVisit; got == nil || !got.Equal(at(0)) {
 		t.Errorf("last visit %v, want %s", got, at(0))

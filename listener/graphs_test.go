@@ -9,17 +9,18 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // joined submits tasks named by prefix and number from 0, each with a run that
 // was sent, and one that depends on all of them.
-func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) db.SubmittedGraph {
+func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) graphs.SubmittedGraph {
 	t.Helper()
-	g := db.NewGraph{}
-	join := db.NewGraphTask{Name: "join", Type: "good"}
+	g := graphs.NewGraph{}
+	join := graphs.NewGraphTask{Name: "join", Type: "good"}
 	for i := range n {
-		g.Tasks = append(g.Tasks, db.NewGraphTask{Name: name(prefix, i), Type: "good"})
-		join.DependsOn = append(join.DependsOn, db.NewDependency{Place: i})
+		g.Tasks = append(g.Tasks, graphs.NewGraphTask{Name: name(prefix, i), Type: "good"})
+		join.DependsOn = append(join.DependsOn, graphs.NewDependency{Place: i})
 	}
 	g.Tasks = append(g.Tasks, join)
 	submitted, err := store.SubmitGraph(t.Context(), g, time.Now())
@@ -66,7 +67,7 @@ func TestListenersReleaseJoinsOnce(t *testing.T) {
 		create trigger note_release after update of next_run on task for each row
 		when (old.next_run = scheduler_go.never() and new.next_run <> old.next_run) execute function note_release()`)
 	const n = 1500
-	var graphs []db.SubmittedGraph
+	var graphs []graphs.SubmittedGraph
 	x := newExchange(t, broker.URL)
 	source := &deaf{Source: consumer(t, broker.URL)}
 	stopDeaf := start(t, newTestListener(t, source, openStore(t, pg.dsn)))

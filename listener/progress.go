@@ -11,7 +11,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/service"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 const (
@@ -36,7 +36,7 @@ type Progress struct {
 	since   time.Time // that connection has read the queue since then, or earlier
 	pending []look    // over that connection, whose deliveries are not reported as written
 	last    *look     // the last one of all
-	empty   []db.EventLook
+	empty   []ledger.EventLook
 }
 
 // look is a look, and when it began by the database's clock.
@@ -52,7 +52,7 @@ type ProgressOptions struct {
 	}
 	Store interface {
 		DatabaseTime(ctx context.Context) (time.Time, error)
-		ReportEvents(ctx context.Context, r db.EventReader, looks []db.EventLook) (time.Time, error)
+		ReportEvents(ctx context.Context, r ledger.EventReader, looks []ledger.EventLook) (time.Time, error)
 	}
 	Log *slog.Logger
 }
@@ -72,7 +72,7 @@ func (p *Progress) RunOnce(ctx context.Context) error {
 		if len(p.empty) == maxLooks { // the oldest one, as a later one says more once it counts
 			p.empty = slices.Delete(p.empty, 0, 1)
 		}
-		p.empty = append(p.empty, db.EventLook{Began: p.last.began, Ended: began, Consumers: p.last.Consumers})
+		p.empty = append(p.empty, ledger.EventLook{Began: p.last.began, Ended: began, Consumers: p.last.Consumers})
 	}
 	before := p.last
 	p.last = nil
@@ -104,13 +104,13 @@ func (p *Progress) report(ctx context.Context) error {
 	if written == 0 {
 		return nil
 	}
-	known, err := p.Store.ReportEvents(ctx, db.EventReader{
+	known, err := p.Store.ReportEvents(ctx, ledger.EventReader{
 		Session: p.session, Queue: celery.EventsQueue, Since: p.since, Complete: p.pending[written-1].began,
 	}, p.empty)
 	if err != nil {
 		return err
 	}
 	p.pending = slices.Delete(p.pending, 0, written)
-	p.empty = slices.DeleteFunc(p.empty, func(l db.EventLook) bool { return !l.Began.After(known) })
+	p.empty = slices.DeleteFunc(p.empty, func(l ledger.EventLook) bool { return !l.Began.After(known) })
 	return nil
 }

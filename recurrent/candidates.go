@@ -7,7 +7,7 @@ import (
 
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/candidates"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 
 // Candidates is the database of the keeper.
 type Candidates interface {
-	KeepCandidates(ctx context.Context) (db.Kept, error)
+	KeepCandidates(ctx context.Context) (origins.Kept, error)
 }
 
 // keeper keeps candidates up to date. Several keepers, in several processes, take turns.

@@ -8,16 +8,16 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 // backlogged is a store with changes to drain.
 type backlogged struct{ changes, batch int64 }
 
-func (b *backlogged) KeepCandidates(context.Context) (db.Kept, error) {
+func (b *backlogged) KeepCandidates(context.Context) (origins.Kept, error) {
 	n := min(b.changes, b.batch)
 	b.changes -= n
-	return db.Kept{Drained: n, More: n == b.batch}, nil
+	return origins.Kept{Drained: n, More: n == b.batch}, nil
 }
 
 // The keeper goes on as long as there is more.

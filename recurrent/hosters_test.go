@@ -18,7 +18,9 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/migrate"
+	"swh-scheduler/sql/origins"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -73,7 +75,7 @@ func (w *hosterWorld) loads() (inFlight, lastMinute map[string]int) {
 func (w *hosterWorld) claim(t *testing.T, visitType string, policies []model.WeightedPolicy, n int) int {
 	t.Helper()
 	var visits []dispatch.Visit
-	var work []db.Work
+	var work []ledger.Work
 	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		picker := Picker{VisitType: visitType, Policies: policies}
 		var picked Picked
@@ -240,7 +242,7 @@ func testHosters(t *testing.T, shared bool) {
 		}
 		more = kept.More
 	}
-	origins, _, err := w.store.ListedOrigins(t.Context(), db.ListedOriginFilter{Limit: 1000})
+	origins, _, err := w.store.ListedOrigins(t.Context(), origins.ListedOriginFilter{Limit: 1000})
 	if err != nil || len(origins) != 120 {
 		t.Fatal(len(origins), err)
 	}

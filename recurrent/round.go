@@ -10,6 +10,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // round is the work of one visit type's loop.
@@ -85,7 +86,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	full := tooFull(c.Free, queue.Limit)
-	var work []db.Work
+	var work []ledger.Work
 	if !full {
 		work, err = r.claim(ctx, c, tt, queue)
 		r.spared = r.picked.Spared && len(work) < c.Size
@@ -118,7 +119,7 @@ func tooFull(free int, limit *int64) bool {
 
 // claim picks origins up to the size of a claim, divided between the groups of listers if they share
 // the queue, and makes their messages.
-func (r *round) claim(ctx context.Context, c *dispatch.Claim, tt model.TaskType, queue dispatch.Queue) ([]db.Work, error) {
+func (r *round) claim(ctx context.Context, c *dispatch.Claim, tt model.TaskType, queue dispatch.Queue) ([]ledger.Work, error) {
 	now := r.now()
 	picker := r.picker()
 	var picked Picked

@@ -11,6 +11,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 // PickShared does what Pick does, with the slots divided between groups of listers. The
@@ -46,7 +47,7 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 // sharedPick picks one round's origins for groups.
 type sharedPick struct {
 	Picker
-	grabs    *db.Grabs
+	grabs    *origins.Grabs
 	policies []model.WeightedPolicy
 	groups   map[string][]uuid.UUID
 
@@ -90,11 +91,11 @@ func (p *sharedPick) grab(ctx context.Context, asks []dispatch.Ask) ([]int, erro
 
 // grabBy picks by one policy what the groups want of it.
 func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask, parts [][]int, fills []*filling) error {
-	var wanted []db.VisitGroup
+	var wanted []origins.VisitGroup
 	var of []int // the index in asks, by index in wanted
 	for i, part := range parts {
 		if part != nil && part[policy] > 0 {
-			wanted = append(wanted, db.VisitGroup{Listers: p.groups[asks[i].Name], Count: part[policy]})
+			wanted = append(wanted, origins.VisitGroup{Listers: p.groups[asks[i].Name], Count: part[policy]})
 			of = append(of, i)
 		}
 	}

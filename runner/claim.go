@@ -6,7 +6,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // job is what one claim of a pass serves: a task type, or all ready types of a shared
@@ -92,8 +92,8 @@ func (r *Runner) withLanes(j job, all []model.TaskType) dispatch.Queue {
 
 // take claims tasks of a job up to the size of a claim. It returns their number by type, for types with any, and their
 // messages.
-func (r *Runner) take(ctx context.Context, c *dispatch.Claim, j job) (taken map[string]int, work []db.Work, err error) {
-	claim := db.TaskClaim{Type: j.types[0], Queue: j.queue.Name, WithPriority: r.WithPriority, Ageing: r.Ageing, Now: r.now(), Tried: j.queue.Lanes != nil}
+func (r *Runner) take(ctx context.Context, c *dispatch.Claim, j job) (taken map[string]int, work []ledger.Work, err error) {
+	claim := ledger.TaskClaim{Type: j.types[0], Queue: j.queue.Name, WithPriority: r.WithPriority, Ageing: r.Ageing, Now: r.now(), Tried: j.queue.Lanes != nil}
 	if j.shares != nil {
 		claim.By = j.shares.By
 	}
@@ -124,7 +124,7 @@ func (r *Runner) take(ctx context.Context, c *dispatch.Claim, j job) (taken map[
 }
 
 // divide begins the division of a claim between the groups of its queue that have tasks ready.
-func divide(ctx context.Context, c *dispatch.Claim, j job, claim db.TaskClaim) (*dispatch.Division, error) {
+func divide(ctx context.Context, c *dispatch.Claim, j job, claim ledger.TaskClaim) (*dispatch.Division, error) {
 	if j.shares == nil {
 		return dispatch.Undivided(c.Size), nil
 	}

@@ -19,6 +19,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // openWorld is a database without tasks. Its broker is there once slots are asked for.
@@ -93,10 +94,10 @@ func TestPriorityDoesNotWaitForAFifth(t *testing.T) {
 	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status, priority)
 		select 'a', '{}', now(), '1 day', 'next_run_not_scheduled', p from unnest(array['high', null]::task_priority[]) p, generate_series(1, 5)`)
 	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		var rows []db.Work
+		var rows []ledger.Work
 		for _, queue := range []string{"swh.a", "save_code_now:swh.a"} {
 			for range 8 { // two of ten slots are left
-				rows = append(rows, db.Work{Queue: queue, TaskID: uuid.New(), TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")})
+				rows = append(rows, ledger.Work{Queue: queue, TaskID: uuid.New(), TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")})
 			}
 		}
 		return tx.AddWork(ctx, rows)
@@ -130,8 +131,8 @@ func TestRunsThatAreHeardOfAreNotLost(t *testing.T) {
 		select id, 'backlog', 'a', 0, now(), now(), 'swh.a', '[]', '{}', 'swh.a', 'swh.a', 0, '', false, 0
 		from (select '00000000-0000-0000-0000-000000000002'::uuid as id) x`)
 	now := time.Now()
-	var silent []db.SilentRun
-	_, err := w.store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: map[string]time.Time{"a": now.Add(-time.Hour)}, AtMost: time.Minute}, func(some []db.SilentRun) (int, error) {
+	var silent []ledger.SilentRun
+	_, err := w.store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: map[string]time.Time{"a": now.Add(-time.Hour)}, AtMost: time.Minute}, func(some []ledger.SilentRun) (int, error) {
 		silent = append(silent, some...)
 		return 0, nil
 	})
@@ -192,7 +193,7 @@ func TestGroupsHaveNoTasksWithPriority(t *testing.T) {
 	} {
 		undo := errors.New("undone")
 		err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			c := db.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: time.Now()}
+			c := ledger.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: time.Now()}
 			if by != model.ShareByTaskType {
 				waiting, err := tx.ReadyTaskGroups(ctx, c, by)
 				if diff := cmp.Diff([]string{"x"}, waiting); diff != "" || err != nil {
@@ -200,7 +201,7 @@ func TestGroupsHaveNoTasksWithPriority(t *testing.T) {
 				}
 			}
 			for group, n := range want {
-				c.By, c.Groups = by, []db.TaskGroup{{Name: group, Count: 10, Cost: 1}}
+				c.By, c.Groups = by, []ledger.TaskGroup{{Name: group, Count: 10, Cost: 1}}
 				got, _, err := tx.ClaimTasks(ctx, c)
 				if err != nil || got[0] != n {
 					t.Errorf("by %s: %v of %q claimed, %v, want %d", by, got, group, err, n)
@@ -243,7 +244,7 @@ func (w *world) claim(t *testing.T) map[string]bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := w.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: w.store.Now(), Groups: []db.TaskGroup{{Count: 10}}, Tried: true})
+		_, work, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "swh.a"}, Queue: "swh.a", Now: w.store.Now(), Groups: []ledger.TaskGroup{{Count: 10}}, Tried: true})
 		for _, m := range work {
 			var args []string
 			if err := json.Unmarshal(m.Args, &args); err != nil {

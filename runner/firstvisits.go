@@ -18,6 +18,8 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 )
 
 // FirstVisitsStore is the database of FirstVisits, besides its claims.
@@ -146,9 +148,9 @@ func (f *FirstVisits) claim(ctx context.Context, q firstQueue, listers []model.L
 	if shares, shared := f.Shares[key]; shared {
 		err = g.share(ctx, dispatch.SharedQueue{Name: queue.Name, Shares: shares}, listers, c.Size)
 	} else {
-		_, err = g.grab(ctx, listers, c.Size, db.Share{})
+		_, err = g.grab(ctx, listers, c.Size, ledger.Share{})
 	}
-	var work []db.Work
+	var work []ledger.Work
 	if err == nil {
 		work, err = dispatch.VisitWork(ctx, c.Tx, queue.Name, tt.BackendName, g.visits, g.now)
 	}
@@ -164,13 +166,13 @@ func (f *FirstVisits) claim(ctx context.Context, q firstQueue, listers []model.L
 type firstGrab struct {
 	tx        *db.Tx
 	now       time.Time
-	grabs     *db.Grabs
+	grabs     *origins.Grabs
 	visitType string
 	visits    []dispatch.Visit
 }
 
 // grab grabs up to n origins of listers, of one after the other, and returns their number.
-func (g *firstGrab) grab(ctx context.Context, listers []model.Lister, n int, share db.Share) (grabbed int, err error) {
+func (g *firstGrab) grab(ctx context.Context, listers []model.Lister, n int, share ledger.Share) (grabbed int, err error) {
 	for _, lister := range listers {
 		if grabbed == n {
 			break

@@ -16,7 +16,8 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
+	"swh-scheduler/sql/ledger"
 )
 
 // Store is the database of a runner, besides its claims.
@@ -25,7 +26,7 @@ type Store interface {
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
 	OutgoingDue(ctx context.Context, urgent bool) (int, error)
-	DrainGraphs(ctx context.Context, now time.Time) (db.GraphRound, error)
+	DrainGraphs(ctx context.Context, now time.Time) (graphs.GraphRound, error)
 }
 
 // Slots opens claims for the free slots of queues.
@@ -194,7 +195,7 @@ func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 	}
 	c.Size = min(c.Size, claimAtMost)
 	var taken map[string]int // by type
-	var work []db.Work
+	var work []ledger.Work
 	if c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, j.queue.Limit)) {
 		taken, work, err = r.take(ctx, c, j)
 	}
@@ -231,7 +232,7 @@ const (
 // graphs drains graphs of tasks before a pass. It asks for another pass at once if there
 // is more.
 func (r *Runner) graphs(ctx context.Context) (service.Result, error) {
-	var round db.GraphRound
+	var round graphs.GraphRound
 	for range graphRounds {
 		var err error
 		if round, err = r.Store.DrainGraphs(ctx, r.now()); err != nil {

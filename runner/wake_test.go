@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // wokenRunner is a runner whose period is too long to wait for.
@@ -87,13 +88,13 @@ func TestRunnersAreWokenByGraphs(t *testing.T) {
 	t.Parallel()
 	for _, withPriority := range []bool{false, true} {
 		w := startWokenRunner(t, withPriority)
-		task := db.NewGraphTask{Type: "load-git", Name: "first"}
+		task := graphs.NewGraphTask{Type: "load-git", Name: "first"}
 		if withPriority {
 			task.Priority = "high"
 		}
 		second := task
-		second.Name, second.DependsOn = "second", []db.NewDependency{{}}
-		g, err := w.store.SubmitGraph(t.Context(), db.NewGraph{Tasks: []db.NewGraphTask{task, second}}, time.Now())
+		second.Name, second.DependsOn = "second", []graphs.NewDependency{{}}
+		g, err := w.store.SubmitGraph(t.Context(), graphs.NewGraph{Tasks: []graphs.NewGraphTask{task, second}}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

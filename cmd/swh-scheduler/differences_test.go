@@ -66,7 +66,7 @@ func differences(dir string) map[string]difference {
 		"slots that a policy cannot fill":                                            {test: "recurrent.TestSlotsThatThePeerLeavesEmpty"},
 		"a visit type with nothing to visit":                                         {test: "recurrent.TestNewsEndARest"},
 		"visit types":                                                                {test: "recurrent.TestVisitTypesComeAndGo"},
-		"`tablesample`":                                                              {test: "sql/db.TestGrabOfASample"},
+		"`tablesample`":                                                              {test: "sql/origins.TestGrabOfASample"},
 		"first visits: a lister is done":                                             {test: "runner.TestFirstVisitsDifferFromThePeers"},
 		"first visits of a lister without an instance name":                          {test: "runner.TestFirstVisitsDifferFromThePeers"},
 

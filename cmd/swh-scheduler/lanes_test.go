@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // laneRoom is a scheduler of loaders on real services, with real workers, by default with an
@@ -423,8 +424,8 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 		}
 	}
 	later := time.Now().Add(time.Hour)
-	var silent []db.SilentRun
-	_, err := store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: map[string]time.Time{"load-hg": later}, AtMost: time.Minute}, func(some []db.SilentRun) (int, error) {
+	var silent []ledger.SilentRun
+	_, err := store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: map[string]time.Time{"load-hg": later}, AtMost: time.Minute}, func(some []ledger.SilentRun) (int, error) {
 		silent = append(silent, some...)
 		return 0, nil
 	})

@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/postgres"
+	"swh-scheduler/sql/tasks"
 )
 
 // What people do to tasks and graphs is an action of the store: on one task, on a selection, or on
@@ -37,10 +38,10 @@ const kills = "It kills the processes that run these tasks. By the time the sign
 
 var taskOperations = []operation{
 	{Word: "respawn", Text: "Run again now", tasks: func(ctx context.Context, d *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
-		return int64(len(ids)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
+		return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
 	}},
 	{Word: "disable", Text: "Disable", tasks: func(ctx context.Context, _ *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
-		return int64(len(ids)), tx.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskDisabled})
+		return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled})
 	}},
 	{Word: "revoke", Text: "Revoke what was sent", tasks: revoke(false)},
 	{Word: "revoke terminate", Text: "Revoke, and kill what runs", tasks: revoke(true), Warning: kills},

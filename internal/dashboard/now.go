@@ -12,12 +12,13 @@ import (
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // now has the current state that several pages show. Each part of it is read in the background.
 type now struct {
 	figures background[db.Figures]
-	ended   background[map[db.EndedKey]*db.Ended]
+	ended   background[map[ledger.EndedKey]*ledger.Ended]
 	queues  background[[]status.Queue]
 	groups  background[[]status.Group]
 	lanes   background[[]status.Lane]
@@ -34,7 +35,7 @@ func (d *Dashboard) newNow() *now {
 		figures: background[db.Figures]{log: d.Log, every: 5 * time.Second, wait: Timeout, read: func(ctx context.Context) (db.Figures, error) {
 			return d.Reads.Figures(ctx, d.Reads.Now())
 		}},
-		ended:   background[map[db.EndedKey]*db.Ended]{log: d.Log, every: 5 * time.Second, wait: Timeout, read: d.Reads.EndedInHour},
+		ended:   background[map[ledger.EndedKey]*ledger.Ended]{log: d.Log, every: 5 * time.Second, wait: Timeout, read: d.Reads.EndedInHour},
 		queues:  background[[]status.Queue]{name: "The queues", log: d.Log, every: 5 * time.Second, wait: 2 * time.Second, read: d.readQueues},
 		groups:  background[[]status.Group]{name: "The groups", log: d.Log, every: 10 * time.Second, wait: 2 * time.Second, read: d.readGroups},
 		lanes:   background[[]status.Lane]{name: "The lanes", log: d.Log, every: 10 * time.Second, wait: 2 * time.Second, read: d.readLanes},

@@ -10,7 +10,8 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/status"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 )
 
 var overviewPage = Page{
@@ -112,10 +113,10 @@ func flowOf(f facts, o overviewData) (w flow) {
 }
 
 // taskRows returns a row for each task type that has something to show, the busiest first.
-func taskRows(types []model.TaskType, f facts, ended map[db.EndedKey]*db.Ended) []typeData {
+func taskRows(types []model.TaskType, f facts, ended map[ledger.EndedKey]*ledger.Ended) []typeData {
 	rows := []typeData{}
 	for _, tt := range types {
-		row := endsOf(tt.Type, ended[db.EndedKey{Source: db.EndedByWorker, Type: tt.Type}])
+		row := endsOf(tt.Type, ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: tt.Type}])
 		for _, ready := range f.figures.Ready {
 			if ready.Type == tt.Type {
 				row.Ready += ready.Tasks
@@ -135,13 +136,13 @@ func taskRows(types []model.TaskType, f facts, ended map[db.EndedKey]*db.Ended) 
 	return busiestFirst(rows)
 }
 
-func visitRows(f facts, ended map[db.EndedKey]*db.Ended) []typeData {
+func visitRows(f facts, ended map[ledger.EndedKey]*ledger.Ended) []typeData {
 	rows := []typeData{}
 	for key, e := range ended {
-		if key.Source == db.EndedByJournal {
+		if key.Source == ledger.EndedByJournal {
 			row := endsOf(key.Type, e)
 			row.Failed = e.Statuses["failed"] + e.Statuses["not_found"]
-			if at := slices.IndexFunc(f.figures.Positions, func(p db.VisitQueuePosition) bool { return p.VisitType == key.Type }); at >= 0 {
+			if at := slices.IndexFunc(f.figures.Positions, func(p origins.VisitQueuePosition) bool { return p.VisitType == key.Type }); at >= 0 {
 				row.Position = new(time.Unix(f.figures.Positions[at].Position, 0))
 			}
 			rows = append(rows, row)
@@ -154,7 +155,7 @@ func visitRows(f facts, ended map[db.EndedKey]*db.Ended) []typeData {
 const maxReasons = 3
 
 // endsOf returns the statistics of the work of a type that has ended; e may be nil.
-func endsOf(name string, e *db.Ended) typeData {
+func endsOf(name string, e *ledger.Ended) typeData {
 	row := typeData{Type: name, Reasons: []reason{}}
 	if e == nil {
 		return row

@@ -9,6 +9,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // holdsUp returns what may hold up a queue, at most maxProblems: first what is wrong with it, then what is wrong with daemons
@@ -54,7 +55,7 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	if working && q.Ready > 0 && q.Consumers > 0 && q.Out != nil && *q.Out == 0 {
 		add(ofType, "Workers take no more, and hold so many messages: %d. They are busy with long work, or stand. Their tasks tell since when and with whom.", *q.Unacknowledged)
 	}
-	e := ended[db.EndedKey{Source: db.EndedByWorker, Type: q.TaskType}]
+	e := ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: q.TaskType}]
 	if working && e != nil && e.Hour > 0 && e.Five == 0 {
 		add("/daemons", "Of %s no end was heard for five minutes: workers stand, or start-listener does.", q.TaskType)
 	}

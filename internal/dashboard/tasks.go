@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/taskinput"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 var (
@@ -171,7 +172,7 @@ type taskData struct {
 	Arguments   string               `json:"arguments"`
 	Explanation *explain.Explanation `json:"explanation"` // nil: see Unexplained
 	Unexplained string               `json:"unexplained,omitempty"`
-	Graph       *db.GraphTask        `json:"graph"`
+	Graph       *graphs.GraphTask    `json:"graph"`
 	Runs        []runData            `json:"runs"`
 	Labels      []label              `json:"-"`                // of the runs' timeline
 	Queue       string               `json:"queue"`            // "" if the task's type is unknown or has lanes

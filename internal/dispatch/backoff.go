@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 const (
@@ -49,7 +49,7 @@ type failure struct {
 // unanswered is a message that the broker may still confirm: it was sent on a connection
 // that lives. Or it was confirmed, and that could not be written.
 type unanswered struct {
-	row    db.Outgoing
+	row    ledger.Outgoing
 	answer answer
 	leased time.Time // when the lease was last written, or left to another deliverer
 }
@@ -154,10 +154,10 @@ func (p *backOff) messages() []uuid.UUID {
 
 // reserve reserves rows for a batch until release, and returns them without those of another batch and of
 // unanswered messages: another batch may be about to write what became of them.
-func (p *backOff) reserve(rows []db.Outgoing) []db.Outgoing {
+func (p *backOff) reserve(rows []ledger.Outgoing) []ledger.Outgoing {
 	p.m.Lock()
 	defer p.m.Unlock()
-	rows = slices.DeleteFunc(rows, func(row db.Outgoing) bool { return p.inHand[row.TaskID] || p.unanswered[row.TaskID] != nil })
+	rows = slices.DeleteFunc(rows, func(row ledger.Outgoing) bool { return p.inHand[row.TaskID] || p.unanswered[row.TaskID] != nil })
 	for _, row := range rows {
 		p.inHand[row.TaskID] = true
 	}
@@ -165,7 +165,7 @@ func (p *backOff) reserve(rows []db.Outgoing) []db.Outgoing {
 }
 
 // release ends the reservation of rows.
-func (p *backOff) release(rows []db.Outgoing) {
+func (p *backOff) release(rows []ledger.Outgoing) {
 	p.m.Lock()
 	defer p.m.Unlock()
 	for _, row := range rows {

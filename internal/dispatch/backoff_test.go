@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 func at(seconds float64) time.Time {
@@ -46,7 +46,7 @@ func TestFailedQueueIsPutOff(t *testing.T) {
 // second time it is left alone until it answers, or its time has come.
 func TestSilentQueueIsTriedOnceMore(t *testing.T) {
 	p := newBackOff()
-	message := &unanswered{row: db.Outgoing{Work: db.Work{TaskID: uuid.New(), Queue: "q"}}, answer: never{}}
+	message := &unanswered{row: ledger.Outgoing{Work: ledger.Work{TaskID: uuid.New(), Queue: "q"}}, answer: never{}}
 	p.addUnanswered([]*unanswered{message})
 	if p.silent("q", at(0)); skips(p, 0) {
 		t.Error("it is skipped after one silence")
@@ -69,14 +69,14 @@ func (never) Result() error             { panic("it isn't answered") }
 // that it has it, though it was read before that was known.
 func TestMessagesAreTakenOnce(t *testing.T) {
 	p := newBackOff()
-	var rows []db.Outgoing
+	var rows []ledger.Outgoing
 	for range 4 {
-		rows = append(rows, db.Outgoing{Work: db.Work{TaskID: uuid.New(), Queue: "q"}})
+		rows = append(rows, ledger.Outgoing{Work: ledger.Work{TaskID: uuid.New(), Queue: "q"}})
 	}
 	take := func(want ...int) {
 		t.Helper()
 		got := p.reserve(slices.Clone(rows))
-		if !slices.EqualFunc(got, want, func(row db.Outgoing, i int) bool { return row.TaskID == rows[i].TaskID }) {
+		if !slices.EqualFunc(got, want, func(row ledger.Outgoing, i int) bool { return row.TaskID == rows[i].TaskID }) {
 			t.Errorf("%d messages are taken, want %v", len(got), want)
 		}
 	}
@@ -94,7 +94,7 @@ func TestMessagesAreTakenOnce(t *testing.T) {
 // The lease of an unanswered message is renewed each 15 s.
 func TestLeasesAreRenewed(t *testing.T) {
 	p := newBackOff()
-	p.addUnanswered([]*unanswered{{row: db.Outgoing{Work: db.Work{TaskID: uuid.New()}}, answer: never{}, leased: at(0)}})
+	p.addUnanswered([]*unanswered{{row: ledger.Outgoing{Work: ledger.Work{TaskID: uuid.New()}}, answer: never{}, leased: at(0)}})
 	var renewed []float64
 	for now := 0.0; now <= 50; now += 5 {
 		answered, renew := p.answers(at(now))

@@ -10,16 +10,17 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // batch is what became of some messages, to be written in one transaction.
 type batch struct {
 	*Deliverer
-	inHand     []db.Outgoing
+	inHand     []ledger.Outgoing
 	delivered  Delivered
-	confirmed  []db.Outgoing
+	confirmed  []ledger.Outgoing
 	unanswered []*unanswered
-	lost       []*db.Outgoing     // may be sent again at once
+	lost       []*ledger.Outgoing // may be sent again at once
 	refused    []refusal          // by what is wrong with them
 	failed     map[string]refusal // by queue: it can't take any messages now
 	postponed  []postponed
@@ -29,7 +30,7 @@ type batch struct {
 
 // refusal is why messages were not taken.
 type refusal struct {
-	rows   []*db.Outgoing
+	rows   []*ledger.Outgoing
 	reason error
 }
 
@@ -40,7 +41,7 @@ type postponed struct {
 }
 
 // classify sorts messages by their outcomes, and decides which queues are put off and which messages are postponed.
-func (b *batch) classify(rows []db.Outgoing, outcomes []error) {
+func (b *batch) classify(rows []ledger.Outgoing, outcomes []error) {
 	b.delivered.taken = len(rows)
 	b.failed = make(map[string]refusal)
 	for i, err := range outcomes {
@@ -60,7 +61,7 @@ func (b *batch) classify(rows []db.Outgoing, outcomes []error) {
 			b.failed[row.Queue] = refusal{append(b.failed[row.Queue].rows, &row), err}
 		case celery.IsPermanent(err):
 			result = "refused"
-			b.refused = append(b.refused, refusal{[]*db.Outgoing{&row}, err})
+			b.refused = append(b.refused, refusal{[]*ledger.Outgoing{&row}, err})
 		default:
 			b.lost = append(b.lost, &row)
 			b.outage = err
@@ -118,7 +119,7 @@ func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 
 // lease writes or renews the leases of messages.
 func lease(ctx context.Context, tx *db.Tx, messages []*unanswered) error {
-	rows := make([]*db.Outgoing, len(messages))
+	rows := make([]*ledger.Outgoing, len(messages))
 	for i, u := range messages {
 		rows[i] = &u.row
 	}
@@ -167,7 +168,7 @@ func (d *Deliverer) settleAnswers(ctx context.Context) error {
 		return nil
 	}
 	b := batch{Deliverer: d}
-	rows, outcomes := make([]db.Outgoing, len(answered)), make([]error, len(answered))
+	rows, outcomes := make([]ledger.Outgoing, len(answered)), make([]error, len(answered))
 	for i, u := range answered {
 		rows[i], outcomes[i] = u.row, u.answer.Result()
 	}

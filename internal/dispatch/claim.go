@@ -9,6 +9,7 @@ import (
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Claim is an open claim for a queue: a transaction that holds the queue's lock, and those of its lanes, so that
@@ -70,7 +71,7 @@ func (c *Claim) count(ctx context.Context, observed observations) error {
 // backlogs, and sends backlogs as far as there are slots. Then it commits, wakes the deliverer, and returns the number
 // of messages in work. If err is not nil, the claim failed: Commit rolls back and returns err. After a
 // time-out the next claim for the queue is half as large.
-func (c *Claim) Commit(ctx context.Context, work []db.Work, err error) (int, error) {
+func (c *Claim) Commit(ctx context.Context, work []ledger.Work, err error) (int, error) {
 	sent := c.Moved
 	if err == nil {
 		var n int
@@ -90,7 +91,7 @@ func (c *Claim) Commit(ctx context.Context, work []db.Work, err error) (int, err
 }
 
 // write routes work and writes it to the ledger. It returns how many messages are outgoing by it.
-func (c *Claim) write(ctx context.Context, work []db.Work) (sent int, err error) {
+func (c *Claim) write(ctx context.Context, work []ledger.Work) (sent int, err error) {
 	if l := c.queue.Lanes; l != nil {
 		if int64(c.Free) > *c.queue.Limit/5 { // for fewer slots the claim may not have tried
 			c.slots.idle.Store(l.Name, len(work) < c.Size)

@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -48,7 +49,7 @@ func TestWrongClocksClaimNothing(t *testing.T) {
 		for _, q := range []dispatch.Queue{plain, plain.WithLanes("load", model.TaskType{Type: "load", BackendName: "q"}, map[string][]model.Lane{"load": two(2, 2)})} {
 			claims := 0
 			_, err := claimWith(t.Context(), slots, q,
-				func(context.Context, *db.Tx, int) ([]db.Work, error) {
+				func(context.Context, *db.Tx, int) ([]ledger.Work, error) {
 					claims++
 					return nil, nil
 				})
@@ -88,7 +89,7 @@ func TestDeliveriesOfWrongClocksCount(t *testing.T) {
 		b.hold(t, "q", limit).take(t, limit)
 		free := -1
 		if _, err := claimWith(t.Context(), dispatch.NewSlots(b.store, inspector, func() {}), dispatch.Queue{Name: "q", Limit: new(int64(limit))},
-			func(_ context.Context, _ *db.Tx, n int) ([]db.Work, error) {
+			func(_ context.Context, _ *db.Tx, n int) ([]ledger.Work, error) {
 				free = n
 				return nil, nil
 			}); err != nil || free != 0 {
@@ -113,7 +114,7 @@ func staleInspector(t *testing.T, b *bench, queue string) *celery.QueueInspector
 func freeIn(t *testing.T, slots *dispatch.Slots, queue string, limit int64) int {
 	t.Helper()
 	free := -1
-	if _, err := claimWith(t.Context(), slots, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, n int) ([]db.Work, error) {
+	if _, err := claimWith(t.Context(), slots, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, n int) ([]ledger.Work, error) {
 		free = n
 		return nil, nil
 	}); err != nil {
@@ -159,7 +160,7 @@ func TestEndsBeforeConfirmationsLeaveNoSlot(t *testing.T) {
 			rows, ids := messages("q", limit)
 			for i := range rows {
 				if kept {
-					rows[i].Home, rows[i].Claimed, rows[i].Share = "q", time.Now(), db.Share{Shared: true, Group: "g", Cost: 1}
+					rows[i].Home, rows[i].Claimed, rows[i].Share = "q", time.Now(), ledger.Share{Shared: true, Group: "g", Cost: 1}
 				}
 			}
 			if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, rows) }); err != nil {
@@ -191,9 +192,9 @@ func TestEndsBeforeConfirmationsLeaveNoSlot(t *testing.T) {
 				t.Errorf("%d slots are free while workers hold all messages", free)
 			}
 			testenv.Exec(t, b.store.Pool(), "delete from scheduler_go.deliveries")
-			var late []db.Outgoing
+			var late []ledger.Outgoing
 			for _, row := range rows {
-				late = append(late, db.Outgoing{Work: row, Kept: kept})
+				late = append(late, ledger.Outgoing{Work: row, Kept: kept})
 			}
 			if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.Confirm(ctx, late) }); err != nil {
 				t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -296,7 +297,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 // LowerPriorities lowers the priority of messages to that of work that has waited in their
 // queue for longer than ageing, so that they don't pass it by; 0 is never. It calls lowered
 // for each.
-func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.Duration, rows []db.Outgoing, lowered func(queue string)) error {
+func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.Duration, rows []ledger.Outgoing, lowered func(queue string)) error {
 	var homes []string
 	for _, row := range rows {
 		if row.Share.Priority > 0 && !slices.Contains(homes, row.Home) {
@@ -322,7 +323,7 @@ func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.
 // publish declares the rows' queues and sends the rows, within deliverTimeout. If a
 // queue cannot be declared, only its own rows fail. Rows of queues that were put off
 // since they were read are left alone.
-func (d *Deliverer) publish(ctx context.Context, rows []db.Outgoing) []error {
+func (d *Deliverer) publish(ctx context.Context, rows []ledger.Outgoing) []error {
 	ctx, cancel := context.WithTimeout(ctx, deliverTimeout)
 	defer cancel()
 	outcomes := make([]error, len(rows))
@@ -358,7 +359,7 @@ func (d *Deliverer) publish(ctx context.Context, rows []db.Outgoing) []error {
 var errBackedOff = errors.New("its queue is left alone for now")
 
 // declare declares the queues of rows, all at once, and returns the error of each.
-func (d *Deliverer) declare(ctx context.Context, rows []db.Outgoing) map[string]error {
+func (d *Deliverer) declare(ctx context.Context, rows []ledger.Outgoing) map[string]error {
 	declared := make(map[string]error)
 	for _, row := range rows {
 		declared[row.Queue] = nil

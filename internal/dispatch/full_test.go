@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // staleManagement is a management API that goes on telling what it told first, as
@@ -142,7 +143,7 @@ func TestFullQueueGetsNothing(t *testing.T) {
 	ch := b.channel(t)
 	claim := func() int {
 		t.Helper()
-		n, err := claimWith(t.Context(), slots, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
+		n, err := claimWith(t.Context(), slots, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) ([]ledger.Work, error) {
 			rows, _ := messages("q", free)
 			return rows, nil
 		})

@@ -9,6 +9,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 // HosterGauges measure the visits of hosters with limits.
@@ -43,16 +44,16 @@ func (g *HosterGauges) RunOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sums := map[string]db.HosterLoad{otherGroups: {}}
+	sums := map[string]origins.HosterLoad{otherGroups: {}}
 	for hoster := range g.hosters.Limits {
-		sums[hoster] = db.HosterLoad{}
+		sums[hoster] = origins.HosterLoad{}
 	}
 	for hoster, load := range loads {
 		if _, named := g.hosters.Limits[hoster]; !named {
 			hoster = otherGroups
 		}
 		sum := sums[hoster]
-		sums[hoster] = db.HosterLoad{InFlight: sum.InFlight + load.InFlight, LastMinute: sum.LastMinute + load.LastMinute}
+		sums[hoster] = origins.HosterLoad{InFlight: sum.InFlight + load.InFlight, LastMinute: sum.LastMinute + load.LastMinute}
 	}
 	for hoster, sum := range sums {
 		g.inFlight.WithLabelValues(hoster).Set(float64(sum.InFlight))

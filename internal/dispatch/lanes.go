@@ -10,6 +10,7 @@ import (
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // maxBacklog bounds the backlogs of a lane set. They grow while claims find much work for
@@ -88,7 +89,7 @@ func (c *Claim) countLanes(ctx context.Context, observed observations) (err erro
 
 // routeToLanes routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns how
 // many messages are outgoing by it.
-func (c *Claim) routeToLanes(ctx context.Context, work []db.Work) (sent int, err error) {
+func (c *Claim) routeToLanes(ctx context.Context, work []ledger.Work) (sent int, err error) {
 	s, l := c.slots, c.queue.Lanes
 	expected, err := s.predict(ctx, c.Tx, l, work)
 	if err != nil {

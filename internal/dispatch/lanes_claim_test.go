@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // remember has the first origins be known to take so many seconds.
@@ -86,7 +87,7 @@ func TestClaimsWaitForTheLockOfTheirQueue(t *testing.T) {
 				return err
 			}
 			go func() {
-				_, err := claimWith(t.Context(), l.slots, tc.queue, func(context.Context, *db.Tx, int) ([]db.Work, error) { return nil, nil })
+				_, err := claimWith(t.Context(), l.slots, tc.queue, func(context.Context, *db.Tx, int) ([]ledger.Work, error) { return nil, nil })
 				claimed <- err
 			}()
 			testenv.Becomes(t, "claims that wait", 1, func() int {
@@ -117,7 +118,7 @@ func TestClaimsForLaneSetsAtOnce(t *testing.T) {
 	for _, name := range []string{"load-git", "load-hg"} {
 		q := dispatch.Queue{Name: name}.WithLanes(name, model.TaskType{Type: name, BackendName: name}, map[string][]model.Lane{name: two(2, 2)})
 		claims.Go(func() {
-			_, err := claimWith(t.Context(), l.slots, q, func(context.Context, *db.Tx, int) ([]db.Work, error) {
+			_, err := claimWith(t.Context(), l.slots, q, func(context.Context, *db.Tx, int) ([]ledger.Work, error) {
 				both.Done()
 				both.Wait()
 				return nil, nil
@@ -244,8 +245,8 @@ func TestWorkOfARunGivenUpGoesOnNowhere(t *testing.T) {
 	l := newLaned(t, two(2, 2)...)
 	l.exec(`insert into task (type, arguments, next_run, status, policy, retries_left) values
 		('load-git', '{"args": [], "kwargs": {"url": "https://forge.example/1"}}', now(), 'next_run_not_scheduled', 'oneshot', 2)`)
-	if _, err := claimWith(t.Context(), l.slots, l.q, func(ctx context.Context, tx *db.Tx, free int) ([]db.Work, error) {
-		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: l.tt, Queue: l.q.Name, Groups: []db.TaskGroup{{Count: free}}, Tried: true, Now: time.Now()})
+	if _, err := claimWith(t.Context(), l.slots, l.q, func(ctx context.Context, tx *db.Tx, free int) ([]ledger.Work, error) {
+		_, work, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: l.tt, Queue: l.q.Name, Groups: []ledger.TaskGroup{{Count: free}}, Tried: true, Now: time.Now()})
 		return work, err
 	}); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // laned is a task type with an express and a slow lane on a real database and
@@ -81,12 +82,12 @@ func (l *laned) claimed(n int) {
 
 func (l *laned) claimWith(count func(free int) int) int {
 	l.t.Helper()
-	n, err := claimWith(l.t.Context(), l.slots, l.q, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
-		rows := make([]db.Work, count(free))
+	n, err := claimWith(l.t.Context(), l.slots, l.q, func(_ context.Context, _ *db.Tx, free int) ([]ledger.Work, error) {
+		rows := make([]ledger.Work, count(free))
 		for i := range rows {
 			kwargs := fmt.Sprintf(`{"url": "https://forge.example/%d", "lister_name": "gitea"}`, l.next)
 			l.next++
-			rows[i] = db.Work{TaskID: uuid.New(), Home: l.q.Name, TaskName: lanedQueue, Args: json.RawMessage("[]"), Kwargs: json.RawMessage(kwargs), Claimed: l.now}
+			rows[i] = ledger.Work{TaskID: uuid.New(), Home: l.q.Name, TaskName: lanedQueue, Args: json.RawMessage("[]"), Kwargs: json.RawMessage(kwargs), Claimed: l.now}
 		}
 		return rows, nil
 	})
@@ -358,8 +359,8 @@ func runsMoveOn(t *testing.T, retry bool) {
 		select id, gen_random_uuid(), case n when 2 then 'failed' else 'eventful' end::task_run_status, now() - n * interval '1 day', null, now()
 		from task, generate_series(2, 3) n where arguments -> 'kwargs' ->> 'url' like '%/2'`)
 	l.exec("update task set status = 'next_run_not_scheduled', next_run = now() - interval '1 hour', retries_left = 2")
-	_, err := claimWith(t.Context(), l.slots, l.q, func(ctx context.Context, tx *db.Tx, free int) ([]db.Work, error) {
-		_, work, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: l.tt, Queue: l.q.Name, Groups: []db.TaskGroup{{Count: free}}, Tried: true, Now: time.Now()})
+	_, err := claimWith(t.Context(), l.slots, l.q, func(ctx context.Context, tx *db.Tx, free int) ([]ledger.Work, error) {
+		_, work, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: l.tt, Queue: l.q.Name, Groups: []ledger.TaskGroup{{Count: free}}, Tried: true, Now: time.Now()})
 		return work, err
 	})
 	if err != nil {
@@ -426,10 +427,10 @@ func TestSharesCountOverLanes(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 1)...)
 	id := uuid.New()
-	_, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]db.Work, error) {
-		return []db.Work{{
+	_, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]ledger.Work, error) {
+		return []ledger.Work{{
 			TaskID: id, Home: l.q.Name, TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage(`{"url": "u"}`), Claimed: l.now,
-			Share: db.Share{Shared: true, Group: "gitea", Cost: 5},
+			Share: ledger.Share{Shared: true, Group: "gitea", Cost: 5},
 		}}, nil
 	})
 	if err != nil {
@@ -597,12 +598,12 @@ func TestJournalDoesNotHoldUpLanes(t *testing.T) {
 	for n := range l.next {
 		keys = append(keys, model.OriginKey{URL: fmt.Sprintf("https://forge.example/%d", n), VisitType: "git"})
 	}
-	err := l.store.UpdateVisitStats(t.Context(), keys, func(known db.KnownVisits) db.VisitChanges {
+	err := l.store.UpdateVisitStats(t.Context(), keys, func(known ledger.KnownVisits) ledger.VisitChanges {
 		l.keep()
 		if len(known.Laned) != 3 || len(known.TimedOut) != 1 || !known.TimedOut[model.OriginKey{URL: url, VisitType: "git"}].TimedOut.Equal(l.now.Truncate(time.Second).Add(time.Minute)) {
 			t.Errorf("known are %d in the express lane, and %v", len(known.Laned), known.TimedOut)
 		}
-		return db.VisitChanges{}
+		return ledger.VisitChanges{}
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Claims for a queue write the state of its groups in turn, also while some processes have lanes for it, whose
@@ -20,7 +21,7 @@ func TestClaimsWithAndWithoutLanesTakeTurns(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := claimWith(t.Context(), l.slots, plain, func(ctx context.Context, _ *db.Tx, _ int) ([]db.Work, error) {
+		_, err := claimWith(t.Context(), l.slots, plain, func(ctx context.Context, _ *db.Tx, _ int) ([]ledger.Work, error) {
 			close(began)
 			<-end
 			return nil, nil
@@ -31,7 +32,7 @@ func TestClaimsWithAndWithoutLanesTakeTurns(t *testing.T) {
 	entered := make(chan struct{})
 	other := make(chan error, 1)
 	go func() {
-		_, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]db.Work, error) {
+		_, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]ledger.Work, error) {
 			close(entered)
 			return nil, nil
 		})

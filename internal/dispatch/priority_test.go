@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // In a queue with x-max-priority, the messages of a group with a priority pass by those of
@@ -101,10 +102,10 @@ func TestPrioritiesAreLoweredOnly(t *testing.T) {
 	var got []uint8
 	lowered := 0
 	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		var rows []db.Outgoing
-		for _, w := range []db.Work{{Queue: "q", Share: db.Share{Priority: 3}}, {Queue: "q", Share: db.Share{Priority: 7}}, {Queue: "other", Share: db.Share{Priority: 7}}} {
+		var rows []ledger.Outgoing
+		for _, w := range []ledger.Work{{Queue: "q", Share: ledger.Share{Priority: 3}}, {Queue: "q", Share: ledger.Share{Priority: 7}}, {Queue: "other", Share: ledger.Share{Priority: 7}}} {
 			w.Home = "home"
-			rows = append(rows, db.Outgoing{Work: w})
+			rows = append(rows, ledger.Outgoing{Work: w})
 		}
 		err := dispatch.LowerPriorities(ctx, tx, time.Now(), time.Minute, rows, func(string) { lowered++ })
 		for _, row := range rows {

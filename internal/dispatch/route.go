@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // move sends the first Count messages of a lane's backlog to a lane's queue, then the
@@ -26,12 +27,12 @@ type move struct {
 // A message goes to the first lane in which it is expected to be done. It waits at the
 // end of that lane's backlog, unless there is a slot for it at once: of its own lane, or
 // of a later one that doesn't need it (package lanes), which takes the slowest.
-func route(l *LaneSet, states []lanes.State, more bool, work []db.Work, expected []float64) []move {
+func route(l *LaneSet, states []lanes.State, more bool, work []ledger.Work, expected []float64) []move {
 	waiting := make([]int, len(states)) // in each backlog, before the claim
 	for i, s := range states {
 		waiting[i] = s.TimedOut + s.Waiting
 	}
-	fresh := make([][]*db.Work, len(states)) // just claimed, by lane
+	fresh := make([][]*ledger.Work, len(states)) // just claimed, by lane
 	limits := l.limits()
 	for i := range work {
 		w := &work[i]
@@ -49,7 +50,7 @@ func route(l *LaneSet, states []lanes.State, more bool, work []db.Work, expected
 		m.Count = min(send.Count, waiting[send.From])
 		m.fresh = send.Count - m.Count
 		waiting[send.From] -= m.Count
-		var next []*db.Work
+		var next []*ledger.Work
 		next, fresh[send.From] = take(fresh[send.From], m.fresh, send.To != send.From)
 		for _, w := range next {
 			l.assign(w, send.To)
@@ -60,20 +61,20 @@ func route(l *LaneSet, states []lanes.State, more bool, work []db.Work, expected
 }
 
 // take splits the first n messages off, or the n slowest ones. The rest keeps its order.
-func take(work []*db.Work, n int, slowest bool) (taken, rest []*db.Work) {
+func take(work []*ledger.Work, n int, slowest bool) (taken, rest []*ledger.Work) {
 	if !slowest || n == 0 {
 		return work[:n], work[n:]
 	}
-	taken = slices.SortedStableFunc(slices.Values(work), func(a, b *db.Work) int { return cmp.Compare(b.Lane.Expected, a.Lane.Expected) })[:n]
-	gone := make(map[*db.Work]bool, n)
+	taken = slices.SortedStableFunc(slices.Values(work), func(a, b *ledger.Work) int { return cmp.Compare(b.Lane.Expected, a.Lane.Expected) })[:n]
+	gone := make(map[*ledger.Work]bool, n)
 	for _, w := range taken {
 		gone[w] = true
 	}
-	return taken, slices.DeleteFunc(work, func(w *db.Work) bool { return gone[w] })
+	return taken, slices.DeleteFunc(work, func(w *ledger.Work) bool { return gone[w] })
 }
 
 // assign routes a message to the queue of a lane.
-func (l *LaneSet) assign(w *db.Work, to int) {
+func (l *LaneSet) assign(w *ledger.Work, to int) {
 	lane := l.Lanes[to]
 	if w.Lane.Number != to {
 		w.Lane.Number, w.Lane.Below = to, 0 // the prediction did not decide
@@ -84,7 +85,7 @@ func (l *LaneSet) assign(w *db.Work, to int) {
 
 // predict looks up what is known of work, sets its LaneFeatures, and returns how long
 // each message is expected to take, in seconds, 0 if unknown.
-func (s *Slots) predict(ctx context.Context, tx *db.Tx, l *LaneSet, work []db.Work) ([]float64, error) {
+func (s *Slots) predict(ctx context.Context, tx *db.Tx, l *LaneSet, work []ledger.Work) ([]float64, error) {
 	if len(work) == 0 {
 		return nil, nil
 	}
@@ -113,7 +114,7 @@ func (s *Slots) predict(ctx context.Context, tx *db.Tx, l *LaneSet, work []db.Wo
 		if f.Memory != nil {
 			expected[i] = f.Memory.Expect(f.Behind)
 		} else {
-			expected[i] = lanes.Typical(sketches[db.SketchKey{Lister: f.Lister, First: f.First}], sketches[db.SketchKey{First: f.First}])
+			expected[i] = lanes.Typical(sketches[ledger.SketchKey{Lister: f.Lister, First: f.First}], sketches[ledger.SketchKey{First: f.First}])
 		}
 	}
 	return expected, nil
@@ -121,7 +122,7 @@ func (s *Slots) predict(ctx context.Context, tx *db.Tx, l *LaneSet, work []db.Wo
 
 // memoryKey returns the key of the memory of work: its type, and the origin that it
 // visits, or all its arguments.
-func memoryKey(taskType, url string, w *db.Work) string {
+func memoryKey(taskType, url string, w *ledger.Work) string {
 	if url != "" {
 		return taskType + " " + url
 	}
@@ -144,7 +145,7 @@ const maxIndexed = 2000
 
 // origin reads the lister's name and the URL of a message's keyword arguments, "" for
 // missing ones and for those too long for an index.
-func origin(w *db.Work) (lister, url string) {
+func origin(w *ledger.Work) (lister, url string) {
 	var kwargs struct {
 		Lister json.RawMessage `json:"lister_name"`
 		URL    json.RawMessage `json:"url"`

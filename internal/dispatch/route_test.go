@@ -6,7 +6,7 @@ import (
 
 	"swh-scheduler/internal/lanes"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Work that is predicted to outlast a lane has that lane's limit noted, so that the prediction can
@@ -28,7 +28,7 @@ func TestPredictionsAreNoted(t *testing.T) {
 		"tried, and slow":  {true, 100, 1, 0},
 		"tried, not known": {true, 0, 1, 0},
 	} {
-		work := []db.Work{{Tried: c.tried}}
+		work := []ledger.Work{{Tried: c.tried}}
 		states := []lanes.State{{Slots: 10, Min: 1, Max: 10}, {Slots: 10, Min: 1, Max: 10}}
 		route(l, states, false, work, []float64{c.expected})
 		if got := work[0].Lane; got.Number != c.lane || got.Below != c.below || got.Backlog {

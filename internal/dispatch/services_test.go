@@ -20,6 +20,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // bench is a database, a broker, and what connects them.
@@ -64,10 +65,10 @@ func (b *bench) enqueue(t *testing.T, queue string, n int) []string {
 	return ids
 }
 
-func messages(queue string, n int) ([]db.Work, []string) {
-	rows, ids := make([]db.Work, n), make([]string, n)
+func messages(queue string, n int) ([]ledger.Work, []string) {
+	rows, ids := make([]ledger.Work, n), make([]string, n)
 	for i := range rows {
-		rows[i] = db.Work{
+		rows[i] = ledger.Work{
 			Queue: queue, TaskID: uuid.New(), TaskName: "swh.test",
 			Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}"),
 		}
@@ -276,7 +277,7 @@ func TestQueueIsNeverOverfilled(t *testing.T) {
 		all.Go(func() { _ = d.Run(ctx) })
 		all.Go(func() {
 			for ctx.Err() == nil {
-				_, err := claimWith(ctx, slots, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
+				_, err := claimWith(ctx, slots, dispatch.Queue{Name: "q", Limit: new(int64(limit))}, func(_ context.Context, _ *db.Tx, free int) ([]ledger.Work, error) {
 					rows, _ := messages("q", free)
 					return rows, nil
 				})

@@ -9,6 +9,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/shares"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // SharedQueue is a queue whose work is divided between groups.
@@ -34,7 +35,7 @@ const otherClaims = 10 * time.Minute
 
 // since returns when a claim of the same kind left work of a group waiting, and one of the
 // other kind.
-func (w Demand) since(s *db.ShareState) (same, other *float64) {
+func (w Demand) since(s *ledger.ShareState) (same, other *float64) {
 	if w.Visits {
 		return &s.VisitsWaited, &s.TasksWaited
 	}
@@ -43,13 +44,13 @@ func (w Demand) since(s *db.ShareState) (same, other *float64) {
 
 // busy reports whether the last claim of the same kind left work of a group waiting, or lately
 // one of the other kind.
-func (w Demand) busy(s *db.ShareState, now time.Time) bool {
+func (w Demand) busy(s *ledger.ShareState, now time.Time) bool {
 	same, other := w.since(s)
 	return *same > 0 || *other > model.UnixSeconds(now.Add(-otherClaims))
 }
 
 // Ask is how many messages of a group are wanted, and their expected cost, in seconds.
-type Ask = db.TaskGroup
+type Ask = ledger.TaskGroup
 
 // Division divides free slots of a queue between the groups that have work waiting (see package shares), in rounds:
 // what a group has no work for goes to the others in the next one. A claim asks Next, claims, and says Gave, until
@@ -60,7 +61,7 @@ type Division struct {
 	queue   *SharedQueue // nil if nobody shares it
 	now     time.Time
 	waiting Demand
-	states  map[string]*db.ShareState
+	states  map[string]*ledger.ShareState
 	groups  []shares.Group // that may get more
 	asked   []Ask
 	left    int // slots
@@ -81,7 +82,7 @@ func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free i
 
 // Undivided is the division of a queue that nobody shares: all slots go to one group without a name.
 func Undivided(free int) *Division {
-	return &Division{states: map[string]*db.ShareState{"": {}}, groups: []shares.Group{{Weight: 1, Cost: 1}}, left: free}
+	return &Division{states: map[string]*ledger.ShareState{"": {}}, groups: []shares.Group{{Weight: 1, Cost: 1}}, left: free}
 }
 
 // Next returns how many messages of which groups to claim now; nil if there is nothing to claim.
@@ -146,7 +147,7 @@ func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, 
 }
 
 // ShareWork sets the groups of other messages of a task type, by their keyword arguments.
-func ShareWork(ctx context.Context, tx *db.Tx, q SharedQueue, taskType string, work []db.Work, now time.Time) error {
+func ShareWork(ctx context.Context, tx *db.Tx, q SharedQueue, taskType string, work []ledger.Work, now time.Time) error {
 	shareOf, err := sharesOf(ctx, tx, q, now)
 	if err != nil {
 		return err
@@ -158,15 +159,15 @@ func ShareWork(ctx context.Context, tx *db.Tx, q SharedQueue, taskType string, w
 }
 
 // sharesOf returns what makes the share of a message of a group.
-func sharesOf(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time) (func(group string) db.Share, error) {
+func sharesOf(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time) (func(group string) ledger.Share, error) {
 	states, err := tx.ShareStates(ctx, q.Name, now, q.Shares.HalfLife)
 	mean := meanCost(states)
-	return func(group string) db.Share {
+	return func(group string) ledger.Share {
 		state := states[group]
 		if state == nil {
-			state = &db.ShareState{Group: group}
+			state = &ledger.ShareState{Group: group}
 		}
-		return db.Share{Shared: true, Group: group, Cost: costOf(state, mean), Priority: q.Shares.Priorities[group]}
+		return ledger.Share{Shared: true, Group: group, Cost: costOf(state, mean), Priority: q.Shares.Priorities[group]}
 	}, err
 }
 
@@ -186,13 +187,13 @@ func groupOf(by model.ShareKey, taskType string, kwargs json.RawMessage) string 
 // join returns the groups that take part in a division: those with work waiting that are
 // below their ceilings, each at the level where it may start. It adds what they forfeit to
 // states.
-func join(states map[string]*db.ShareState, s model.Shares, waiting Demand, now time.Time) []shares.Group {
+func join(states map[string]*ledger.ShareState, s model.Shares, waiting Demand, now time.Time) []shares.Group {
 	cost := meanCost(states)
 	var groups, busy []shares.Group
 	for _, name := range slices.Sorted(slices.Values(waiting.Groups)) {
 		state := states[name]
 		if state == nil {
-			state = &db.ShareState{Group: name}
+			state = &ledger.ShareState{Group: name}
 			states[name] = state
 		}
 		g := shares.Group{
@@ -233,7 +234,7 @@ func (d *Division) ask(parts []int) {
 
 // meanCost returns what a message of a queue took lately, in seconds; 1 if nothing is
 // known, so that groups are compared by their number of messages.
-func meanCost(states map[string]*db.ShareState) float64 {
+func meanCost(states map[string]*ledger.ShareState) float64 {
 	var used, pieces float64
 	for _, s := range states {
 		used += s.Used
@@ -248,6 +249,6 @@ func meanCost(states map[string]*db.ShareState) float64 {
 // costOf returns what a message of a group is expected to take, in seconds: what it took
 // lately, averaged with one mean message of the queue, so that the first one heard of
 // does not decide alone.
-func costOf(s *db.ShareState, mean float64) float64 {
+func costOf(s *ledger.ShareState, mean float64) float64 {
 	return (s.Used + mean) / (s.Pieces + 1)
 }

@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 const (
@@ -96,7 +97,7 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time,
 		}
 		for group := range waiting {
 			if states[group] == nil {
-				states[group] = &db.ShareState{Group: group}
+				states[group] = &ledger.ShareState{Group: group}
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 // Shares are measured at once, not after a part of the minute between measurements: a daemon
@@ -52,7 +52,7 @@ func TestGroupThatWaitsForAFullQueueIsShown(t *testing.T) {
 	if err := b.store.CreateTaskType(t.Context(), tt); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.store.CreateTasks(t.Context(), []db.NewTask{{Type: "load-git", NextRun: b.store.Now().Add(-time.Hour), Policy: model.Oneshot}}); err != nil {
+	if _, err := b.store.CreateTasks(t.Context(), []tasks.NewTask{{Type: "load-git", NextRun: b.store.Now().Add(-time.Hour), Policy: model.Oneshot}}); err != nil {
 		t.Fatal(err)
 	}
 	shares := model.Shares{By: model.ShareByTaskType, Weights: map[string]float64{"load-git": 50}, MaxInFlight: map[string]int{}, HalfLife: time.Hour}

@@ -8,6 +8,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // What a group can't use goes to the others so that all are even with what they got
@@ -35,7 +36,7 @@ func TestGroupsThatAreNotLookedAtStayWaiting(t *testing.T) {
 	waited := model.UnixSeconds(now) - 5
 	got := map[string]float64{}
 	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.SaveShares(ctx, "q", now, map[string]*db.ShareState{
+		if err := tx.SaveShares(ctx, "q", now, map[string]*ledger.ShareState{
 			"a": {Group: "a", TasksWaited: waited}, "b": {Group: "b", TasksWaited: waited}, "c": {Group: "c", TasksWaited: waited},
 		}); err != nil {
 			return err

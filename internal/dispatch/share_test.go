@@ -12,6 +12,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // sharing is a queue of groups on a real database, with a clock of its own; work is
@@ -65,7 +66,7 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 		}
 		for asks := d.Next(); asks != nil; asks = d.Next() {
 			given := make([]int, len(asks))
-			var rows []db.Work
+			var rows []ledger.Work
 			for i, ask := range asks {
 				if given[i] = ask.Count; s.waiting[ask.Name] >= 0 {
 					given[i] = min(ask.Count, s.waiting[ask.Name])
@@ -74,7 +75,7 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 				for range given[i] {
 					id := uuid.New()
 					s.sent[ask.Name] = append(s.sent[ask.Name], id)
-					rows = append(rows, db.Work{
+					rows = append(rows, ledger.Work{
 						TaskID: id, Queue: s.q.Name, Home: s.q.Name, TaskName: "swh.test", Args: []byte("[]"), Kwargs: []byte("{}"), Claimed: s.now,
 						Share: ask.Share(),
 					})

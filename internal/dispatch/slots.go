@@ -13,6 +13,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // MaxClaim is the most messages one claim takes, whatever the queue's limit
@@ -136,7 +137,7 @@ func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, observed observati
 		s.ready.Store(q.Name, length.Ready > 0)
 		// Without the broker's count, outgoing messages bound it: while they can't be
 		// delivered, nothing more is claimed.
-		ledgers, err := tx.QueueLedgers(ctx, db.QueueObserved{Name: q.Name, Since: s.now(), Asked: s.now()})
+		ledgers, err := tx.QueueLedgers(ctx, ledger.QueueObserved{Name: q.Name, Since: s.now(), Asked: s.now()})
 		if err != nil {
 			return 0, err
 		}
@@ -224,7 +225,7 @@ func (c messageCount) total() int { return c.outgoing + c.Messages() + c.since }
 // queueLedgers is what is asked of the queueLedgers, in a transaction or not.
 type queueLedgers interface {
 	LeastNow() time.Time
-	QueueLedgers(ctx context.Context, observed ...db.QueueObserved) ([]db.QueueLedger, error)
+	QueueLedgers(ctx context.Context, observed ...ledger.QueueObserved) ([]ledger.QueueLedger, error)
 	SentMessages(ctx context.Context, queue string) (int, error)
 }
 
@@ -232,14 +233,14 @@ type queueLedgers interface {
 // see the package comment. What is unacknowledged and unknown is estimated by the ledger: what was
 // delivered of late, and what was sent and is not known to have ended.
 func countMessages(ctx context.Context, l queueLedgers, observed observations, queues ...string) ([]messageCount, error) {
-	asked := make([]db.QueueObserved, len(queues))
+	asked := make([]ledger.QueueObserved, len(queues))
 	for i, queue := range queues {
 		o := observed[queue]
-		asked[i] = db.QueueObserved{Name: queue, Since: o.Since(), Asked: o.Asked}
+		asked[i] = ledger.QueueObserved{Name: queue, Since: o.Since(), Asked: o.Asked}
 		switch now := l.LeastNow(); {
 		case o.Err != nil:
 			asked[i].Since, asked[i].Asked = now, now // none is counted
-		case now.Sub(o.Since()) > db.DeliveriesKept:
+		case now.Sub(o.Since()) > ledger.DeliveriesKept:
 			return nil, errors.New("the locks of the queues took so long that the figures are too old")
 		case now.Before(o.Asked):
 			return nil, errors.New("the database's clock was set back while the queues were observed")

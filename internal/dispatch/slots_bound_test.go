@@ -13,7 +13,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // modelMessage is a message of the model, in the ledger and at the broker.
@@ -157,8 +157,8 @@ func (q *slotModel) LeastNow() time.Time {
 
 func (q *slotModel) SentMessages(context.Context, string) (int, error) { return 0, nil }
 
-func (q *slotModel) QueueLedgers(_ context.Context, observed ...db.QueueObserved) ([]db.QueueLedger, error) {
-	l := db.QueueLedger{Outgoing: q.count(func(m *modelMessage) bool { return m.outgoing })}
+func (q *slotModel) QueueLedgers(_ context.Context, observed ...ledger.QueueObserved) ([]ledger.QueueLedger, error) {
+	l := ledger.QueueLedger{Outgoing: q.count(func(m *modelMessage) bool { return m.outgoing })}
 	for _, at := range q.deliveries {
 		switch {
 		case at.Before(observed[0].Since):
@@ -168,7 +168,7 @@ func (q *slotModel) QueueLedgers(_ context.Context, observed ...db.QueueObserved
 			l.After++
 		}
 	}
-	return []db.QueueLedger{l}, nil
+	return []ledger.QueueLedger{l}, nil
 }
 
 // boundOracle asks a management API that says what it is told to.

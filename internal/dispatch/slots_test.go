@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // ledgerOf is a ledger with these counts of a queue.
@@ -18,8 +18,8 @@ type ledgerOf struct{ outgoing, before, after, sent int }
 
 func (l ledgerOf) LeastNow() time.Time { return time.Now() }
 
-func (l ledgerOf) QueueLedgers(context.Context, ...db.QueueObserved) ([]db.QueueLedger, error) {
-	return []db.QueueLedger{{Outgoing: l.outgoing, Before: l.before, After: l.after}}, nil
+func (l ledgerOf) QueueLedgers(context.Context, ...ledger.QueueObserved) ([]ledger.QueueLedger, error) {
+	return []ledger.QueueLedger{{Outgoing: l.outgoing, Before: l.before, After: l.after}}, nil
 }
 
 func (l ledgerOf) SentMessages(context.Context, string) (int, error) { return l.sent, nil }
@@ -77,7 +77,7 @@ func TestMessagesOfAQueue(t *testing.T) {
 // since would not be counted. So are those from after the claim, as the database's clock was set back.
 func TestFiguresThatAreTooOld(t *testing.T) {
 	t.Parallel()
-	for _, asked := range []time.Time{{}, time.Now().Add(-2 * db.DeliveriesKept), time.Now().Add(time.Minute)} {
+	for _, asked := range []time.Time{{}, time.Now().Add(-2 * ledger.DeliveriesKept), time.Now().Add(time.Minute)} {
 		if counts, err := countMessages(t.Context(), ledgerOf{}, observations{"q": {Asked: asked}}, "q"); err == nil {
 			t.Errorf("asked at %s, and counted %+v", asked, counts)
 		}

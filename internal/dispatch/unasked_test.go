@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // lock takes a queue for another connection, so that it can't be asked, until unlock.
@@ -39,7 +40,7 @@ func TestNothingIsClaimedForAQueueThatCannotBeAsked(t *testing.T) {
 	unlock := b.lock(t, "locked")
 	slots := dispatch.NewSlots(b.store, b.inspector, func() {})
 	claim := func(q dispatch.Queue) (int, error) {
-		return claimWith(t.Context(), slots, q, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
+		return claimWith(t.Context(), slots, q, func(_ context.Context, _ *db.Tx, free int) ([]ledger.Work, error) {
 			rows, _ := messages(q.Name, min(free, 5))
 			return rows, nil
 		})
@@ -81,7 +82,7 @@ func TestLaneThatCannotBeAskedHoldsUpNoOther(t *testing.T) {
 	l := newLaned(t, two(20, 10)...)
 	l.lock(t, lanedQueue)
 	l.lock(t, "express:"+lanedQueue)
-	if n, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]db.Work, error) {
+	if n, err := claimWith(t.Context(), l.slots, l.q, func(context.Context, *db.Tx, int) ([]ledger.Work, error) {
 		t.Error("claimed")
 		return nil, nil
 	}); n != 0 || !celery.IsOfQueue(err) {
@@ -141,7 +142,7 @@ func TestWaitingForFiguresHoldsNoLock(t *testing.T) {
 	t.Cleanup(func() { _ = waiting.Close() })
 	claim := func(lengths dispatch.Observer) (int, error) {
 		return claimWith(t.Context(), dispatch.NewSlots(b.store, lengths, func() {}), dispatch.Queue{Name: "q", Limit: new(int64(10))},
-			func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
+			func(_ context.Context, _ *db.Tx, free int) ([]ledger.Work, error) {
 				rows, _ := messages("q", min(free, 5))
 				return rows, nil
 			})
@@ -177,7 +178,7 @@ func sent(t *testing.T, b *bench, queue string, n int) {
 	t.Helper()
 	rows, _ := messages(queue, n)
 	for i := range rows {
-		rows[i].Home, rows[i].Claimed, rows[i].Share = queue, time.Now(), db.Share{Shared: true, Group: "g", Cost: 1}
+		rows[i].Home, rows[i].Claimed, rows[i].Share = queue, time.Now(), ledger.Share{Shared: true, Group: "g", Cost: 1}
 	}
 	if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, rows) }); err != nil {
 		t.Fatal(err)

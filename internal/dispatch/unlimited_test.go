@@ -7,6 +7,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // A queue without a limit gets no more claims than MaxClaim messages that are not
@@ -17,7 +18,7 @@ func TestUnlimitedQueueIsBoundedByWhatIsOutgoing(t *testing.T) {
 	slots := dispatch.NewSlots(b.store, b.inspector, func() {})
 	claim := func() int {
 		t.Helper()
-		n, err := claimWith(t.Context(), slots, dispatch.Queue{Name: "q"}, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
+		n, err := claimWith(t.Context(), slots, dispatch.Queue{Name: "q"}, func(_ context.Context, _ *db.Tx, free int) ([]ledger.Work, error) {
 			work, _ := messages("q", free)
 			return work, nil
 		})

@@ -13,19 +13,21 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 )
 
 var noArgs = json.RawMessage("[]")
 
 // Visit is an origin to visit, and its group if groups share the queue.
 type Visit struct {
-	db.GrabbedVisit
-	Share  db.Share
+	origins.GrabbedVisit
+	Share  ledger.Share
 	Policy model.VisitPolicy // by which it was picked; "" if that doesn't matter
 }
 
 // Visits makes visits without groups.
-func Visits(grabbed []db.GrabbedVisit) []Visit {
+func Visits(grabbed []origins.GrabbedVisit) []Visit {
 	visits := make([]Visit, len(grabbed))
 	for i, v := range grabbed {
 		visits[i].GrabbedVisit = v
@@ -36,14 +38,14 @@ func Visits(grabbed []db.GrabbedVisit) []Visit {
 // VisitWork makes the message of each visit, in their order: the loader task named
 // taskName, claimed at now for the given queue, in the transaction that marks the origins
 // as scheduled.
-func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []Visit, now time.Time) ([]db.Work, error) {
+func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []Visit, now time.Time) ([]ledger.Work, error) {
 	kwargs, err := LoaderKwargs(ctx, tx, Origins(visits))
 	if err != nil {
 		return nil, err
 	}
-	work := make([]db.Work, len(visits))
+	work := make([]ledger.Work, len(visits))
 	for i, v := range visits {
-		work[i] = db.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share, Hosters: v.Hosters, Updated: v.Updated}
+		work[i] = ledger.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share, Hosters: v.Hosters, Updated: v.Updated}
 	}
 	return work, nil
 }

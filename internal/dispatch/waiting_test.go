@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // A group is busy if the last claim of the same kind left work of it waiting, or one of the other
@@ -22,10 +22,10 @@ func TestBusyGroups(t *testing.T) {
 		"the other, lately":       {0, since(9 * time.Minute), true},
 		"the other, long ago":     {0, since(11 * time.Minute), false},
 	} {
-		if got := (Demand{Visits: true}).busy(&db.ShareState{VisitsWaited: c.same, TasksWaited: c.other}, now); got != c.want {
+		if got := (Demand{Visits: true}).busy(&ledger.ShareState{VisitsWaited: c.same, TasksWaited: c.other}, now); got != c.want {
 			t.Errorf("%s: visits: %v, want %v", name, got, c.want)
 		}
-		if got := (Demand{}).busy(&db.ShareState{TasksWaited: c.same, VisitsWaited: c.other}, now); got != c.want {
+		if got := (Demand{}).busy(&ledger.ShareState{TasksWaited: c.same, VisitsWaited: c.other}, now); got != c.want {
 			t.Errorf("%s: tasks: %v, want %v", name, got, c.want)
 		}
 	}

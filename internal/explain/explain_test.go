@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -97,10 +98,10 @@ func TestOrigin(t *testing.T) {
 	never := model.VisitStats{LastVisitStatus: model.VisitFailed}
 	prefix := "first"
 	fresh := with(1, model.Freshness, model.Cooldowns{})
-	seen := db.OriginFreshness{History: freshness.History{
+	seen := origins.OriginFreshness{History: freshness.History{
 		Estimate: freshness.Estimate{Changes: 3, Days: 30}, Cost: time.Minute, Typical: time.Minute, Seen: noon.Add(-day), Threshold: 5000, Longest: 100 * day,
 	}}
-	due, unseen := seen, db.OriginFreshness{History: freshness.History{FirstSeen: noon.Add(-day)}}
+	due, unseen := seen, origins.OriginFreshness{History: freshness.History{FirstSeen: noon.Add(-day)}}
 	due.Seen = noon.Add(-50 * day)
 	moment := seen.Moment(noon)
 	rest := Policy{WeightedPolicy: model.WithRest([]model.WeightedPolicy{fresh.WeightedPolicy})[1]}

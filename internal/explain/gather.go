@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 // Gatherer reads the facts from the database, the configuration and the broker, and explains them.
@@ -246,7 +247,7 @@ func (x *Gatherer) listedOrigins(ctx context.Context, url, visitType string) (al
 	if err != nil {
 		return nil, err
 	}
-	listed, _, err := x.Store.ListedOrigins(ctx, db.ListedOriginFilter{URLs: []string{url}})
+	listed, _, err := x.Store.ListedOrigins(ctx, origins.ListedOriginFilter{URLs: []string{url}})
 	if err != nil && len(aside) == 0 {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 // Origin has the facts about an origin that is listed or has been visited.
@@ -20,12 +21,12 @@ type Origin struct {
 	Lane           *db.LanePlace       // of its visit, if it is on a lane
 	Lanes          string              // the lane set of its loader, or ""
 	Queue          Queue
-	Policies       []Policy            // of its visit type
-	Schedulers     int                 // number of connected schedule-recurrent
-	Share          *Share              // nil: its queue is not divided between groups
-	Hosters        []Hoster            // with a limit
-	Freshness      *db.OriginFreshness // nil: its visit type doesn't have that policy
-	Failures       int                 // recorded visits in a row that failed or found nothing
+	Policies       []Policy                 // of its visit type
+	Schedulers     int                      // number of connected schedule-recurrent
+	Share          *Share                   // nil: its queue is not divided between groups
+	Hosters        []Hoster                 // with a limit
+	Freshness      *origins.OriginFreshness // nil: its visit type doesn't have that policy
+	Failures       int                      // recorded visits in a row that failed or found nothing
 	Rules          model.VisitRules
 }
 
@@ -33,7 +34,7 @@ type Origin struct {
 type Hoster struct {
 	Name  string
 	Limit model.HosterLimit
-	Load  db.HosterLoad
+	Load  origins.HosterLoad
 }
 
 // full says why a hoster takes no more visits, or returns "" if it takes more.
@@ -50,7 +51,7 @@ func (h Hoster) full() string {
 
 type Policy struct {
 	model.WeightedPolicy
-	db.VisitPlace // of the origin in the policy's order, if the policy can pick it
+	origins.VisitPlace // of the origin in the policy's order, if the policy can pick it
 }
 
 // recurrentRefill is the part of a queue that must be free before visits are sent.

@@ -10,6 +10,7 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // What is set aside is explained with the reason, also where the row itself can't be read.
@@ -25,7 +26,7 @@ func TestSetAsideIsExplained(t *testing.T) {
 			('00000000-0000-0000-0000-000000000001', 'https://far', 'git', '{}', true, now(), 'infinity')`,
 	)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		if _, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "load-git"}, Queue: "swh.git", Now: time.Now(), Groups: []db.TaskGroup{{Count: 5}}}); err != nil {
+		if _, _, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "load-git"}, Queue: "swh.git", Now: time.Now(), Groups: []ledger.TaskGroup{{Count: 5}}}); err != nil {
 			return err
 		}
 		_, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 5, false)

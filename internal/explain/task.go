@@ -10,6 +10,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 type Task struct {
@@ -22,17 +23,17 @@ type Task struct {
 	Queue   Queue
 	Ahead   int // number of ready tasks that are claimed before it
 
-	AheadLimit int             // the most that Ahead counts
-	Graph      *db.GraphTask   // nil: it is in no graph
-	SetAside   *db.SetAside    // nil: it isn't set aside
-	WaitsFor   []db.Dependency // in its graph
-	LostAfter  time.Duration   // 0: silent runs are not given up
-	Known      time.Time       // up to when ends of runs are known
-	Sending    db.Sending      // since when this program sends
-	Swept      db.SilentRuns   // the last sweep for lost runs
-	Ageing     time.Duration   // the wait that raises a priority by one; 0: none does
-	Runners    int             // connections of start-runner
-	Share      *Share          // nil: its queue is not divided between groups
+	AheadLimit int                 // the most that Ahead counts
+	Graph      *graphs.GraphTask   // nil: it is in no graph
+	SetAside   *db.SetAside        // nil: it isn't set aside
+	WaitsFor   []graphs.Dependency // in its graph
+	LostAfter  time.Duration       // 0: silent runs are not given up
+	Known      time.Time           // up to when ends of runs are known
+	Sending    db.Sending          // since when this program sends
+	Swept      db.SilentRuns       // the last sweep for lost runs
+	Ageing     time.Duration       // the wait that raises a priority by one; 0: none does
+	Runners    int                 // connections of start-runner
+	Share      *Share              // nil: its queue is not divided between groups
 }
 
 // unknownFor is for how long ends may be unknown without a word.
@@ -88,7 +89,7 @@ func (t Task) waitsInGraph(e *Explanation) {
 		case d.Broken:
 			e.because("Task %d%s is %s, which is not how it asks for: it will not run, unless that task is tried again.", d.ID, name, d.Status)
 		default:
-			to := map[db.Condition]string{db.OnCompleted: "be completed", db.OnResolved: "end", db.OnFailed: "fail"}[db.Condition(d.Condition)]
+			to := map[graphs.Condition]string{graphs.OnCompleted: "be completed", graphs.OnResolved: "end", graphs.OnFailed: "fail"}[graphs.Condition(d.Condition)]
 			e.because("It waits for task %d%s to %s. That is %s.", d.ID, name, to, d.Status)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 type Listing struct {
@@ -63,7 +63,7 @@ func Limited(given json.RawMessage) (json.RawMessage, error) {
 // Listers looks up listers and their origins.
 type Listers interface {
 	Lister(ctx context.Context, name, instance string) (model.Lister, error)
-	ListedOrigins(ctx context.Context, f db.ListedOriginFilter) ([]model.ListedOrigin, *db.ListedOriginToken, error)
+	ListedOrigins(ctx context.Context, f origins.ListedOriginFilter) ([]model.ListedOrigin, *origins.ListedOriginToken, error)
 }
 
 // Stats looks up the outcomes of visits.
@@ -83,7 +83,7 @@ func ListedOrigins(ctx context.Context, from Listers, lister, instance string, p
 	}
 	var found []model.ListedOrigin
 	const page = 10000
-	filter := db.ListedOriginFilter{ListerID: uuid.NullUUID{UUID: l.ID, Valid: true}, Limit: page}
+	filter := origins.ListedOriginFilter{ListerID: uuid.NullUUID{UUID: l.ID, Valid: true}, Limit: page}
 	for first := true; first || filter.After != nil; first = false {
 		some, next, err := from.ListedOrigins(ctx, filter)
 		if err != nil {

@@ -16,11 +16,12 @@ import (
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // ArchiveOptions returns what to archive by the configuration.
-func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (db.ArchiveOptions, error) {
-	o := db.ArchiveOptions{Before: make(map[string]time.Time)}
+func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (graphs.ArchiveOptions, error) {
+	o := graphs.ArchiveOptions{Before: make(map[string]time.Time)}
 	if err := CheckDirectory("archive.directory", c.Directory); err != nil {
 		return o, err
 	}
@@ -96,8 +97,8 @@ func Archive(store *db.Store, c config.Archive, log *slog.Logger, reg prometheus
 		if err != nil {
 			return "", err
 		}
-		var sum db.Archived
-		what.Count = func(taskType string, n db.Archived) {
+		var sum graphs.Archived
+		what.Count = func(taskType string, n graphs.Archived) {
 			archived.WithLabelValues(taskType, "task").Add(float64(n.Tasks))
 			archived.WithLabelValues(taskType, "run").Add(float64(n.Runs))
 			sum.Tasks += n.Tasks

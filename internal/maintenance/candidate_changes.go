@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 // CandidateChanges returns the job that drains the changes of candidates where no daemon of
 // visits does.
 func CandidateChanges(store *db.Store, log *slog.Logger) Job {
 	return Job{Name: "changes of candidates", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
-		bounded, err := store.BoundChanges(ctx, db.MaxCandidateChanges, boundTime)
+		bounded, err := store.BoundChanges(ctx, origins.MaxCandidateChanges, boundTime)
 		if bounded.GivenUp {
 			log.Warn(`candidates are given up: too many changes of origins were not drained; schedule-recurrent, or "swh-scheduler migrate", builds them anew`, "deleted", bounded.Deleted)
 		}

@@ -8,6 +8,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // UnheardAfter is how long the event of a start or an end may be delayed.
@@ -47,7 +48,7 @@ func lookAtEvents(ctx context.Context, store *db.Store, broker dispatch.Observer
 		return "", err
 	}
 	length, lengthErr := observed.Length(0)
-	complete := db.EventsUnknown
+	complete := ledger.EventsUnknown
 	switch {
 	case lengthErr != nil:
 	case !length.Exists:

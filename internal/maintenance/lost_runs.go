@@ -14,6 +14,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -119,13 +120,13 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	rules := db.LostRules(l.After, since, l.Before)
 	n := 0
 	var askErr error
-	ended, err := l.Store.EachSilentRun(ctx, db.SilentRunSweep{Before: before, Rules: rules, Every: lostPeriod, AtMost: lostTime}, func(silent []db.SilentRun) (left int, err error) {
+	ended, err := l.Store.EachSilentRun(ctx, db.SilentRunSweep{Before: before, Rules: rules, Every: lostPeriod, AtMost: lostTime}, func(silent []ledger.SilentRun) (left int, err error) {
 		lost, err := l.gone(ctx, silent, byName, known)
 		if err != nil && !celery.IsOfQueue(err) {
 			return 0, err // the sweep goes on here
 		}
 		askErr = errors.Join(askErr, err)
-		ours := slices.DeleteFunc(slices.Clone(lost), func(r db.SilentRun) bool { return !since.Sent(r.Scheduled, r.WithPriority, l.Before) })
+		ours := slices.DeleteFunc(slices.Clone(lost), func(r ledger.SilentRun) bool { return !since.Sent(r.Scheduled, r.WithPriority, l.Before) })
 		given, err := l.giveUp(ctx, ours)
 		n += given
 		return len(lost) - len(ours), err
@@ -153,7 +154,7 @@ func (l *LostRuns) tell(ctx context.Context, rules string, since db.Sending) err
 }
 
 // giveUp ends lost runs, and returns how many it ended.
-func (l *LostRuns) giveUp(ctx context.Context, lost []db.SilentRun) (n int, err error) {
+func (l *LostRuns) giveUp(ctx context.Context, lost []ledger.SilentRun) (n int, err error) {
 	_, err = l.size.Write(0, len(lost), func(first, end int) error {
 		ended, err := l.Store.LoseRuns(ctx, lost[first:end], l.now())
 		if err == nil {
@@ -171,13 +172,13 @@ func (l *LostRuns) giveUp(ctx context.Context, lost []db.SilentRun) (n int, err 
 
 // gone returns the silent runs that cannot be in their queue, and have not left it of late, and the errors of queues that
 // can't be asked. known is the moment up to which starts are known.
-func (l *LostRuns) gone(ctx context.Context, silent []db.SilentRun, types map[string]model.TaskType, known time.Time) ([]db.SilentRun, error) {
+func (l *LostRuns) gone(ctx context.Context, silent []ledger.SilentRun, types map[string]model.TaskType, known time.Time) ([]ledger.SilentRun, error) {
 	type answer struct {
 		lost bool      // started runs of the queue are gone
 		left time.Time // others are that were scheduled before
 	}
 	answers := make(map[string]answer)
-	var gone []db.SilentRun
+	var gone []ledger.SilentRun
 	var failed []error
 	for _, run := range silent {
 		queue := types[run.TaskType].QueueFor(run.WithPriority)

@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -87,7 +88,7 @@ func (u *UnheardWork) GiveUp(ctx context.Context, now time.Time) (string, error)
 func (u *UnheardWork) giveUp(ctx context.Context, queue string, now, known time.Time) (total int, err error) {
 	for more := true; more && err == nil; {
 		var givenUp map[string]int
-		most := u.size.Of(db.MaintenanceBatch)
+		most := u.size.Of(ledger.MaintenanceBatch)
 		givenUp, more, err = u.giveUpSome(ctx, queue, most, now, known)
 		u.size.Note(most, err)
 		n := 0
@@ -119,7 +120,7 @@ func (u *UnheardWork) giveUpSome(ctx context.Context, queue string, most int, no
 		if err != nil {
 			return err
 		}
-		givenUp, more, err = tx.GiveUpWork(ctx, db.Unheard{
+		givenUp, more, err = tx.GiveUpWork(ctx, ledger.Unheard{
 			Queue: queue, Waiting: waiting, Now: now, Most: most,
 			UnheardBefore: known.Add(-UnheardAfter), BegunBefore: known.Add(-cmp.Or(u.LostAfter, model.DefaultHosterLostAfter)), LostBefore: known.Add(-lostAfter),
 		})

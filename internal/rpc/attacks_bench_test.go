@@ -24,7 +24,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/msgpack"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 // target is a server that is attacked, a process of its own, with the limit of memory that is
@@ -130,7 +130,7 @@ func batch(path string, size int) []byte {
 		case "visit_stats/upsert":
 			visitStats.write(f, &model.VisitStats{URL: fmt.Sprint(i, text), VisitType: "git"})
 		case "task/create":
-			newTasks.write(f, &db.NewTask{Type: "t", NextRun: now, Arguments: model.TaskArguments{Args: json.RawMessage(`["` + fmt.Sprint(i) + strings.Repeat(`\u0001`, len(text)) + `"]`)}})
+			newTasks.write(f, &tasks.NewTask{Type: "t", NextRun: now, Arguments: model.TaskArguments{Args: json.RawMessage(`["` + fmt.Sprint(i) + strings.Repeat(`\u0001`, len(text)) + `"]`)}})
 		}
 	}
 	w := &msgpackWriter{}

@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
+	"swh-scheduler/sql/tasks"
 )
 
 // The calls of a Client are named as the methods of db.Store, and mean the same.
@@ -39,7 +40,7 @@ func (c *Client) CreateTaskType(ctx context.Context, t model.TaskType) error {
 }
 
 // CreateTasks creates tasks, all or none, and returns them.
-func (c *Client) CreateTasks(ctx context.Context, tasks []db.NewTask) ([]model.Task, error) {
+func (c *Client) CreateTasks(ctx context.Context, tasks []tasks.NewTask) ([]model.Task, error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
@@ -47,7 +48,7 @@ func (c *Client) CreateTasks(ctx context.Context, tasks []db.NewTask) ([]model.T
 }
 
 // SearchTasks finds tasks.
-func (c *Client) SearchTasks(ctx context.Context, f db.TaskFilter) ([]model.Task, error) {
+func (c *Client) SearchTasks(ctx context.Context, f tasks.TaskFilter) ([]model.Task, error) {
 	return searchTasks.ask(ctx, c, f)
 }
 
@@ -62,7 +63,7 @@ func (c *Client) PeekReadyTasks(ctx context.Context, taskType string, now time.T
 }
 
 // SetTaskStatus moves tasks by hand.
-func (c *Client) SetTaskStatus(ctx context.Context, s db.StatusChange) error {
+func (c *Client) SetTaskStatus(ctx context.Context, s tasks.StatusChange) error {
 	_, err := setStatusTasks.ask(ctx, c, s)
 	return err
 }
@@ -108,7 +109,7 @@ func (c *Client) ListersByID(ctx context.Context, ids []uuid.UUID) ([]model.List
 
 // ListedOrigins returns a page of origins, and where the next one starts (nil after
 // the last).
-func (c *Client) ListedOrigins(ctx context.Context, f db.ListedOriginFilter) ([]model.ListedOrigin, *db.ListedOriginToken, error) {
+func (c *Client) ListedOrigins(ctx context.Context, f origins.ListedOriginFilter) ([]model.ListedOrigin, *origins.ListedOriginToken, error) {
 	if f.Limit == 0 {
 		f.Limit = defaultPage
 	}

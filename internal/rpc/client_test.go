@@ -16,7 +16,8 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
+	"swh-scheduler/sql/tasks"
 )
 
 // answering is a transport that answers as it says.
@@ -137,11 +138,11 @@ func FuzzClientAnswers(f *testing.F) {
 		ctx, now := t.Context(), time.Unix(0, 0)
 		_, _ = c.TaskType(ctx, "t")
 		_, _ = c.TaskTypes(ctx)
-		_, _ = c.SearchTasks(ctx, db.TaskFilter{})
+		_, _ = c.SearchTasks(ctx, tasks.TaskFilter{})
 		_, _ = c.TaskRuns(ctx, nil, 0)
 		_, _ = c.GrabNextVisits(ctx, model.VisitFilter{}, now, 1, true)
 		_, _ = c.Lister(ctx, "l", "")
-		_, _, _ = c.ListedOrigins(ctx, db.ListedOriginFilter{})
+		_, _, _ = c.ListedOrigins(ctx, origins.ListedOriginFilter{})
 		_, _ = c.VisitStats(ctx, nil)
 		_, _ = c.UpdateMetrics(ctx, uuid.NullUUID{}, now)
 		_, _, _ = c.StorageOrigins(ctx, "0")

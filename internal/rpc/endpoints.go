@@ -10,6 +10,8 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
+	"swh-scheduler/sql/tasks"
 )
 
 // endpoints are all calls, in the order of the Python scheduler's interface, then ours.
@@ -55,13 +57,13 @@ var (
 
 	// The policy is ignored, as the Python scheduler does: every Task has one.
 	createTasks = define("task/create", backend+"create_tasks", "Creates those tasks that are not there yet, and returns them with their numbers.",
-		func(f *fields, tasks *[]db.NewTask) {
+		func(f *fields, tasks *[]tasks.NewTask) {
 			required(f, "tasks", listing(newTasks), tasks)
 			optional(f, "policy", anything, new(any))
 		}, manyTasks, gives((*db.Store).CreateTasks))
 
 	setStatusTasks = define("task/set_status", backend+"set_status_tasks", "Sets the status of tasks, and if given the time of their next run.",
-		func(f *fields, s *db.StatusChange) {
+		func(f *fields, s *tasks.StatusChange) {
 			required(f, "task_ids", integersIfAny, &s.IDs)
 			optional(f, "status", textAs[model.TaskStatus](), &s.Status, model.TaskDisabled)
 			optional(f, "next_run", unlessFalse(looseMoment), &s.NextRun)
@@ -69,13 +71,13 @@ var (
 		}, null, setTaskStatus)
 
 	disableTasks = define("task/disable", backend+"disable_tasks", "Disables tasks.",
-		func(f *fields, s *db.StatusChange) {
+		func(f *fields, s *tasks.StatusChange) {
 			s.Status = model.TaskDisabled
 			required(f, "task_ids", integersIfAny, &s.IDs)
 		}, null, setTaskStatus)
 
 	searchTasks = define("task/search", backend+"search_tasks", "Finds tasks by what they are and when they run next.",
-		func(f *fields, a *db.TaskFilter) {
+		func(f *fields, a *tasks.TaskFilter) {
 			optional(f, "task_id", oneOrMoreIntegers, &a.IDs)
 			optional(f, "task_type", textsAs[string](), &a.Types)
 			optional(f, "status", textsAs[model.TaskStatus](), &a.Statuses)
@@ -85,7 +87,7 @@ var (
 			optional(f, "after", unlessFalse(looseMoment), &a.After)
 			optional(f, "limit", unlessFalse(limitOrNone), &a.Limit)
 		}, manyTasks,
-		func(c *call, a db.TaskFilter) ([]model.Task, error) {
+		func(c *call, a tasks.TaskFilter) ([]model.Task, error) {
 			a.Limit = c.atMost(cmp.Or(a.Limit, all))
 			found, err := c.store.SearchTasks(c, a)
 			return fewOf(c, "limit", found, err)
@@ -269,7 +271,7 @@ var (
 		}, manyListedOrigins, recordOrigins)
 
 	getListedOrigins = define("origins/get", backend+"get_listed_origins", "Returns a page of listed origins.",
-		func(f *fields, a *db.ListedOriginFilter) {
+		func(f *fields, a *origins.ListedOriginFilter) {
 			var url *string
 			optional(f, "lister_id", nullID(looseID, isFalse), &a.ListerID)
 			optional(f, "url", &kind[*string]{optionalText.pythonType, optionalText.read, nil}, &url)
@@ -318,10 +320,10 @@ var (
 	getQueuePositions = define("visit_scheduler/get", backend+"visit_scheduler_queue_position_get",
 		"Returns how far the queue of each visit type has been worked through.",
 		noArguments, queuePositions,
-		func(c *call, _ none) ([]db.VisitQueuePosition, error) { return c.store.VisitQueuePositions(c) })
+		func(c *call, _ none) ([]origins.VisitQueuePosition, error) { return c.store.VisitQueuePositions(c) })
 
 	setQueuePosition = define("visit_scheduler/set", backend+"visit_scheduler_queue_position_set", "Sets how far the queue of a visit type has been worked through.",
-		func(f *fields, p *db.VisitQueuePosition) {
+		func(f *fields, p *origins.VisitQueuePosition) {
 			required(f, "visit_type", text, &p.VisitType)
 			required(f, "position", looseInteger, &p.Position)
 		}, null, does((*db.Store).SetVisitQueuePosition))

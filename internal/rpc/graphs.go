@@ -11,7 +11,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/taskgraph"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -206,9 +206,9 @@ func answerGraphs(c *call, a graphList) ([]taskgraph.Line, error) {
 
 // badGraph is the client's error if err is one of a graph that it sent or named.
 func badGraph(err error) error {
-	_, dependency := errors.AsType[*db.DependencyError](err)
+	_, dependency := errors.AsType[*graphs.DependencyError](err)
 	_, refused := errors.AsType[*taskgraph.RefusedError](err)
-	_, change := errors.AsType[*db.GraphError](err)
+	_, change := errors.AsType[*graphs.GraphError](err)
 	_, value := errors.AsType[*postgres.RefusedError](err)
 	if dependency || value || refused || change || errors.Is(err, model.ErrUnknownTaskType) || errors.Is(err, model.ErrUnknownGraph) {
 		return &exception{class: "ValueError", args: []string{err.Error()}, status: http.StatusBadRequest}

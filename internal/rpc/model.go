@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 // The classes of the Python scheduler's model, their fields in the order of the
@@ -153,7 +153,7 @@ var taskArguments = class("TaskArguments", func(f *fields, a *model.TaskArgument
 // task is a Task on its way: a client's has no number nor interval, an answer's
 // has both.
 type task struct {
-	db.NewTask
+	tasks.NewTask
 	id       *int64
 	interval *time.Duration
 }
@@ -177,9 +177,9 @@ var travellingTasks = class("Task", func(f *fields, t *task) {
 })
 
 // newTasks are tasks that are to be created.
-var newTasks = &kind[db.NewTask]{travellingTasks.pythonType, func(f *fields, value any) db.NewTask {
+var newTasks = &kind[tasks.NewTask]{travellingTasks.pythonType, func(f *fields, value any) tasks.NewTask {
 	return travellingTasks.read(f, value).NewTask
-}, func(f *fields, t *db.NewTask) {
+}, func(f *fields, t *tasks.NewTask) {
 	travelling := task{NewTask: *t}
 	if t.Arguments.Args == nil {
 		travelling.Arguments.Args = emptyArray
@@ -213,7 +213,7 @@ var taskKind = &kind[model.Task]{travellingTasks.pythonType, func(f *fields, val
 	if f.onItsWay == nil {
 		f.onItsWay = new(task)
 	}
-	*f.onItsWay = task{db.NewTask{
+	*f.onItsWay = task{tasks.NewTask{
 		Type: t.Type, Arguments: t.Arguments, NextRun: t.NextRun, Status: t.Status, Policy: t.Policy,
 		RetriesLeft: &t.RetriesLeft, Priority: t.Priority,
 	}, &t.ID, t.CurrentInterval}

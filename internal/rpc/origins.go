@@ -8,6 +8,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 type recordArguments struct {
@@ -39,7 +40,7 @@ const defaultPage = 1000
 // originPage is a page of origins, and where the next one starts.
 type originPage struct {
 	origins []model.ListedOrigin
-	next    *db.ListedOriginToken
+	next    *origins.ListedOriginToken
 }
 
 var originPageDicts = dictOf(func(f *fields, p *originPage) {
@@ -54,7 +55,7 @@ var originPages = &kind[originPage]{read: originPageDicts.read, write: func(f *f
 	f.out.closeTag()
 }}
 
-var originTokens = nullable(&kind[db.ListedOriginToken]{text.pythonType, func(f *fields, value any) (t db.ListedOriginToken) {
+var originTokens = nullable(&kind[origins.ListedOriginToken]{text.pythonType, func(f *fields, value any) (t origins.ListedOriginToken) {
 	pair, ok := value.([]any)
 	switch {
 	case !ok:
@@ -67,9 +68,9 @@ var originTokens = nullable(&kind[db.ListedOriginToken]{text.pythonType, func(f 
 		t.ListerID = looseID.read(f, pair[0])
 	}
 	return t
-}, func(f *fields, t *db.ListedOriginToken) { texts.write(f, &[]string{t.ListerID.String(), t.URL}) }})
+}, func(f *fields, t *origins.ListedOriginToken) { texts.write(f, &[]string{t.ListerID.String(), t.URL}) }})
 
-func listOrigins(c *call, f db.ListedOriginFilter) (p originPage, err error) {
+func listOrigins(c *call, f origins.ListedOriginFilter) (p originPage, err error) {
 	switch {
 	case f.Limit < 0:
 		return p, errNegativeLimit()
@@ -161,16 +162,16 @@ var originKeys = &kind[model.OriginKey]{text.pythonType, func(f *fields, value a
 }, func(f *fields, k *model.OriginKey) { texts.write(f, &[]string{k.URL, k.VisitType}) }}
 
 // queuePositions are a dict by visit type.
-var queuePositions = &kind[[]db.VisitQueuePosition]{read: func(f *fields, value any) (positions []db.VisitQueuePosition) {
+var queuePositions = &kind[[]origins.VisitQueuePosition]{read: func(f *fields, value any) (positions []origins.VisitQueuePosition) {
 	d, ok := value.(dict)
 	if !ok {
 		f.fail(unexpected(value))
 	}
 	for _, e := range d {
-		positions = append(positions, db.VisitQueuePosition{VisitType: text.read(f, e.key), Position: looseInteger.read(f, e.value)})
+		positions = append(positions, origins.VisitQueuePosition{VisitType: text.read(f, e.key), Position: looseInteger.read(f, e.value)})
 	}
 	return positions
-}, write: func(f *fields, positions *[]db.VisitQueuePosition) {
+}, write: func(f *fields, positions *[]origins.VisitQueuePosition) {
 	f.out.openDict()
 	for i := range *positions {
 		p := &(*positions)[i]

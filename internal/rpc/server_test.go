@@ -23,6 +23,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 func gzipped(t testing.TB, plain []byte) []byte {
@@ -435,7 +436,7 @@ func TestRecordOriginsAtOnce(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	found, _, err := store.ListedOrigins(t.Context(), db.ListedOriginFilter{})
+	found, _, err := store.ListedOrigins(t.Context(), origins.ListedOriginFilter{})
 	if err != nil || len(found) != urls {
 		t.Errorf("%d origins (%v), want %d", len(found), err, urls)
 	}

@@ -8,9 +8,10 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/postgres"
+	"swh-scheduler/sql/tasks"
 )
 
-func setTaskStatus(c *call, change db.StatusChange) (none, error) {
+func setTaskStatus(c *call, change tasks.StatusChange) (none, error) {
 	change.Now = c.now
 	return none{}, c.store.SetTaskStatus(c, change)
 }

@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/tracing"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Options configure a Dispatcher.
@@ -64,7 +65,7 @@ func NewInspector(o Options, broker celery.Broker, connection celery.ConnectionO
 }
 
 // Deliveries are kept for longer than the broker's figures may be old.
-const _ = uint(db.DeliveriesKept - config.MaxStatsAge - time.Minute)
+const _ = uint(ledger.DeliveriesKept - config.MaxStatsAge - time.Minute)
 
 // Deliver delivers outgoing messages until ctx ends, and closes the connections. Claims must have ended before.
 func (d *Dispatcher) Deliver(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Visits says which visits are sent to which queue, up to its free slots.
@@ -53,7 +54,7 @@ func Once(ctx context.Context, o Options, store *db.Store, all ...Visits) error 
 }
 
 // claim claims what take returns, within the free slots of a queue, and delivers it.
-func (s *Sender) claim(ctx context.Context, queue dispatch.Queue, take func(ctx context.Context, c *dispatch.Claim) ([]db.Work, error)) (n int, err error) {
+func (s *Sender) claim(ctx context.Context, queue dispatch.Queue, take func(ctx context.Context, c *dispatch.Claim) ([]ledger.Work, error)) (n int, err error) {
 	err = s.dispatcher.Once(ctx, func(ctx context.Context) (int, error) {
 		c, err := s.dispatcher.Slots.Open(ctx, queue)
 		if err != nil {
@@ -83,7 +84,7 @@ func (s *Sender) queue(name string, limit *int64, tt model.TaskType) (queue disp
 // Visits sends visits up to the free slots of their queue.
 func (s *Sender) Visits(ctx context.Context, v Visits) (int, error) {
 	queue, shared := s.queue(v.Queue, v.TaskType.MaxQueueLength, v.TaskType)
-	return s.claim(ctx, queue, func(ctx context.Context, c *dispatch.Claim) ([]db.Work, error) {
+	return s.claim(ctx, queue, func(ctx context.Context, c *dispatch.Claim) ([]ledger.Work, error) {
 		now := c.Tx.Now()
 		grabbed, err := c.Tx.Grabs(now).Next(ctx, v.Filter, c.Size)
 		if err != nil {
@@ -103,14 +104,14 @@ func (s *Sender) Visits(ctx context.Context, v Visits) (int, error) {
 // limit (0: none). A queue with lanes has their slots instead.
 func (s *Sender) Messages(ctx context.Context, tt model.TaskType, name string, limit int64, all []celery.TaskMessage) (int, error) {
 	queue, shared := s.queue(name, &limit, tt)
-	return s.claim(ctx, queue, func(ctx context.Context, c *dispatch.Claim) ([]db.Work, error) {
-		work, now := make([]db.Work, min(c.Size, len(all))), c.Tx.Now()
+	return s.claim(ctx, queue, func(ctx context.Context, c *dispatch.Claim) ([]ledger.Work, error) {
+		work, now := make([]ledger.Work, min(c.Size, len(all))), c.Tx.Now()
 		for i := range work {
 			id, err := uuid.Parse(all[i].ID)
 			if err != nil {
 				return nil, err
 			}
-			work[i] = db.Work{TaskID: id, Home: name, TaskName: all[i].Name, Args: all[i].Args, Kwargs: all[i].Kwargs, Claimed: now}
+			work[i] = ledger.Work{TaskID: id, Home: name, TaskName: all[i].Name, Args: all[i].Args, Kwargs: all[i].Kwargs, Claimed: now}
 		}
 		if shared == nil {
 			return work, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Of work that caught its time-out Celery tells a runtime, which may be a little below
@@ -30,8 +30,8 @@ func TestRuntimeAtTheLimit(t *testing.T) {
 			t.Run(name+", "+order, func(t *testing.T) {
 				t.Parallel()
 				id, w := uuid.New(), newWorld()
-				w.work[id] = &db.HeardWork{TaskID: id, Home: "q", Claimed: begin, Started: new(float64(begin.Unix())),
-					Lane: db.WorkLane{Set: "load-git", Name: "express", Left: 1, SoftLimit: softLimit * time.Second}}
+				w.work[id] = &ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Started: new(float64(begin.Unix())),
+					Lane: ledger.WorkLane{Set: "load-git", Name: "express", Left: 1, SoftLimit: softLimit * time.Second}}
 				over := begin.Add(time.Duration(c.took * float64(time.Second)))
 				outcomes := []Outcome{
 					{BackendID: id.String(), Heard: over, Runtime: new(over.Sub(begin))},

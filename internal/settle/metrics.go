@@ -8,7 +8,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 const (
@@ -59,14 +59,14 @@ type observation struct {
 	status       model.RunStatus // "" if it did not end
 	exception    string          // of a failure: its class, if it has one
 	took, waited float64
-	lane         db.WorkLane // Set is "" if it was on none
-	open         bool        // it had not ended before, as far as is known
-	moved        bool        // it timed out and goes on in the next lane
+	lane         ledger.WorkLane // Set is "" if it was on none
+	open         bool            // it had not ended before, as far as is known
+	moved        bool            // it timed out and goes on in the next lane
 }
 
 // observe returns what a batch shows that was not known before. runs and work are those of
 // decide, and s what that returned. It is pure.
-func observe(byID map[string]*report, runs []db.HeardRun, work []db.HeardWork, s db.Settlement) []observation {
+func observe(byID map[string]*report, runs []ledger.HeardRun, work []ledger.HeardWork, s ledger.Settlement) []observation {
 	all := make(map[string]*observation, len(byID))
 	for id, t := range byID {
 		all[id] = &observation{taskType: otherTypes, took: -1, waited: -1, open: true}
@@ -93,7 +93,7 @@ func observe(byID map[string]*report, runs []db.HeardRun, work []db.HeardWork, s
 }
 
 // addWork adds what a row of the ledger tells.
-func (o *observation) addWork(w db.HeardWork, t *report) {
+func (o *observation) addWork(w ledger.HeardWork, t *report) {
 	if w.TaskType != "" {
 		o.taskType = w.TaskType
 	}
@@ -110,7 +110,7 @@ func (o *observation) addWork(w db.HeardWork, t *report) {
 }
 
 // addRun adds what a run of a task tells.
-func (o *observation) addRun(r db.HeardRun, t *report) {
+func (o *observation) addRun(r ledger.HeardRun, t *report) {
 	o.taskType, o.open = r.TaskType, r.Open()
 	start := r.Newest
 	if t.start != nil {
@@ -163,8 +163,8 @@ func exceptionClass(t *report) string {
 }
 
 // ends counts what ended of the types that are known.
-func (m *Metrics) ends(all []observation) db.Ends {
-	ends := db.Ends{}
+func (m *Metrics) ends(all []observation) ledger.Ends {
+	ends := ledger.Ends{}
 	for _, o := range all {
 		if o.status == "" || o.taskType == otherTypes {
 			continue
@@ -179,7 +179,7 @@ func (m *Metrics) ends(all []observation) db.Ends {
 }
 
 // count adds what a batch has shown, once it is written.
-func (m *Metrics) count(all []observation, records db.LaneRecords) {
+func (m *Metrics) count(all []observation, records ledger.LaneRecords) {
 	if m == nil {
 		return
 	}
@@ -207,11 +207,11 @@ func (m *Metrics) count(all []observation, records db.LaneRecords) {
 	}
 	records.Each(func(set, lane, what string, n int) {
 		switch what {
-		case db.LaneEnded:
+		case ledger.LaneEnded:
 			m.ended.WithLabelValues(set, lane).Add(float64(n))
-		case db.LaneTimedOut:
+		case ledger.LaneTimedOut:
 			failed[[2]string{set, lane}] += n
-		case db.LaneQuickSentSlow, db.LaneSlowSentExpress:
+		case ledger.LaneQuickSentSlow, ledger.LaneSlowSentExpress:
 			m.guesses.WithLabelValues(set, lane, what).Add(float64(n))
 		}
 	})

@@ -15,19 +15,19 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // world is what the database would hold, without one: it loads and writes as
 // db.Store.Settle does.
 type world struct {
 	runs    map[int64]*modelRun
-	work    map[uuid.UUID]*db.HeardWork
+	work    map[uuid.UUID]*ledger.HeardWork
 	backlog map[uuid.UUID]bool // requeued
 	charged map[string]float64 // seconds by group
 	pieces  map[string]int
 	records map[string]int // of the history, without minutes
-	memory  map[int64]db.WorkMemory
+	memory  map[int64]ledger.WorkMemory
 	counted float64
 	ids     uint64
 
@@ -35,8 +35,8 @@ type world struct {
 }
 
 type modelRun struct {
-	db.HeardRun
-	seen     *db.SeenStart
+	ledger.HeardRun
+	seen     *ledger.SeenStart
 	started  time.Time
 	ended    time.Time
 	worker   string
@@ -49,8 +49,8 @@ type modelRun struct {
 
 func newWorld() *world {
 	return &world{
-		runs: make(map[int64]*modelRun), work: make(map[uuid.UUID]*db.HeardWork), backlog: make(map[uuid.UUID]bool),
-		charged: make(map[string]float64), pieces: make(map[string]int), records: make(map[string]int), memory: make(map[int64]db.WorkMemory),
+		runs: make(map[int64]*modelRun), work: make(map[uuid.UUID]*ledger.HeardWork), backlog: make(map[uuid.UUID]bool),
+		charged: make(map[string]float64), pieces: make(map[string]int), records: make(map[string]int), memory: make(map[int64]ledger.WorkMemory),
 	}
 }
 
@@ -64,7 +64,7 @@ func (w *world) newID() (id uuid.UUID) {
 func (w *world) apply(outcomes []Outcome) {
 	byID := gather(outcomes)
 	h := keysOf(byID)
-	var runs []db.HeardRun
+	var runs []ledger.HeardRun
 	for _, id := range slices.Sorted(maps.Keys(w.runs)) {
 		if r := w.runs[id]; slices.Contains(h.BackendIDs, r.BackendID) {
 			row := r.HeardRun
@@ -72,7 +72,7 @@ func (w *world) apply(outcomes []Outcome) {
 			runs = append(runs, row)
 		}
 	}
-	var work []db.HeardWork
+	var work []ledger.HeardWork
 	for _, id := range h.TaskIDs {
 		if row, ok := w.work[id]; ok && !w.backlog[id] {
 			work = append(work, *row)
@@ -90,11 +90,11 @@ func (w *world) apply(outcomes []Outcome) {
 	w.write(decided)
 }
 
-func (w *world) write(s db.Settlement) {
+func (w *world) write(s ledger.Settlement) {
 	for _, start := range s.SeenStarts {
 		w.runs[start.Run].seen = &start.Start
 	}
-	begin := func(b db.RunBegin) {
+	begin := func(b ledger.RunBegin) {
 		r := w.runs[b.Run]
 		r.started, r.worker = b.At, *b.Metadata.Worker
 	}
@@ -142,7 +142,7 @@ func (w *world) write(s db.Settlement) {
 	w.writeWork(s)
 }
 
-func (w *world) writeWork(s db.Settlement) {
+func (w *world) writeWork(s ledger.Settlement) {
 	for _, b := range s.WorkBegun {
 		w.work[b.TaskID].Started = &b.Started
 	}
@@ -240,24 +240,24 @@ func draw(t *rapid.T, n int) (uuid.UUID, drawn) {
 
 func (w *world) add(n int, id uuid.UUID, d drawn) {
 	if d.runs {
-		w.runs[int64(n)] = &modelRun{HeardRun: db.HeardRun{ID: int64(n), Task: int64(n / 2), TaskType: "task", BackendID: id.String(), Status: model.RunScheduled, Scheduled: begin}}
+		w.runs[int64(n)] = &modelRun{HeardRun: ledger.HeardRun{ID: int64(n), Task: int64(n / 2), TaskType: "task", BackendID: id.String(), Status: model.RunScheduled, Scheduled: begin}}
 	}
 	if !d.shared && !d.laned {
 		return
 	}
-	row := db.HeardWork{TaskID: id, Home: "q", Claimed: begin}
+	row := ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin}
 	if d.shared {
-		row.Share = db.Share{Shared: true, Group: fmt.Sprint("g", n%2), Cost: d.cost}
+		row.Share = ledger.Share{Shared: true, Group: fmt.Sprint("g", n%2), Cost: d.cost}
 	}
 	if d.laned {
-		row.Lane = db.WorkLane{Set: "load-git", Name: "express", Left: d.lanesLeft, SoftLimit: softLimit * time.Second,
-			LaneFeatures: db.LaneFeatures{Key: int64(n), Lister: "gitea"}}
+		row.Lane = ledger.WorkLane{Set: "load-git", Name: "express", Left: d.lanesLeft, SoftLimit: softLimit * time.Second,
+			LaneFeatures: ledger.LaneFeatures{Key: int64(n), Lister: "gitea"}}
 	}
 	w.work[id] = &row
 }
 
 // waitKey is where the waits of the drawn messages are recorded.
-const waitKey = "load-git/express/" + db.LaneWait
+const waitKey = "load-git/express/" + ledger.LaneWait
 
 // summary is what must not depend on the order in which events came. A start that
 // comes last of all may not be heard: by a run that went on, on another lane, nor as a

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Outcome is what one event says of a run or of work in the ledger: visits have no run. Exactly one of Start, End and
@@ -24,12 +24,12 @@ type Start struct {
 	EventTime float64 // worker's clock, seconds since 1970 UTC; it only orders the starts of a run
 }
 
-func (s *Start) observed() db.SeenStart {
-	return db.SeenStart{EventTime: s.EventTime, Worker: *cmp.Or(s.Worker, new(""))}
+func (s *Start) observed() ledger.SeenStart {
+	return ledger.SeenStart{EventTime: s.EventTime, Worker: *cmp.Or(s.Worker, new(""))}
 }
 
 // before orders the starts of a run.
-func before(a, b db.SeenStart) bool {
+func before(a, b ledger.SeenStart) bool {
 	return cmp.Or(cmp.Compare(a.EventTime, b.EventTime), cmp.Compare(a.Worker, b.Worker)) < 0
 }
 
@@ -106,8 +106,8 @@ func merged(first, later End) End {
 }
 
 // keysOf lists what a batch is about, for the store to load.
-func keysOf(byID map[string]*report) db.Heard {
-	var h db.Heard
+func keysOf(byID map[string]*report) ledger.Heard {
+	var h ledger.Heard
 	for text := range byID {
 		h.BackendIDs = append(h.BackendIDs, text)
 		if id, ok := model.ParseTaskID(text); ok {

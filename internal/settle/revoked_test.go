@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 func revoked(id string, second int) settle.Outcome {
@@ -49,25 +49,25 @@ func TestRevokedTasksOfGraphs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
-			on := func(deadline time.Time, condition db.Condition, places ...int) (n db.NewGraphTask) {
+			on := func(deadline time.Time, condition graphs.Condition, places ...int) (n graphs.NewGraphTask) {
 				n.Type, n.Deadline = "good", deadline
 				for _, place := range places {
-					n.DependsOn = append(n.DependsOn, db.NewDependency{Place: place, On: condition})
+					n.DependsOn = append(n.DependsOn, graphs.NewDependency{Place: place, On: condition})
 				}
 				return n
 			}
-			tasks := []db.NewGraphTask{
-				on(time.Time{}, ""),                       // the one that is revoked
-				on(time.Time{}, db.OnCompleted, 0),        // needs it
-				on(now.Add(time.Hour), db.OnCompleted, 1), // needs that, by a deadline
-				on(now.Add(time.Hour), db.OnFailed, 1),    // cleans up
-				on(time.Time{}, db.OnResolved, 3),         // reports
-				on(time.Time{}, db.OnFailed, 3),           // runs if the clean-up fails
+			tasks := []graphs.NewGraphTask{
+				on(time.Time{}, ""),                           // the one that is revoked
+				on(time.Time{}, graphs.OnCompleted, 0),        // needs it
+				on(now.Add(time.Hour), graphs.OnCompleted, 1), // needs that, by a deadline
+				on(now.Add(time.Hour), graphs.OnFailed, 1),    // cleans up
+				on(time.Time{}, graphs.OnResolved, 3),         // reports
+				on(time.Time{}, graphs.OnFailed, 3),           // runs if the clean-up fails
 			}
 			for i := range tasks {
 				tasks[i].Name = fmt.Sprint(i)
 			}
-			g, err := store.SubmitGraph(t.Context(), db.NewGraph{Tasks: tasks}, now)
+			g, err := store.SubmitGraph(t.Context(), graphs.NewGraph{Tasks: tasks}, now)
 			if err != nil {
 				t.Fatal(err)
 			}

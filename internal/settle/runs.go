@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // settleRuns decides what becomes of runs. Those whose work is requeued only start;
 // those whose work timed out for good are not retried.
-func settleRuns(s *db.Settlement, byID map[string]*report, runs []db.HeardRun, requeued, final map[string]bool) {
+func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.HeardRun, requeued, final map[string]bool) {
 	var ending []endingRun
 	for _, r := range runs {
 		t := byID[r.BackendID]
@@ -22,7 +22,7 @@ func settleRuns(s *db.Settlement, byID map[string]*report, runs []db.HeardRun, r
 		case r.Open() && t.end != nil:
 			ending = append(ending, endingRun{r, t, starts, final[r.BackendID] || t.end.End.Final != ""})
 		case starts:
-			begin := db.RunBegin{Run: r.ID, At: t.start.Heard, Metadata: db.RunMetadata{Starts: true, Worker: t.start.Start.Worker}}
+			begin := ledger.RunBegin{Run: r.ID, At: t.start.Heard, Metadata: ledger.RunMetadata{Starts: true, Worker: t.start.Start.Worker}}
 			if r.Open() {
 				s.Begun = append(s.Begun, begin)
 			} else {
@@ -31,10 +31,10 @@ func settleRuns(s *db.Settlement, byID map[string]*report, runs []db.HeardRun, r
 		}
 		lateError(s, r, t)
 		if t.end != nil && t.end.End.Final == Revoked && (r.Status == model.RunFailed || r.Status == model.RunLost) {
-			s.Revoked = append(s.Revoked, db.RunRevoked{Run: r.ID, Task: r.Task, Reason: string(Revoked)})
+			s.Revoked = append(s.Revoked, ledger.RunRevoked{Run: r.ID, Task: r.Task, Reason: string(Revoked)})
 		}
 		if t.runtime != nil {
-			s.Durations = append(s.Durations, db.RunDuration{Run: r.ID, Seconds: t.runtime.Seconds(), Heard: t.runtimeHeard})
+			s.Durations = append(s.Durations, ledger.RunDuration{Run: r.ID, Seconds: t.runtime.Seconds(), Heard: t.runtimeHeard})
 		}
 	}
 	s.Ended = waves(ending)
@@ -42,16 +42,16 @@ func settleRuns(s *db.Settlement, byID map[string]*report, runs []db.HeardRun, r
 
 // newStart records the start of a run in the batch, and reports whether it is the newest
 // one heard of.
-func newStart(s *db.Settlement, r db.HeardRun, t *report) bool {
+func newStart(s *ledger.Settlement, r ledger.HeardRun, t *report) bool {
 	if t.start == nil || r.Newest != nil && !before(*r.Newest, t.start.Start.observed()) {
 		return false
 	}
-	s.SeenStarts = append(s.SeenStarts, db.SeenStartOf{Run: r.ID, Start: t.start.Start.observed(), Heard: t.start.Heard})
+	s.SeenStarts = append(s.SeenStarts, ledger.SeenStartOf{Run: r.ID, Start: t.start.Start.observed(), Heard: t.start.Heard})
 	return true
 }
 
 type endingRun struct {
-	db.HeardRun
+	ledger.HeardRun
 	report *report
 	starts bool
 	final  bool
@@ -59,14 +59,14 @@ type endingRun struct {
 
 // waves orders the ends of runs as they came, with at most one run of a task in each
 // wave: each end moves its task on from where the one before left it.
-func waves(ending []endingRun) [][]db.RunEnding {
+func waves(ending []endingRun) [][]ledger.RunEnding {
 	slices.SortStableFunc(ending, func(a, b endingRun) int { return cmp.Compare(a.report.endPlace, b.report.endPlace) })
-	var waves [][]db.RunEnding
+	var waves [][]ledger.RunEnding
 	nth := make(map[int64]int) // by task: how many of its runs are in waves
 	for _, r := range ending {
-		end := db.RunEnding{
+		end := ledger.RunEnding{
 			Run: r.ID, Task: r.Task, At: r.report.end.Heard, Status: r.report.end.End.Status, Final: r.final,
-			Metadata: db.RunMetadata{Error: r.report.end.End.Error, NotRetried: string(r.report.end.End.Final)},
+			Metadata: ledger.RunMetadata{Error: r.report.end.End.Error, NotRetried: string(r.report.end.End.Final)},
 		}
 		if r.starts {
 			end.Metadata.Starts, end.Metadata.Worker = true, r.report.start.Start.Worker
@@ -85,7 +85,7 @@ func waves(ending []endingRun) [][]db.RunEnding {
 }
 
 // lateError gives a failed run that has no error text the one of a later report.
-func lateError(s *db.Settlement, r db.HeardRun, t *report) {
+func lateError(s *ledger.Settlement, r ledger.HeardRun, t *report) {
 	text := t.lateError
 	failed, has := r.Status == model.RunFailed, r.HasError
 	switch {
@@ -95,6 +95,6 @@ func lateError(s *db.Settlement, r db.HeardRun, t *report) {
 		text = t.end.End.Error
 	}
 	if text != nil && failed && !has {
-		s.Errors = append(s.Errors, db.RunError{Run: r.ID, Error: *text})
+		s.Errors = append(s.Errors, ledger.RunError{Run: r.ID, Error: *text})
 	}
 }

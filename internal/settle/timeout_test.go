@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // What becomes of work that timed out, and of its run: it goes on in the next lane, if there is
@@ -33,9 +33,9 @@ func TestTimeOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id, w := uuid.New(), newWorld()
-			w.runs[1] = &modelRun{HeardRun: db.HeardRun{ID: 1, Task: 1, BackendID: id.String(), Status: c.run}}
-			w.work[id] = &db.HeardWork{TaskID: id, Home: "q", Claimed: begin, Started: new(model.UnixSeconds(begin)), TimedOut: c.timedOut,
-				Lane: db.WorkLane{Set: "load-git", Name: "lane", Left: c.left, Retried: c.retried, SoftLimit: time.Minute}}
+			w.runs[1] = &modelRun{HeardRun: ledger.HeardRun{ID: 1, Task: 1, BackendID: id.String(), Status: c.run}}
+			w.work[id] = &ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Started: new(model.UnixSeconds(begin)), TimedOut: c.timedOut,
+				Lane: ledger.WorkLane{Set: "load-git", Name: "lane", Left: c.left, Retried: c.retried, SoftLimit: time.Minute}}
 			over := begin.Add(time.Minute)
 			w.apply([]Outcome{{BackendID: id.String(), Heard: over, End: &End{Status: model.RunFailed, TimedOut: true, EventTime: model.UnixSeconds(over)}}})
 			if goesOn := len(w.backlog) == 1; goesOn != c.goesOn || !goesOn && len(w.work) > 0 {
@@ -44,7 +44,7 @@ func TestTimeOut(t *testing.T) {
 			if w.runs[1].final != c.final {
 				t.Errorf("final for its run: %v, want %v", w.runs[1].final, c.final)
 			}
-			if got := w.records["load-git/lane/"+db.LaneSlowSentExpress] == 1; got != c.slowSentExpress {
+			if got := w.records["load-git/lane/"+ledger.LaneSlowSentExpress] == 1; got != c.slowSentExpress {
 				t.Errorf("slow work sent express: %v, want %v", got, c.slowSentExpress)
 			}
 		})

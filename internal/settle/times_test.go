@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // The start and the end of an event without a time are when the listener heard it.
@@ -22,7 +22,7 @@ func TestEventsWithoutTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id, w := uuid.New(), newWorld()
-			w.work[id] = &db.HeardWork{TaskID: id, Home: "q", Claimed: begin, Share: db.Share{Shared: true, Group: "g", Cost: 7}}
+			w.work[id] = &ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Share: ledger.Share{Shared: true, Group: "g", Cost: 7}}
 			w.apply([]Outcome{{BackendID: id.String(), Heard: begin, Start: &Start{EventTime: c.startTime}}})
 			w.apply([]Outcome{{BackendID: id.String(), Heard: begin.Add(40 * time.Second), End: &End{Status: model.RunEventful, EventTime: c.endTime}}})
 			if got := w.charged["q/g"]; got != 40 {
@@ -37,11 +37,11 @@ func TestEventsWithoutTimes(t *testing.T) {
 func TestRunsOfOneTaskEndInTurn(t *testing.T) {
 	t.Parallel()
 	var outcomes []Outcome
-	var runs []db.HeardRun
+	var runs []ledger.HeardRun
 	for i, task := range []int64{1, 2, 1, 1, 2} {
 		backendID := string(rune('a' + i))
 		outcomes = append(outcomes, Outcome{BackendID: backendID, Heard: begin, End: &End{Status: model.RunEventful}})
-		runs = append([]db.HeardRun{{ID: int64(10 + i), Task: task, BackendID: backendID, Status: model.RunStarted}}, runs...)
+		runs = append([]ledger.HeardRun{{ID: int64(10 + i), Task: task, BackendID: backendID, Status: model.RunStarted}}, runs...)
 	}
 	var got [][]int64
 	for _, wave := range decide(gather(outcomes), runs, nil, uuid.New).Ended {
@@ -61,7 +61,7 @@ func TestRunsOfOneTaskEndInTurn(t *testing.T) {
 func TestEndBeforeStart(t *testing.T) {
 	t.Parallel()
 	id, w := uuid.New(), newWorld()
-	w.work[id] = &db.HeardWork{TaskID: id, Home: "q", Claimed: begin, Share: db.Share{Shared: true, Group: "g", Cost: 7}}
+	w.work[id] = &ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Share: ledger.Share{Shared: true, Group: "g", Cost: 7}}
 	now := float64(begin.Unix())
 	w.apply([]Outcome{
 		{BackendID: id.String(), Heard: begin, Start: &Start{EventTime: now}},
@@ -76,20 +76,20 @@ func TestEndBeforeStart(t *testing.T) {
 func TestWaitsOfFirstTries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		work   db.HeardWork
+		work   ledger.HeardWork
 		starts int
 		want   int
 	}{
-		"first try":                             {db.HeardWork{}, 1, 1},
-		"started again":                         {db.HeardWork{}, 2, 1},
-		"second try":                            {db.HeardWork{TimedOut: 1}, 1, 0},
-		"ended before its start was heard":      {db.HeardWork{Settled: true}, 1, 1},
-		"second try, ended before it was heard": {db.HeardWork{Settled: true, TimedOut: 1}, 1, 0},
+		"first try":                             {ledger.HeardWork{}, 1, 1},
+		"started again":                         {ledger.HeardWork{}, 2, 1},
+		"second try":                            {ledger.HeardWork{TimedOut: 1}, 1, 0},
+		"ended before its start was heard":      {ledger.HeardWork{Settled: true}, 1, 1},
+		"second try, ended before it was heard": {ledger.HeardWork{Settled: true, TimedOut: 1}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id, w := uuid.New(), newWorld()
-			c.work.TaskID, c.work.Home, c.work.Claimed, c.work.Lane = id, "q", begin, db.WorkLane{Set: "load-git", Name: "express", SoftLimit: time.Minute}
+			c.work.TaskID, c.work.Home, c.work.Claimed, c.work.Lane = id, "q", begin, ledger.WorkLane{Set: "load-git", Name: "express", SoftLimit: time.Minute}
 			w.work[id] = &c.work
 			for i := range c.starts {
 				at := begin.Add(time.Duration(i+1) * time.Second)

@@ -8,25 +8,25 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/lanes"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // workSettler decides what becomes of messages of the ledger.
 type workSettler struct {
-	db.Settlement
-	runs     map[string]db.HeardRun // by backend id
-	requeued map[string]bool        // backend ids
-	final    map[string]bool        // backend ids that timed out in the last lane
+	ledger.Settlement
+	runs     map[string]ledger.HeardRun // by backend id
+	requeued map[string]bool            // backend ids
+	final    map[string]bool            // backend ids that timed out in the last lane
 	newID    func() uuid.UUID
 }
 
-func newWorkSettler(runs []db.HeardRun, newID func() uuid.UUID) *workSettler {
+func newWorkSettler(runs []ledger.HeardRun, newID func() uuid.UUID) *workSettler {
 	w := &workSettler{
-		Settlement: db.Settlement{
-			Charges: make(db.Charges), Records: make(db.LaneRecords),
-			Memories: make(map[int64]db.WorkMemory), Counts: make(map[db.SketchCount]float64), HalfLife: lanes.SketchHalfLife,
+		Settlement: ledger.Settlement{
+			Charges: make(ledger.Charges), Records: make(ledger.LaneRecords),
+			Memories: make(map[int64]ledger.WorkMemory), Counts: make(map[ledger.SketchCount]float64), HalfLife: lanes.SketchHalfLife,
 		},
-		runs: make(map[string]db.HeardRun, len(runs)), requeued: make(map[string]bool), final: make(map[string]bool), newID: newID,
+		runs: make(map[string]ledger.HeardRun, len(runs)), requeued: make(map[string]bool), final: make(map[string]bool), newID: newID,
 	}
 	for _, r := range runs {
 		w.runs[r.BackendID] = r
@@ -36,7 +36,7 @@ func newWorkSettler(runs []db.HeardRun, newID func() uuid.UUID) *workSettler {
 
 // settle decides what becomes of one message: it started, it ended, or it timed out and
 // is requeued on the next lane under a new id, as if its end had not been heard.
-func (s *workSettler) settle(w db.HeardWork, t *report) {
+func (s *workSettler) settle(w ledger.HeardWork, t *report) {
 	if w.Settled {
 		s.learnMore(w, t)
 		return
@@ -58,7 +58,7 @@ func (s *workSettler) settle(w db.HeardWork, t *report) {
 		}
 	}
 	if !ended {
-		s.WorkBegun = append(s.WorkBegun, db.WorkBegin{TaskID: w.TaskID, Started: *w.Started})
+		s.WorkBegun = append(s.WorkBegun, ledger.WorkBegin{TaskID: w.TaskID, Started: *w.Started})
 		return
 	}
 	var took float64 // seconds, by the worker, else from the start to the end
@@ -81,9 +81,9 @@ func (s *workSettler) settle(w db.HeardWork, t *report) {
 
 // end decides what becomes of a message that ended other than by a time-out. What is not
 // known yet is learnt from events that its end overtook.
-func (s *workSettler) end(w db.HeardWork, t *report, took float64, known bool) {
+func (s *workSettler) end(w ledger.HeardWork, t *report, took float64, known bool) {
 	heard := t.endReceived()
-	settled := db.WorkSettle{TaskID: w.TaskID, Heard: heard}
+	settled := ledger.WorkSettle{TaskID: w.TaskID, Heard: heard}
 	if w.Share.Shared {
 		charged := took
 		if !known {
@@ -93,7 +93,7 @@ func (s *workSettler) end(w db.HeardWork, t *report, took float64, known bool) {
 		s.Charges.Add(w.Home, w.Share.Group, charged, 1, heard)
 	}
 	if w.Lane.Set != "" {
-		s.record(w, db.LaneEnded, heard)
+		s.record(w, ledger.LaneEnded, heard)
 		switch {
 		case t.failed(): // which says little of how long it takes
 		case took > 0:
@@ -113,7 +113,7 @@ func (s *workSettler) end(w db.HeardWork, t *report, took float64, known bool) {
 // timeOut decides what becomes of a message that timed out: it is requeued on the next
 // lane, if there is one and its run has not been given up. If there is none, that is final for
 // its run, unless the lane says otherwise.
-func (s *workSettler) timeOut(w db.HeardWork, t *report, took float64, known bool) {
+func (s *workSettler) timeOut(w ledger.HeardWork, t *report, took float64, known bool) {
 	heard := t.endReceived()
 	limit := w.Lane.SoftLimit.Seconds()
 	if w.Share.Shared {
@@ -122,9 +122,9 @@ func (s *workSettler) timeOut(w db.HeardWork, t *report, took float64, known boo
 		}
 		s.Charges.Add(w.Home, w.Share.Group, took, 1, heard)
 	}
-	s.record(w, db.LaneTimedOut, heard)
+	s.record(w, ledger.LaneTimedOut, heard)
 	if w.TimedOut == 0 && w.Lane.Left > 0 {
-		s.record(w, db.LaneSlowSentExpress, heard)
+		s.record(w, ledger.LaneSlowSentExpress, heard)
 	}
 	s.remember(w, max(took, limit), true, heard)
 	id := w.TaskID.String()
@@ -136,27 +136,27 @@ func (s *workSettler) timeOut(w db.HeardWork, t *report, took float64, known boo
 	}
 	next := s.newID()
 	s.requeued[id] = true
-	s.WorkRequeued = append(s.WorkRequeued, db.WorkRequeue{TaskID: w.TaskID, NewID: next, Heard: heard})
+	s.WorkRequeued = append(s.WorkRequeued, ledger.WorkRequeue{TaskID: w.TaskID, NewID: next, Heard: heard})
 	if w.Lane.URL != "" {
-		s.Settlement.TimedOut = append(s.Settlement.TimedOut, db.VisitTimeout{
+		s.Settlement.TimedOut = append(s.Settlement.TimedOut, ledger.VisitTimeout{
 			URL: w.Lane.URL, VisitType: w.Lane.VisitType, Claimed: w.Claimed, TimedOut: t.endTime(), Heard: heard,
 		})
 	}
 	if isRun {
-		s.Requeued = append(s.Requeued, db.RunRequeue{Run: run.ID, NewID: next, LaneName: w.Lane.Name})
+		s.Requeued = append(s.Requeued, ledger.RunRequeue{Run: run.ID, NewID: next, LaneName: w.Lane.Name})
 	}
 }
 
 // learnMore uses what is told of settled work: results overtake the events that tell
 // when it started and how long it took.
-func (s *workSettler) learnMore(w db.HeardWork, t *report) {
+func (s *workSettler) learnMore(w ledger.HeardWork, t *report) {
 	waits := t.start != nil && w.Started == nil
 	if waits && w.Lane.Set != "" && w.TimedOut == 0 {
 		s.wait(w, t)
 	}
 	if t.runtime == nil {
 		if waits {
-			s.WorkBegun = append(s.WorkBegun, db.WorkBegin{TaskID: w.TaskID, Started: t.startTime()})
+			s.WorkBegun = append(s.WorkBegun, ledger.WorkBegin{TaskID: w.TaskID, Started: t.startTime()})
 		}
 		return
 	}
@@ -176,31 +176,31 @@ func (s *workSettler) hear(end time.Time) {
 }
 
 // record adds an event to the history of a message's lane.
-func (s *workSettler) record(w db.HeardWork, what string, heard time.Time) {
+func (s *workSettler) record(w ledger.HeardWork, what string, heard time.Time) {
 	s.hear(heard)
 	s.Records.Add(w.Lane.Set, w.Lane.Name, what, 0, heard, 1)
 }
 
 // wait records how long a first try waited to start.
-func (s *workSettler) wait(w db.HeardWork, t *report) {
+func (s *workSettler) wait(w ledger.HeardWork, t *report) {
 	began := t.start.Heard
-	s.Records.Add(w.Lane.Set, w.Lane.Name, db.LaneWait, lanes.Bucket(max(0, began.Sub(w.Claimed).Seconds())), began, 1)
+	s.Records.Add(w.Lane.Set, w.Lane.Name, ledger.LaneWait, lanes.Bucket(max(0, began.Sub(w.Claimed).Seconds())), began, 1)
 }
 
 // done learns from a message that did not time out.
-func (s *workSettler) done(w db.HeardWork, took float64, heard time.Time) {
+func (s *workSettler) done(w ledger.HeardWork, took float64, heard time.Time) {
 	s.remember(w, took, false, heard)
 	if w.Lane.Below > 0 && took <= w.Lane.Below {
-		s.record(w, db.LaneQuickSentSlow, heard)
+		s.record(w, ledger.LaneQuickSentSlow, heard)
 	}
 }
 
 // remember records how long work took, in seconds.
-func (s *workSettler) remember(w db.HeardWork, took float64, atLeast bool, heard time.Time) {
+func (s *workSettler) remember(w ledger.HeardWork, took float64, atLeast bool, heard time.Time) {
 	s.hear(heard)
-	s.Memories[w.Lane.Key] = db.WorkMemory{Seconds: took, Behind: w.Lane.Behind, AtLeast: atLeast, Heard: heard}
+	s.Memories[w.Lane.Key] = ledger.WorkMemory{Seconds: took, Behind: w.Lane.Behind, AtLeast: atLeast, Heard: heard}
 	for _, lister := range slices.Compact([]string{"", w.Lane.Lister}) {
-		s.Counts[db.SketchCount{Set: w.Lane.Set, SketchKey: db.SketchKey{Lister: lister, First: w.Lane.First}, Bucket: lanes.Bucket(took)}]++
+		s.Counts[ledger.SketchCount{Set: w.Lane.Set, SketchKey: ledger.SketchKey{Lister: lister, First: w.Lane.First}, Bucket: lanes.Bucket(took)}]++
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // census keeps the counts of the Python scheduler's update_metrics up to date. All origins are counted once, at the
@@ -89,7 +90,7 @@ func (c *census) change(url string, change func(*standing)) {
 }
 
 // visited applies the changes that the journal client made.
-func (c *census) visited(changes db.VisitChanges) {
+func (c *census) visited(changes ledger.VisitChanges) {
 	for _, stats := range changes.Stats {
 		c.change(stats.URL, func(s *standing) {
 			if s.visitType == stats.VisitType {

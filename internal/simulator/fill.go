@@ -7,7 +7,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 // Fill adds origins numbered from 1, which the listers list in turn at now, and for each one a
@@ -49,7 +49,7 @@ func Fill(ctx context.Context, store Store, names []ListerName, origins int, for
 type Store interface {
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
 	CreateTaskType(ctx context.Context, t model.TaskType) error
-	CreateTasks(ctx context.Context, tasks []db.NewTask) ([]model.Task, error)
+	CreateTasks(ctx context.Context, tasks []tasks.NewTask) ([]model.Task, error)
 	dispatch.Listers
 	GetOrCreateLister(ctx context.Context, name, instance string, firstVisitsQueuePrefix *string) (model.Lister, error)
 	RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error)
@@ -81,9 +81,9 @@ func addTasks(ctx context.Context, store Store, l *lister) error {
 	if err != nil {
 		return err
 	}
-	visits := make([]db.NewTask, len(origins))
+	visits := make([]tasks.NewTask, len(origins))
 	for i := range origins {
-		visits[i] = db.NewTask{
+		visits[i] = tasks.NewTask{
 			Type: model.LoaderTaskType(listedVisitType), Arguments: model.TaskArguments{Kwargs: kwargs[i]},
 			NextRun: l.origins[i].lastUpdate, Policy: model.Recurring,
 		}

@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/internal/simulator/page"
 	"swh-scheduler/recurrent"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // ListersOf returns the virtual listers of a run with shares: DefaultLister and one for each group with a weight.
@@ -75,9 +76,9 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 		return nil, false, err
 	}
 	visits, work := claimed(q.Name, picked.Visits, now)
-	sent := make([]db.Outgoing, len(work))
+	sent := make([]ledger.Outgoing, len(work))
 	for i, w := range work {
-		sent[i] = db.Outgoing{Work: w, Kept: true}
+		sent[i] = ledger.Outgoing{Work: w, Kept: true}
 	}
 	if err := dispatch.LowerPriorities(ctx, tx, now, ageing, sent, func(string) {}); err != nil {
 		return nil, false, err

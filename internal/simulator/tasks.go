@@ -11,6 +11,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // defaultRetryDelay is the database's default of a task type's retry delay.
@@ -51,7 +52,7 @@ func (a *taskAgents) claim(ctx context.Context, of source, n int, now time.Time)
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		tt := a.types[of.visitType]
-		claim := db.TaskClaim{Type: tt, Queue: tt.Queue(), WithPriority: of.urgent, Ageing: a.ageing, Groups: []db.TaskGroup{{Count: n}}, Now: now}
+		claim := ledger.TaskClaim{Type: tt, Queue: tt.Queue(), WithPriority: of.urgent, Ageing: a.ageing, Groups: []ledger.TaskGroup{{Count: n}}, Now: now}
 		if err := tx.LockQueues(ctx, claim.Queue); err != nil {
 			return err
 		}

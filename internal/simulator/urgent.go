@@ -8,7 +8,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 // urgencies are the priorities of tasks, the highest first.
@@ -17,12 +17,12 @@ var urgencies = []model.TaskPriority{model.PriorityHigh, model.PriorityNormal, m
 // addUrgent adds one-shot tasks with priority, each for another origin. They become ready at even intervals within the
 // next hour.
 func (s *simulation) addUrgent(ctx context.Context) error {
-	urgent := make([]db.NewTask, s.Urgent)
+	urgent := make([]tasks.NewTask, s.Urgent)
 	for i := range urgent {
 		s.urgent++
 		var kwargs dispatch.Kwargs
 		kwargs.Set("url", fmt.Appendf(nil, "%q", fmt.Sprintf("https://example.com/save-code-now/%d", s.urgent)))
-		urgent[i] = db.NewTask{
+		urgent[i] = tasks.NewTask{
 			Type: model.LoaderTaskType(s.queues[0].visitType), Arguments: model.TaskArguments{Kwargs: kwargs.JSON()}, Policy: model.Oneshot,
 			NextRun: s.clock.Now().Add(listerPeriod * time.Duration(i) / time.Duration(s.Urgent)), Priority: urgencies[s.urgent%len(urgencies)],
 		}

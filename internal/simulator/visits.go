@@ -13,6 +13,8 @@ import (
 	"swh-scheduler/journal"
 	"swh-scheduler/recurrent"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 )
 
 // journalBatch is the batch size of the Python scheduler's simulated journal client, which never handles an
@@ -79,7 +81,7 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 		if err != nil {
 			return err
 		}
-		var work []db.Work
+		var work []ledger.Work
 		visits, work = claimed(model.LoaderTaskType(visitType), picked.Visits, now)
 		if len(picked.Policies) > 1 {
 			recurrent.Mix(visits)
@@ -95,13 +97,13 @@ func newVisit(p dispatch.Visit, now time.Time) visit {
 }
 
 // claimed returns the visits that were picked, and the work of those that stay in the ledger for groups or hosters.
-func claimed(queue string, picked []dispatch.Visit, now time.Time) ([]visit, []db.Work) {
+func claimed(queue string, picked []dispatch.Visit, now time.Time) ([]visit, []ledger.Work) {
 	visits := make([]visit, len(picked))
-	var work []db.Work
+	var work []ledger.Work
 	for i, p := range picked {
 		v := newVisit(p, now)
 		if v.kept = p.Share.Shared || p.Hosters != nil; v.kept {
-			work = append(work, db.Work{TaskID: v.id, Queue: queue, Home: queue, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share, Hosters: p.Hosters})
+			work = append(work, ledger.Work{TaskID: v.id, Queue: queue, Home: queue, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share, Hosters: p.Hosters})
 		}
 		visits[i] = v
 	}
@@ -121,7 +123,7 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 			p.Filter.Policy = model.OldestScheduledFirst // or any other of the pools
 		}
 		plain := model.VisitFilter{VisitType: p.Filter.VisitType, Policy: p.Filter.Policy, Cooldowns: model.DefaultCooldowns}
-		if p.Filter != plain || !db.KnownToCandidates(plain) { // not only due dates decide
+		if p.Filter != plain || !origins.KnownToCandidates(plain) { // not only due dates decide
 			return time.Time{}, false, nil
 		}
 	}
@@ -135,7 +137,7 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 
 // keepsCandidates is a database: an RPC server keeps its candidates by itself.
 type keepsCandidates interface {
-	KeepCandidates(ctx context.Context) (db.Kept, error)
+	KeepCandidates(ctx context.Context) (origins.Kept, error)
 }
 
 // keepCandidates drains all changes of candidates.
@@ -205,11 +207,11 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 // watchedStore records the changes that the journal's rules make.
 type watchedStore struct {
 	journal.Store
-	changes db.VisitChanges // of the last call
+	changes ledger.VisitChanges // of the last call
 }
 
-func (s *watchedStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(db.KnownVisits) db.VisitChanges) error {
-	return s.Store.UpdateVisitStats(ctx, keys, func(known db.KnownVisits) db.VisitChanges {
+func (s *watchedStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error {
+	return s.Store.UpdateVisitStats(ctx, keys, func(known ledger.KnownVisits) ledger.VisitChanges {
 		s.changes = change(known)
 		return s.changes
 	})

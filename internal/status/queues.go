@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Queue is the state of a queue. Unknown figures are nil.
@@ -50,7 +51,7 @@ func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []di
 	for _, l := range entries {
 		of[l.Queue] = l
 	}
-	backlogs := map[string][]db.LaneState{}
+	backlogs := map[string][]ledger.LaneState{}
 	rows := []Queue{}
 	for _, k := range known {
 		figures := broker.Figures(ctx, k.Name)

@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Group is the state of a group of a shared queue. Entitled, Now and Hour are fractions of 1.
@@ -169,7 +170,7 @@ func Lanes(ctx context.Context, store *db.Store, broker QueueSource, l *dispatch
 	for i, lane := range l.Lanes {
 		h := history[lane.Name]
 		if h == nil {
-			h = &db.LaneRecord{}
+			h = &ledger.LaneRecord{}
 		}
 		rows[i] = Lane{
 			TaskType: l.Name, Lane: lane.Name, Queue: lane.Queue,

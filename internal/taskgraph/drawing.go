@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // Drawing is a graph as boxes in levels with arrows between them. A box is a task or, in a large graph,
@@ -30,7 +30,7 @@ type Box struct {
 // Arrow stands for Count dependencies with the same condition between the tasks of two boxes.
 type Arrow struct {
 	From, To int
-	On       db.Condition
+	On       graphs.Condition
 	Count    int
 }
 
@@ -117,11 +117,11 @@ func (d *Drawing) connect(g Graph, boxOf []int) {
 		if !inside || boxOf[on] == boxOf[to] && on != to { // of merged levels
 			continue
 		}
-		a := Arrow{From: boxOf[on], To: boxOf[to], On: db.OnCompleted}
+		a := Arrow{From: boxOf[on], To: boxOf[to], On: graphs.OnCompleted}
 		if e.Needs != nil {
-			a.On = db.Condition(*e.Needs)
+			a.On = graphs.Condition(*e.Needs)
 		} else if g.Tasks[to].AnyResult {
-			a.On = db.OnResolved
+			a.On = graphs.OnResolved
 		}
 		counts[a]++
 	}
@@ -138,7 +138,7 @@ func (d *Drawing) connect(g Graph, boxOf []int) {
 // dependencies, if it is more than one.
 func (a Arrow) label() string {
 	var parts []string
-	if a.On != db.OnCompleted {
+	if a.On != graphs.OnCompleted {
 		parts = append(parts, string(a.On))
 	}
 	if a.Count > 1 {
@@ -174,10 +174,10 @@ var colours = map[model.GraphState]string{
 }
 
 // strokes are how arrows are drawn.
-var strokes = map[db.Condition]struct{ colour, dot, dashes string }{
-	db.OnCompleted: {colour: "#666677"},
-	db.OnResolved:  {colour: "#666677", dot: "dashed", dashes: "5 4"},
-	db.OnFailed:    {colour: "#b03a2e"},
+var strokes = map[graphs.Condition]struct{ colour, dot, dashes string }{
+	graphs.OnCompleted: {colour: "#666677"},
+	graphs.OnResolved:  {colour: "#666677", dot: "dashed", dashes: "5 4"},
+	graphs.OnFailed:    {colour: "#b03a2e"},
 }
 
 // DOT returns the drawing in the language of Graphviz.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // Extend adds tasks and dependencies to a graph and removes dependencies, as a text says, all or nothing. Then it
@@ -25,8 +26,8 @@ func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now 
 	if err != nil {
 		return s, &RefusedError{err}
 	}
-	var e db.Extension
-	stored, err := store.ExtendGraph(ctx, graph, key, func(tasks []db.GraphTask) (db.Extension, error) {
+	var e graphs.Extension
+	stored, err := store.ExtendGraph(ctx, graph, key, func(tasks []graphs.GraphTask) (graphs.Extension, error) {
 		var err error
 		if e, err = d.extension(tasks, now); err != nil {
 			err = &RefusedError{err}
@@ -45,7 +46,7 @@ func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now 
 }
 
 // extension resolves a document against the tasks that the graph has.
-func (d document) extension(tasks []db.GraphTask, now time.Time) (e db.Extension, err error) {
+func (d document) extension(tasks []graphs.GraphTask, now time.Time) (e graphs.Extension, err error) {
 	ids := make(map[string]int64, len(tasks))
 	for _, t := range tasks {
 		ids[t.Name] = t.ID
@@ -68,7 +69,7 @@ func (d document) extension(tasks []db.GraphTask, now time.Time) (e db.Extension
 		if r.On.Task == 0 || r.On.On != "" {
 			err = fmt.Errorf("of %q: expected names or numbers of tasks that were there", r.On.Name)
 		}
-		e.Remove = append(e.Remove, db.GraphEdge{Task: r.Task, DependsOn: r.On.Task})
+		e.Remove = append(e.Remove, graphs.GraphEdge{Task: r.Task, DependsOn: r.On.Task})
 	}
 	if err != nil {
 		err = fmt.Errorf("remove_dependencies: %w", err)
@@ -77,7 +78,7 @@ func (d document) extension(tasks []db.GraphTask, now time.Time) (e db.Extension
 }
 
 // changes resolves dependencies, by name of the task of the graph that has them.
-func (p *parser) changes(written map[string][]json.RawMessage) (changes []db.MoreDependency, err error) {
+func (p *parser) changes(written map[string][]json.RawMessage) (changes []graphs.MoreDependency, err error) {
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		task, known := p.ids[name]
 		if !known {
@@ -88,7 +89,7 @@ func (p *parser) changes(written map[string][]json.RawMessage) (changes []db.Mor
 			return nil, err
 		}
 		for _, d := range all {
-			changes = append(changes, db.MoreDependency{Task: task, On: d})
+			changes = append(changes, graphs.MoreDependency{Task: task, On: d})
 		}
 	}
 	return changes, nil

@@ -8,12 +8,13 @@ import (
 
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 type Graph struct {
-	Summary  db.GraphSummary // without the numbers of tasks
-	Tasks    []db.GraphTask  // sorted: each comes after its dependencies
-	Edges    []db.GraphEdge
+	Summary  graphs.GraphSummary // without the numbers of tasks
+	Tasks    []graphs.GraphTask  // sorted: each comes after its dependencies
+	Edges    []graphs.GraphEdge
 	Runtimes map[string]time.Duration // by task type, if known
 	Ends     map[int64]time.Time      // by task: when its last run ended
 	Within   time.Duration            // the period until now over which the pace is measured
@@ -55,7 +56,7 @@ func Settle(ctx context.Context, store *db.Store, graph int64) error {
 	const wait = 50 * time.Millisecond
 	own, after := true, int64(math.MinInt64)
 	for began := time.Now(); time.Since(began) < settleTime; {
-		var round db.GraphRound
+		var round graphs.GraphRound
 		var err error
 		if own {
 			var last int64

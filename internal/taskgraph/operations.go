@@ -7,6 +7,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // The operations of the commands and the RPC server. They return model.ErrUnknownGraph if there is no such graph.
@@ -49,7 +50,7 @@ func Submit(ctx context.Context, store *db.Store, text []byte, now time.Time) (s
 }
 
 // submitted returns the numbers of the tasks that were stored, or of all tasks of a graph that had been stored before.
-func submitted(ctx context.Context, store *db.Store, stored db.SubmittedGraph, tasks []db.NewGraphTask) (Submitted, error) {
+func submitted(ctx context.Context, store *db.Store, stored graphs.SubmittedGraph, tasks []graphs.NewGraphTask) (Submitted, error) {
 	s := Submitted{Graph: stored.ID, Tasks: make(map[string]int64), Size: sizeOf(tasks), Known: stored.Known}
 	for i, id := range stored.Tasks {
 		s.Tasks[tasks[i].Name] = id
@@ -153,7 +154,7 @@ func Release(ctx context.Context, store *db.Store, task int64, force bool, now t
 
 // waitsFor names the other tasks that a task waits for.
 func waitsFor(ctx context.Context, store *db.Store, task int64) (others []string, err error) {
-	unmet, err := store.UnmetDependencies(ctx, task, db.MaxDependencies)
+	unmet, err := store.UnmetDependencies(ctx, task, graphs.MaxDependencies)
 	for _, d := range unmet {
 		if d.ID != task {
 			others = append(others, describeDependency(d))

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // inOrder sorts tasks so that each comes after its dependencies (Kahn's algorithm) and adjusts the places in
 // DependsOn. A task may depend on itself; a longer cycle is an error.
-func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
+func inOrder(tasks []graphs.NewGraphTask) ([]graphs.NewGraphTask, error) {
 	left := make([]int, len(tasks)) // number of dependencies that are not in order yet
 	dependents := make([][]int, len(tasks))
 	var order []int
@@ -39,7 +39,7 @@ func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
 	for at, i := range order {
 		place[i] = at
 	}
-	ordered := make([]db.NewGraphTask, len(tasks))
+	ordered := make([]graphs.NewGraphTask, len(tasks))
 	for at, i := range order {
 		t := tasks[i]
 		for k, d := range t.DependsOn {
@@ -54,7 +54,7 @@ func inOrder(tasks []db.NewGraphTask) ([]db.NewGraphTask, error) {
 
 // cycle describes a cycle among the tasks that have dependencies left. Each of them depends on another one of
 // them, so following the dependencies leads into a cycle.
-func cycle(tasks []db.NewGraphTask, left []int) error {
+func cycle(tasks []graphs.NewGraphTask, left []int) error {
 	at := slices.IndexFunc(left, func(n int) bool { return n > 0 })
 	seen := map[int]int{} // by task: its index in path
 	var path []int
@@ -64,7 +64,7 @@ func cycle(tasks []db.NewGraphTask, left []int) error {
 		}
 		seen[at] = len(path)
 		path = append(path, at)
-		d := slices.IndexFunc(tasks[at].DependsOn, func(d db.NewDependency) bool {
+		d := slices.IndexFunc(tasks[at].DependsOn, func(d graphs.NewDependency) bool {
 			return d.Task == 0 && d.Place != at && left[d.Place] > 0
 		})
 		at = tasks[at].DependsOn[d].Place
@@ -72,7 +72,7 @@ func cycle(tasks []db.NewGraphTask, left []int) error {
 }
 
 // circle lists at most a dozen tasks of a cycle.
-func circle(tasks []db.NewGraphTask, path []int) string {
+func circle(tasks []graphs.NewGraphTask, path []int) string {
 	const most = 12
 	var names []string
 	for i, at := range path {

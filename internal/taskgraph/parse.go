@@ -17,7 +17,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pgjson"
 	"swh-scheduler/internal/yaml11"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // document is a graph or an extension as written. Tasks are decoded one by one so that errors can name them.
@@ -50,27 +50,27 @@ type conditionDocument struct {
 }
 
 // Parse parses a graph in YAML or JSON. Deadlines that are durations count from now.
-func Parse(text []byte, now time.Time) (db.NewGraph, error) {
+func Parse(text []byte, now time.Time) (graphs.NewGraph, error) {
 	d, key, err := read(text)
 	if err != nil {
-		return db.NewGraph{}, err
+		return graphs.NewGraph{}, err
 	}
 	if len(d.Add)+len(d.Remove) > 0 {
-		return db.NewGraph{}, errors.New("add_dependencies and remove_dependencies are for the extension of a graph")
+		return graphs.NewGraph{}, errors.New("add_dependencies and remove_dependencies are for the extension of a graph")
 	}
 	if len(d.Tasks) == 0 {
-		return db.NewGraph{}, errors.New("the graph has no tasks")
+		return graphs.NewGraph{}, errors.New("the graph has no tasks")
 	}
 	p, err := parse(d, now, nil)
 	if err != nil {
-		return db.NewGraph{}, err
+		return graphs.NewGraph{}, err
 	}
 	tasks, err := inOrder(p.tasks)
-	return db.NewGraph{Name: d.Name, Key: key, Tasks: tasks}, err
+	return graphs.NewGraph{Name: d.Name, Key: key, Tasks: tasks}, err
 }
 
 // read parses a document and its key.
-func read(text []byte) (d document, key db.GraphKey, err error) {
+func read(text []byte) (d document, key graphs.GraphKey, err error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
 		return d, key, errors.New("the graph is empty: expected a mapping with a list of tasks")
@@ -124,16 +124,16 @@ func faultOf(text []byte, fault *pgjson.Fault) error {
 }
 
 // keyOf returns a key with the digest of its document, which doesn't depend on the order of a mapping's keys.
-func keyOf(key string, text []byte) (db.GraphKey, error) {
+func keyOf(key string, text []byte) (graphs.GraphKey, error) {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(&value); err != nil {
-		return db.GraphKey{}, err
+		return graphs.GraphKey{}, err
 	}
 	sorted, err := json.Marshal(value)
 	digest := sha256.Sum256(sorted)
-	return db.GraphKey{Text: key, Digest: digest[:]}, err
+	return graphs.GraphKey{Text: key, Digest: digest[:]}, err
 }
 
 // parse parses the tasks of a document and resolves their dependencies: on each other and, by name, on the tasks of ids.
@@ -175,7 +175,7 @@ func kindOf(e *json.UnmarshalTypeError) string {
 // parser collects tasks so that their dependencies can be resolved once all are known.
 type parser struct {
 	now       time.Time
-	tasks     []db.NewGraphTask
+	tasks     []graphs.NewGraphTask
 	dependsOn [][]json.RawMessage // of each task, as written
 	places    map[string]int      // index in tasks, by name
 	ids       map[string]int64    // numbers of the tasks that are already in the graph, by name
@@ -201,7 +201,7 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	if _, taken := p.ids[d.Name]; taken {
 		return fmt.Errorf("the graph has a task %q already", d.Name)
 	}
-	t := db.NewGraphTask{
+	t := graphs.NewGraphTask{
 		Name: d.Name, Type: d.Type, Priority: model.TaskPriority(d.Priority), Retries: d.Retries,
 		Arguments: model.TaskArguments{Args: d.Args, Kwargs: d.Kwargs},
 	}
@@ -215,8 +215,8 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 		err = fmt.Errorf("priority %q is not one of high, normal, low", d.Priority)
 	case d.Retries != nil && *d.Retries < 0:
 		err = fmt.Errorf("retries %d is negative", *d.Retries)
-	case len(d.DependsOn) > db.MaxDependencies:
-		err = fmt.Errorf("it has %d dependencies, and may have %d", len(d.DependsOn), db.MaxDependencies)
+	case len(d.DependsOn) > graphs.MaxDependencies:
+		err = fmt.Errorf("it has %d dependencies, and may have %d", len(d.DependsOn), graphs.MaxDependencies)
 	case d.Requires != "" && d.Requires != "all-completed" && d.Requires != "all-resolved":
 		err = fmt.Errorf("requires %q is not one of all-completed, all-resolved", d.Requires)
 	default:
@@ -267,8 +267,8 @@ func (p *parser) connect() error {
 		if t.DependsOn, err = p.dependencies(t.Name, p.dependsOn[i]); err != nil {
 			return err
 		}
-		for _, name := range db.References(t.Arguments) {
-			if !slices.ContainsFunc(t.DependsOn, func(d db.NewDependency) bool { return d.Name == name }) {
+		for _, name := range graphs.References(t.Arguments) {
+			if !slices.ContainsFunc(t.DependsOn, func(d graphs.NewDependency) bool { return d.Name == name }) {
 				return fmt.Errorf("task %q asks for the number of %q, on which it doesn't depend", t.Name, name)
 			}
 		}
@@ -277,7 +277,7 @@ func (p *parser) connect() error {
 }
 
 // dependencies resolves the dependencies of a task.
-func (p *parser) dependencies(of string, written []json.RawMessage) (all []db.NewDependency, err error) {
+func (p *parser) dependencies(of string, written []json.RawMessage) (all []graphs.NewDependency, err error) {
 	type identity struct {
 		task  int64
 		place int
@@ -301,15 +301,15 @@ var errOnItself = errors.New("depends on itself, to be released by hand: that ha
 
 // dependency resolves a dependency of a task: a string is a name in the graph, an integer the number of an
 // existing task, a mapping one of these with a condition. what describes it for errors.
-func (p *parser) dependency(of string, raw json.RawMessage) (d db.NewDependency, what string, err error) {
+func (p *parser) dependency(of string, raw json.RawMessage) (d graphs.NewDependency, what string, err error) {
 	task := raw
 	if raw[0] == '{' {
 		var c conditionDocument
 		if err := decode(raw, &c); err != nil {
 			return d, "", fmt.Errorf("depends on %s: %w", raw, err)
 		}
-		task, d.On = c.Task, db.Condition(cmp.Or(c.On, c.True))
-		if d.On != db.OnCompleted && d.On != db.OnResolved && d.On != db.OnFailed {
+		task, d.On = c.Task, graphs.Condition(cmp.Or(c.On, c.True))
+		if d.On != graphs.OnCompleted && d.On != graphs.OnResolved && d.On != graphs.OnFailed {
 			return d, "", fmt.Errorf("depends on %s: on %q is not one of completed, resolved, failed", task, d.On)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -36,13 +36,13 @@ tasks:
 		{"name": "verify", "type": "verify-all", "depends_on": [{"task": "load", "on": "failed"}, {"on": "completed", "task": 12}, "verify"], "requires": "all-resolved", "deadline": "36h"},
 		{"name": "list", "type": "list-x", "args": [1,"x"], "kwargs": {"n":1180591620717411303424}, "priority": "high", "retries": 3},
 		{"name": "load", "type": "load-x", "depends_on": ["list"], "deadline": "2030-01-02T00:00:00+01:00"}]}`
-	want := db.NewGraph{Name: "import", Tasks: []db.NewGraphTask{
+	want := graphs.NewGraph{Name: "import", Tasks: []graphs.NewGraphTask{
 		{
 			Name: "list", Type: "list-x", Priority: "high", Retries: new(int64(3)),
 			Arguments: model.TaskArguments{Args: []byte(`[1,"x"]`), Kwargs: []byte(`{"n":1180591620717411303424}`)},
 		},
-		{Name: "load", Type: "load-x", DependsOn: []db.NewDependency{{Name: "list"}}, Deadline: time.Date(2030, 1, 1, 23, 0, 0, 0, time.UTC)},
-		{Name: "verify", Type: "verify-all", DependsOn: []db.NewDependency{{Name: "load", Place: 1, On: db.OnFailed}, {Task: 12, On: db.OnCompleted}, {Name: "verify", Place: 2}}, AnyResult: true, Deadline: now.Add(36 * time.Hour)},
+		{Name: "load", Type: "load-x", DependsOn: []graphs.NewDependency{{Name: "list"}}, Deadline: time.Date(2030, 1, 1, 23, 0, 0, 0, time.UTC)},
+		{Name: "verify", Type: "verify-all", DependsOn: []graphs.NewDependency{{Name: "load", Place: 1, On: graphs.OnFailed}, {Task: 12, On: graphs.OnCompleted}, {Name: "verify", Place: 2}}, AnyResult: true, Deadline: now.Add(36 * time.Hour)},
 	}}
 	for _, text := range []string{yaml, json} {
 		got, err := Parse([]byte(text), now)
@@ -57,7 +57,7 @@ tasks:
 
 // What is wrong is said, naming the task.
 func TestParseErrors(t *testing.T) {
-	many := make([]string, db.MaxDependencies+1)
+	many := make([]string, graphs.MaxDependencies+1)
 	for i := range many {
 		many[i] = fmt.Sprint(i + 1)
 	}
@@ -138,7 +138,7 @@ func TestParseErrors(t *testing.T) {
 
 // In an extension, tasks of the graph may be given by name and by number, and are the same.
 func TestExtensionErrors(t *testing.T) {
-	tasks := []db.GraphTask{{ID: 5, Name: "a"}, {ID: 6, Name: "b"}}
+	tasks := []graphs.GraphTask{{ID: 5, Name: "a"}, {ID: 6, Name: "b"}}
 	for text, want := range map[string]string{
 		"tasks: [{name: c, type: x, depends_on: [a, 5]}]":                    `task "c" depends on task 5 twice`,
 		"add_dependencies: {b: [5, a]}":                                      `add_dependencies: task "b" depends on "a" twice`,
@@ -162,9 +162,9 @@ func TestExtensionErrors(t *testing.T) {
 // A long circle is shown in part.
 func TestLongCircle(t *testing.T) {
 	const n = 1000
-	tasks := make([]db.NewGraphTask, n)
+	tasks := make([]graphs.NewGraphTask, n)
 	for i := range tasks {
-		tasks[i] = db.NewGraphTask{Name: fmt.Sprint(i), DependsOn: []db.NewDependency{{Place: (i + 1) % n}}}
+		tasks[i] = graphs.NewGraphTask{Name: fmt.Sprint(i), DependsOn: []graphs.NewDependency{{Place: (i + 1) % n}}}
 	}
 	_, err := inOrder(tasks)
 	if want := `"0" → "1" → "2" → "3" → "4" → "5" → … (989 more) → "995" → "996" → "997" → "998" → "999" → "0"`; err == nil || !strings.HasSuffix(err.Error(), want) {
@@ -178,13 +178,13 @@ func TestOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "tasks")
 		at := rapid.Permutation(numbers(n)).Draw(t, "order") // where each is written
-		tasks := make([]db.NewGraphTask, n)
+		tasks := make([]graphs.NewGraphTask, n)
 		want := map[string][]string{}
 		for i := range n {
-			task := db.NewGraphTask{Name: fmt.Sprint(i)}
+			task := graphs.NewGraphTask{Name: fmt.Sprint(i)}
 			on := rapid.SliceOfNDistinct(rapid.IntRange(0, i), 0, i, rapid.ID[int]).Draw(t, "on") // i: itself
 			for _, d := range on {
-				task.DependsOn = append(task.DependsOn, db.NewDependency{Place: at[d]})
+				task.DependsOn = append(task.DependsOn, graphs.NewDependency{Place: at[d]})
 				want[task.Name] = append(want[task.Name], fmt.Sprint(d))
 			}
 			tasks[at[i]] = task
@@ -209,10 +209,10 @@ func TestOrder(t *testing.T) {
 			return
 		}
 		first, second := rapid.IntRange(0, n-2).Draw(t, "first"), n-1
-		if back := (db.NewDependency{Place: first}); !slices.Contains(ordered[second].DependsOn, back) {
+		if back := (graphs.NewDependency{Place: first}); !slices.Contains(ordered[second].DependsOn, back) {
 			ordered[second].DependsOn = append(ordered[second].DependsOn, back)
 		}
-		ordered[first].DependsOn = append(ordered[first].DependsOn, db.NewDependency{Place: second})
+		ordered[first].DependsOn = append(ordered[first].DependsOn, graphs.NewDependency{Place: second})
 		if _, err := inOrder(ordered); err == nil || !strings.Contains(err.Error(), "in a circle") {
 			t.Fatalf("a circle gives %v", err)
 		}

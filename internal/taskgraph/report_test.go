@@ -12,26 +12,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // graph makes a graph of lines "name type state [dependency…]"; numbers are those
 // of the lines, dependencies names or numbers of tasks outside, :failed after it a condition.
 func graph(lines ...string) Graph {
-	g := Graph{Summary: db.GraphSummary{ID: 7, Name: "g", Submitted: now}}
+	g := Graph{Summary: graphs.GraphSummary{ID: 7, Name: "g", Submitted: now}}
 	ids := map[string]int64{}
 	for i, line := range lines {
 		words := strings.Fields(line)
 		id := int64(i + 1)
 		ids[words[0]] = id
-		g.Tasks = append(g.Tasks, db.GraphTask{ID: id, Name: words[0], Type: words[1], State: model.GraphState(words[2])})
+		g.Tasks = append(g.Tasks, graphs.GraphTask{ID: id, Name: words[0], Type: words[1], State: model.GraphState(words[2])})
 		for _, word := range words[3:] {
 			name, condition, conditional := strings.Cut(word, ":")
 			on, inside := ids[name]
 			if !inside {
 				_, _ = fmt.Sscan(name, &on)
 			}
-			edge := db.GraphEdge{Task: id, DependsOn: on}
+			edge := graphs.GraphEdge{Task: id, DependsOn: on}
 			if conditional {
 				edge.Needs = &condition
 			}
@@ -139,7 +139,7 @@ func TestPathBefore(t *testing.T) {
 // pictures are well-formed.
 func TestDraw(t *testing.T) {
 	small := graph("a x completed", "b x failed a b", "c y waiting a b").Draw()
-	want := []Arrow{{0, 1, db.OnCompleted, 1}, {0, 2, db.OnCompleted, 1}, {1, 1, db.OnCompleted, 1}, {1, 2, db.OnCompleted, 1}}
+	want := []Arrow{{0, 1, graphs.OnCompleted, 1}, {0, 2, graphs.OnCompleted, 1}, {1, 1, graphs.OnCompleted, 1}, {1, 2, graphs.OnCompleted, 1}}
 	if diff := cmp.Diff(want, small.Arrows); diff != "" || len(small.Boxes) != 3 || small.Levels != 3 {
 		t.Errorf("%d boxes, %d levels, arrows:\n%s", len(small.Boxes), small.Levels, diff)
 	}
@@ -148,8 +148,8 @@ func TestDraw(t *testing.T) {
 	mixed.Tasks[3].AnyResult = true
 	conditions := mixed.Draw()
 	want = []Arrow{
-		{0, 1, db.OnFailed, 1}, {0, 2, db.OnCompleted, 1}, {0, 3, db.OnResolved, 1},
-		{1, 2, db.OnFailed, 1}, {1, 2, db.OnResolved, 1}, {2, 3, db.OnCompleted, 1},
+		{0, 1, graphs.OnFailed, 1}, {0, 2, graphs.OnCompleted, 1}, {0, 3, graphs.OnResolved, 1},
+		{1, 2, graphs.OnFailed, 1}, {1, 2, graphs.OnResolved, 1}, {2, 3, graphs.OnCompleted, 1},
 	}
 	if diff := cmp.Diff(want, conditions.Arrows); diff != "" {
 		t.Errorf("arrows with conditions:\n%s", diff)
@@ -166,7 +166,7 @@ func TestDraw(t *testing.T) {
 		names += fmt.Sprintf(" n%d", i)
 	}
 	wide := graph(append(lines, "last index waiting"+names)...).Draw()
-	if diff := cmp.Diff([]Arrow{{0, 1, db.OnCompleted, 1000}, {1, 2, db.OnCompleted, 1000}}, wide.Arrows); diff != "" {
+	if diff := cmp.Diff([]Arrow{{0, 1, graphs.OnCompleted, 1000}, {1, 2, graphs.OnCompleted, 1000}}, wide.Arrows); diff != "" {
 		t.Errorf("arrows:\n%s", diff)
 	}
 	if got := wide.Boxes[1]; got.Title != "load" || got.Subtitle != "1000 tasks" || got.states() != "500 running, 500 completed" {
@@ -190,7 +190,7 @@ func TestDraw(t *testing.T) {
 		}
 	}
 	dense := graph(lines...).Draw()
-	if diff := cmp.Diff([]Arrow{{0, 1, db.OnCompleted, 900}}, dense.Arrows); diff != "" {
+	if diff := cmp.Diff([]Arrow{{0, 1, graphs.OnCompleted, 900}}, dense.Arrows); diff != "" {
 		t.Errorf("few tasks with many dependencies are not drawn as one of each type; arrows:\n%s", diff)
 	}
 

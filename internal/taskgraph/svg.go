@@ -9,7 +9,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // Sizes of the picture, in pixels.
@@ -52,7 +52,7 @@ func (b Box) corner() (x, y int) {
 func (d Drawing) arrow(b *strings.Builder, a Arrow) {
 	x1, y1 := d.Boxes[a.From].corner()
 	x2, y2 := d.Boxes[a.To].corner()
-	apart := map[db.Condition]int{db.OnResolved: -10, db.OnFailed: 10}[a.On] // two arrows may join the same boxes
+	apart := map[graphs.Condition]int{graphs.OnResolved: -10, graphs.OnFailed: 10}[a.On] // two arrows may join the same boxes
 	x1, y1, y2 = x1+boxWidth, y1+boxHeight/2+apart, y2+boxHeight/2+apart
 	path := fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+columnGap/2, y1, x2-columnGap/2, y2, x2, y2)
 	if a.From == a.To { // a loop at the right edge
@@ -61,7 +61,7 @@ func (d Drawing) arrow(b *strings.Builder, a Arrow) {
 	style := strokes[a.On]
 	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-dasharray="%s" stroke-width="%.1f" marker-end="url(#end)"><title>%s</title></path>`+"\n",
 		path, style.colour, cmp.Or(style.dashes, "none"), 1+math.Log10(float64(a.Count)), xmlText(fmt.Sprintf("%d on %s", a.Count, a.On)))
-	if a.On != db.OnCompleted {
+	if a.On != graphs.OnCompleted {
 		fmt.Fprintf(b, `<text x="%d" y="%d" fill="%s" font-size="9">%s</text>`+"\n", x1+8, (2*y1+y2)/3-3, style.colour, a.On)
 	}
 }

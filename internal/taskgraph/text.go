@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/internal/explain"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 // Line is a graph in a list.
@@ -142,7 +142,7 @@ func stepTexts(steps []Step) []string {
 	return texts
 }
 
-func describeDependency(d db.Dependency) string {
+func describeDependency(d graphs.Dependency) string {
 	name := ""
 	if d.Name != "" {
 		name = fmt.Sprintf("%s of graph %d, ", d.Name, d.Graph)
@@ -174,7 +174,7 @@ type Size struct {
 	Removed      int `json:"removed,omitempty"` // dependencies that an extension removed
 }
 
-func sizeOf(tasks []db.NewGraphTask) Size {
+func sizeOf(tasks []graphs.NewGraphTask) Size {
 	size := Size{Tasks: len(tasks)}
 	for _, t := range tasks {
 		n := len(t.DependsOn)

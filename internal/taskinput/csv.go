@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pgjson"
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 // mostProblems is the maximum number of lines of a file that errors are reported of.
@@ -20,7 +20,7 @@ const mostProblems = 20
 
 // ReadTasks makes tasks of a file's records. Its error has a line for each wrong line, up
 // to mostProblems.
-func ReadTasks(records []pytext.CSVRecord, columns []string, types []model.TaskType, now time.Time) ([]db.NewTask, error) {
+func ReadTasks(records []pytext.CSVRecord, columns []string, types []model.TaskType, now time.Time) ([]tasks.NewTask, error) {
 	names := map[string]string{} // types by their names and by those of Celery tasks, which win
 	for _, tt := range types {
 		names[tt.Type] = tt.Type
@@ -31,7 +31,7 @@ func ReadTasks(records []pytext.CSVRecord, columns []string, types []model.TaskT
 	if !slices.Contains(columns, "type") {
 		return nil, errors.New("there is no column 'type', which every task needs (--columns)")
 	}
-	var tasks []db.NewTask
+	var tasks []tasks.NewTask
 	var problems []error
 	for _, record := range records {
 		task, err := readTask(record.Fields, columns, names, now)
@@ -50,7 +50,7 @@ func ReadTasks(records []pytext.CSVRecord, columns []string, types []model.TaskT
 	return tasks, nil
 }
 
-func readTask(fields, columns []string, names map[string]string, now time.Time) (task db.NewTask, err error) {
+func readTask(fields, columns []string, names map[string]string, now time.Time) (task tasks.NewTask, err error) {
 	if len(fields) != len(columns) {
 		return task, fmt.Errorf("has %d columns, want %d (%s)", len(fields), len(columns), strings.Join(columns, ", "))
 	}

@@ -7,6 +7,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/tasks"
 )
 
 // ArchivedRun is a run to archive, with its task.
@@ -29,7 +30,7 @@ func (a ArchiveStore) RunsToArchive(ctx context.Context, f ArchiveFilter) ([]Arc
 	runs := make([]ArchivedRun, len(rows))
 	for i, r := range rows {
 		runs[i].RunsToArchiveRow = r
-		if runs[i].Arguments, err = decodeArguments(r.Arguments); err != nil {
+		if runs[i].Arguments, err = tasks.DecodeArguments(r.Arguments); err != nil {
 			return nil, fmt.Errorf("task %d: %w", r.TaskID, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 )
 
 // Programs that start at the same time and look for the same lister all get the
@@ -72,7 +72,7 @@ func TestRecordListedOriginsConcurrently(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	all, next, err := store.ListedOrigins(t.Context(), db.ListedOriginFilter{Limit: 10 * urls})
+	all, next, err := store.ListedOrigins(t.Context(), origins.ListedOriginFilter{Limit: 10 * urls})
 	if err != nil || next != nil || len(all) != urls {
 		t.Errorf("%d origins, next page %v, %v; want %d and no more", len(all), next, err, urls)
 	}

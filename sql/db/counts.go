@@ -7,6 +7,8 @@ import (
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -87,7 +89,7 @@ func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (e
 	return bulk.Walk[originCounts]{
 		Name: originWalk, Every: countEvery, Most: pagesAStep,
 		Begin: func(ctx context.Context) (int64, originCounts, error) {
-			listings, err := s.q.UncountedListings(ctx, maxPendingChanges)
+			listings, err := s.q.UncountedListings(ctx, origins.MaxPendingChanges)
 			return 0, originCounts{Pools: map[string]PoolCounts{}, Listings: listings, Active: make([]int64, len(listings))}, err
 		},
 		End: s.q.CandidatePages,
@@ -179,7 +181,7 @@ type SilentRunSweep struct {
 // their tasks wait for them and their messages are neither outgoing nor in a backlog. each returns
 // how many of them it leaves to another scheduler. It takes steps of a walk over all runs for at
 // most about AtMost; a walk begins at most once in Every, and at once by other rules than the last.
-func (s MonitorStore) EachSilentRun(ctx context.Context, o SilentRunSweep, each func([]SilentRun) (left int, err error)) (ended bool, err error) {
+func (s MonitorStore) EachSilentRun(ctx context.Context, o SilentRunSweep, each func([]ledger.SilentRun) (left int, err error)) (ended bool, err error) {
 	var p queries.SilentRunsParams
 	for taskType, moment := range o.Before {
 		p.Types, p.Before = append(p.Types, taskType), append(p.Before, moment)

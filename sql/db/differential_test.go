@@ -21,6 +21,8 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
+	"swh-scheduler/sql/tasks"
 )
 
 // sides are the Python scheduler's backend on a database of its own making, and our Store on
@@ -216,10 +218,10 @@ var (
 )
 
 func (s sides) createTasks(t *rapid.T) {
-	var drawn []db.NewTask
+	var drawn []tasks.NewTask
 	var peers []any
 	for range rapid.IntRange(0, 8).Draw(t, "n") {
-		task := db.NewTask{
+		task := tasks.NewTask{
 			Type: drawnTaskTypes.Draw(t, "type"), NextRun: drawnTimes.Draw(t, "next run"),
 			Policy: drawnPolicies.Draw(t, "policy"), RetriesLeft: maybe(t, rapid.Int64Range(0, 2), "retries"),
 			Status: model.TaskNotScheduled,
@@ -286,7 +288,7 @@ func (s sides) sameOrder(t *rapid.T, what string, want any, tasks []model.Task) 
 }
 
 func (s sides) searchTasks(t *rapid.T) {
-	var f db.TaskFilter
+	var f tasks.TaskFilter
 	kwargs := map[string]any{}
 	some := func(name string) bool { return rapid.Bool().Draw(t, name+"?") }
 	if some("ids") {
@@ -370,7 +372,7 @@ func (s sides) peekTasks(t *rapid.T) {
 }
 
 func (s sides) setStatus(t *rapid.T) {
-	c := db.StatusChange{
+	c := tasks.StatusChange{
 		IDs:    rapid.SliceOfN(rapid.Int64Range(1, 20), 0, 4).Draw(t, "ids"),
 		Status: drawnStatuses.Draw(t, "status"), OnlyDue: rapid.Bool().Draw(t, "only due"), Now: time.Now(),
 	}
@@ -401,7 +403,7 @@ func TestCreateTasksRefusesWrongArguments(t *testing.T) {
 		{kwargs: `{"a": }`, says: "keyword arguments are not a JSON object"},
 		{kwargs: "null", says: "keyword arguments are not a JSON object"},
 	} {
-		_, err := store.CreateTasks(t.Context(), []db.NewTask{{
+		_, err := store.CreateTasks(t.Context(), []tasks.NewTask{{
 			Type: "t", Arguments: model.TaskArguments{Args: json.RawMessage(c.args), Kwargs: json.RawMessage(c.kwargs)},
 		}})
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -491,7 +493,7 @@ func (s sides) sameOrigins(t *rapid.T, want any, origins []model.ListedOrigin, s
 }
 
 func (s sides) readOrigins(t *rapid.T) {
-	var f db.ListedOriginFilter
+	var f origins.ListedOriginFilter
 	kwargs := map[string]any{}
 	if rapid.Bool().Draw(t, "of a lister") {
 		f.ListerID = uuid.NullUUID{UUID: drawnListers.Draw(t, "lister"), Valid: true}

@@ -1,5 +1,6 @@
-// Package db is the scheduler's database: its schema, its migrations, and the
-// Store, whose methods read and write it.
+// Package db is the store: the rooms of the database (sql/tasks, sql/origins, sql/ledger, sql/graphs) on one
+// connection or transaction, and what reads or writes several of them (search, explanations, metrics, actions,
+// maintenance jobs).
 //
 // # Two schemas
 //
@@ -10,14 +11,13 @@
 //
 // Our additions are in the schema scheduler_go, created by the files in
 // migrations/. [migrate.Remove] removes them. The Python scheduler reads and writes nothing there,
-// but triggers on its tables note there what it changes (candidates.go, graphs.go).
+// but triggers on its tables note there what it changes (sql/origins/candidates.go, sql/graphs/drain.go).
 //
 // # Queries
 //
 // Queries are in queries/, one file per subject, and compiled to Go by sqlc ("sqlc
-// generate"). The methods in the file of the same name convert their rows to the types
-// of internal/model. The Python scheduler's tables are found by the search path; our names are
-// always qualified.
+// generate"). Methods convert their rows to the types of internal/model. The Python scheduler's tables are
+// found by the search path; our names are always qualified.
 //
 // # Transactions and locks
 //

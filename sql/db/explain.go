@@ -7,13 +7,14 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/migrate"
 )
 
 // TasksAhead counts the ready tasks that a runner takes before a task, up to
 // limit.
 func (a ExplainStore) TasksAhead(ctx context.Context, task int64, now time.Time, ageing time.Duration, limit int) (int, error) {
-	n, err := a.q.TasksAhead(ctx, queries.TasksAheadParams{Task: task, Now: now, Ageing: ageingSeconds(ageing), MaxTasks: int32(limit)})
+	n, err := a.q.TasksAhead(ctx, queries.TasksAheadParams{Task: task, Now: now, Ageing: ledger.AgeingSeconds(ageing), MaxTasks: int32(limit)})
 	return int(n), stmt.Failed(err, "count the tasks before task %d", task)
 }
 

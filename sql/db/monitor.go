@@ -8,6 +8,7 @@ import (
 	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/origins"
 )
 
 // Figures are figures for monitoring. Pools, Freshness and Runs are results of the last walks over
@@ -17,7 +18,7 @@ type Figures struct {
 	Outgoing  []OutgoingQueue
 	Ready     []ReadyTasks
 	Origins   []queries.OriginCountsRow
-	Positions []VisitQueuePosition
+	Positions []origins.VisitQueuePosition
 	Active    []queries.ActiveOriginsRow
 	Counted   []queries.MetricsAgeRow
 	SetAside  queries.CountSetAsideRow
@@ -32,7 +33,7 @@ type Figures struct {
 	Build candidates.Build      // of candidates
 	Pools map[string]PoolCounts // by visit type
 	// Freshness is by visit type, of those with the policy.
-	Freshness map[string]FreshnessCounts
+	Freshness map[string]origins.FreshnessCounts
 	Runs      RunCounts
 	Silent    SilentRuns // zero if the last sweep is older than an hour
 }
@@ -49,7 +50,9 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 		stmt.Into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
 		stmt.Into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
 		stmt.Into(&f.EventsAge, s.q.EventsAge, "look up to when events are known"),
-		stmt.Into(&f.CandidateChanges, func(ctx context.Context) (int64, error) { return s.q.CandidateBacklog(ctx, MaxCandidateChanges) }, "count the changes of candidates"),
+		stmt.Into(&f.CandidateChanges, func(ctx context.Context) (int64, error) {
+			return s.q.CandidateBacklog(ctx, origins.MaxCandidateChanges)
+		}, "count the changes of candidates"),
 		stmt.Into((*queries.BuildPhaseRow)(&f.Build), s.q.BuildPhase, "look whether candidates are built"))
 	if err != nil {
 		return f, err
@@ -60,11 +63,9 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	}
 	f.Pools = counted.Pools
 	if f.Build.ByFreshness {
-		found, err := bulk.ResultOf[freshnessWalk](ctx, s.q, freshnessName)
-		if err != nil {
+		if f.Freshness, err = s.rooms.FreshnessCounts(ctx); err != nil {
 			return f, err
 		}
-		f.Freshness = found.VisitTypes
 	}
 	if f.Runs, err = bulk.ResultOf[RunCounts](ctx, s.q, runWalk); err != nil {
 		return f, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
 )
 
 // What one process has counted of ready tasks is what others show, which read no task; unless
@@ -12,13 +13,13 @@ import (
 func TestReadyTasksAreCountedOnceForAll(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
-	mustExec(t, store, "alter table task set (autovacuum_enabled = false)") // its reading would count
-	mustExec(t, store, "insert into task_type (type, description, backend_name) select 't' || n, '', 't' from generate_series(1, 120) n")
-	mustExec(t, store, `insert into task (type, arguments, next_run, status, policy)
+	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)") // its reading would count
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 't' || n, '', 't' from generate_series(1, 120) n")
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
 		select 't' || 1 + n % 120, '{}', now() - n * interval '1 second', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 6000) n`)
 	shown := func() (tasks int64, blocks int) {
 		t.Helper()
-		before := blocksOf(t, store, "task")
+		before := sqltest.BlocksOf(t, store, "task")
 		f, err := store.Figures(t.Context(), time.Now())
 		if err != nil || len(f.Ready) != 120 {
 			t.Errorf("of %d types, %v", len(f.Ready), err)
@@ -26,16 +27,16 @@ func TestReadyTasksAreCountedOnceForAll(t *testing.T) {
 		for _, r := range f.Ready {
 			tasks += r.Tasks
 		}
-		return tasks, blocksOf(t, store, "task") - before
+		return tasks, sqltest.BlocksOf(t, store, "task") - before
 	}
 	if ended, err := store.CountReady(t.Context(), time.Now(), time.Minute); !ended || err != nil {
 		t.Fatal(ended, err)
 	}
-	mustExec(t, store, "update task set status = 'completed' where id <= 3000")
+	testenv.Exec(t, store.Pool(), "update task set status = 'completed' where id <= 3000")
 	if n, blocks := shown(); n != 6000 || blocks != 0 {
 		t.Errorf("%d tasks are shown, and %d blocks read; want 6,000 and 0", n, blocks)
 	}
-	mustExec(t, store, "update scheduler_go.walks set finished = finished - interval '6 minutes'")
+	testenv.Exec(t, store.Pool(), "update scheduler_go.walks set finished = finished - interval '6 minutes'")
 	if n, blocks := shown(); n != 3000 || blocks == 0 {
 		t.Errorf("%d tasks are shown, and %d blocks read; want 3,000", n, blocks)
 	}
@@ -54,11 +55,11 @@ func TestFiguresReadTheTasksThatTheyCount(t *testing.T) {
 		"analyze task",
 		"select pg_stat_force_next_flush()",
 	} {
-		mustExec(t, store, statement)
+		testenv.Exec(t, store.Pool(), statement)
 	}
 	read := func() int {
-		mustExec(t, store, "select pg_stat_force_next_flush()")
-		return countOf(t, store, "select idx_tup_fetch + seq_tup_read from pg_stat_user_tables where relname = 'task'")
+		testenv.Exec(t, store.Pool(), "select pg_stat_force_next_flush()")
+		return testenv.Value[int](t, store.Pool(), "select idx_tup_fetch + seq_tup_read from pg_stat_user_tables where relname = 'task'")
 	}
 	before := read()
 	figures, err := store.Figures(t.Context(), time.Now())

@@ -14,18 +14,20 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // grow fills the tables that a store has used while they were empty.
 func grow(t *testing.T, store *db.Store) {
 	t.Helper()
-	mustExec(t, store, "insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor) values ('a', '', 'a', '1 day', '1 day', '1 day', 1)")
-	mustExec(t, store, `with tasks as (
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor) values ('a', '', 'a', '1 day', '1 day', '1 day', 1)")
+	testenv.Exec(t, store.Pool(), `with tasks as (
 		insert into task (type, arguments, next_run, status, policy, current_interval)
 		select 'a', '{}', now(), 'next_run_scheduled', 'recurring', '1 day' from generate_series(1, 100000) returning id)
 		insert into task_run (task, backend_id, scheduled) select id, gen_random_uuid(), now() from tasks`)
-	mustExec(t, store, `insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, share_group, cost)
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, share_group, cost)
 		select backend_id::uuid, case when id % 10 = 0 then 'outgoing' else 'sent' end, 'q', 'q', 'a', '[]', '{}', 'g', 1 from task_run`)
 }
 
@@ -37,24 +39,24 @@ func TestSettleLooksRunsUp(t *testing.T) {
 	now := time.Now()
 	settle := func(ids []uuid.UUID, change bool) (found int) {
 		t.Helper()
-		heard := db.Heard{TaskIDs: ids}
+		heard := ledger.Heard{TaskIDs: ids}
 		for _, id := range ids {
 			heard.BackendIDs = append(heard.BackendIDs, id.String())
 		}
-		if err := store.Settle(t.Context(), heard, func(runs []db.HeardRun, work []db.HeardWork) (s db.Settlement) {
+		if err := store.Settle(t.Context(), heard, func(runs []ledger.HeardRun, work []ledger.HeardWork) (s ledger.Settlement) {
 			if found = len(runs); !change {
 				return s
 			}
 			if found == 0 { // the statements are prepared all the same
-				runs, work = []db.HeardRun{{ID: -1, Task: -1}}, []db.HeardWork{{TaskID: ids[0]}}
+				runs, work = []ledger.HeardRun{{ID: -1, Task: -1}}, []ledger.HeardWork{{TaskID: ids[0]}}
 			}
-			var wave []db.RunEnding
+			var wave []ledger.RunEnding
 			for _, r := range runs {
-				s.Begun = append(s.Begun, db.RunBegin{Run: r.ID, At: now})
-				wave = append(wave, db.RunEnding{Run: r.ID, Task: r.Task, At: now, Status: model.RunEventful})
-				s.Durations = append(s.Durations, db.RunDuration{Run: r.ID, Seconds: 1, Heard: now})
+				s.Begun = append(s.Begun, ledger.RunBegin{Run: r.ID, At: now})
+				wave = append(wave, ledger.RunEnding{Run: r.ID, Task: r.Task, At: now, Status: model.RunEventful})
+				s.Durations = append(s.Durations, ledger.RunDuration{Run: r.ID, Seconds: 1, Heard: now})
 			}
-			s.Ended = [][]db.RunEnding{wave}
+			s.Ended = [][]ledger.RunEnding{wave}
 			for _, w := range work {
 				s.WorkGone = append(s.WorkGone, w.TaskID)
 			}
@@ -65,7 +67,7 @@ func TestSettleLooksRunsUp(t *testing.T) {
 		return found
 	}
 	for _, table := range []string{"task", "task_run", "scheduler_go.work"} { // before, as it ends plans
-		mustExec(t, store, "alter table "+table+" set (autovacuum_enabled = false)")
+		testenv.Exec(t, store.Pool(), "alter table "+table+" set (autovacuum_enabled = false)")
 	}
 	for range 8 {
 		settle([]uuid.UUID{uuid.New()}, true)
@@ -74,7 +76,7 @@ func TestSettleLooksRunsUp(t *testing.T) {
 	ids := testenv.Column[uuid.UUID](t, store.Pool(), "select backend_id::uuid from task_run where id % 1000 = 0")
 	blocks := func() (n int) {
 		for _, table := range []string{"task", "task_run", "work"} {
-			n += blocksOf(t, store, table)
+			n += sqltest.BlocksOf(t, store, table)
 		}
 		return n
 	}
@@ -86,8 +88,8 @@ func TestSettleLooksRunsUp(t *testing.T) {
 		t.Errorf("%d blocks were read to lock 100 runs and their work", n)
 	}
 	scans := func() int {
-		mustExec(t, store, "select pg_stat_force_next_flush()")
-		return countOf(t, store, "select sum(seq_scan) from pg_stat_user_tables where relname in ('task', 'task_run', 'work')")
+		testenv.Exec(t, store.Pool(), "select pg_stat_force_next_flush()")
+		return testenv.Value[int](t, store.Pool(), "select sum(seq_scan) from pg_stat_user_tables where relname in ('task', 'task_run', 'work')")
 	}
 	before = scans()
 	settle(ids, true)

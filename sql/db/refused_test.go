@@ -12,31 +12,34 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 )
 
 // refuseMarks has PostgreSQL refuse a change of some rows, as somebody's own trigger may.
 func refuseMarks(t *testing.T, store *db.Store, table, condition string) {
 	t.Helper()
-	run(t, store, `create or replace function refuse_mark() returns trigger language plpgsql as $$
+	testenv.Exec(t, store.Pool(), `create or replace function refuse_mark() returns trigger language plpgsql as $$
 		begin if `+condition+` then raise exception 'not this one'; end if; return new; end $$`)
-	run(t, store, "drop trigger if exists refuse_mark on "+table+"; create trigger refuse_mark before insert or update on "+table+" for each row execute function refuse_mark()")
+	testenv.Exec(t, store.Pool(), "drop trigger if exists refuse_mark on "+table+"; create trigger refuse_mark before insert or update on "+table+" for each row execute function refuse_mark()")
 }
 
 // Tasks that PostgreSQL refuses to mark as scheduled stop no claim: they are set aside with
 // the reason, and others are claimed instead.
 func TestRefusedTasksStopNoClaim(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]db.TaskClaim{
-		"plain":    {Groups: []db.TaskGroup{{Count: 20}}},
-		"priority": {Groups: []db.TaskGroup{{Count: 20}}, WithPriority: true},
-		"groups":   {Groups: []db.TaskGroup{{Name: "a", Count: 8, Cost: 1}, {Name: "b", Count: 12, Cost: 1}}, By: "kwargs.of"},
+	for name, c := range map[string]ledger.TaskClaim{
+		"plain":    {Groups: []ledger.TaskGroup{{Count: 20}}},
+		"priority": {Groups: []ledger.TaskGroup{{Count: 20}}, WithPriority: true},
+		"groups":   {Groups: []ledger.TaskGroup{{Name: "a", Count: 8, Cost: 1}, {Name: "b", Count: 12, Cost: 1}}, By: "kwargs.of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := testenv.OpenLocal(t, testenv.Database(t))
-			run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
-			run(t, store, `insert into task (id, type, arguments, next_run, status, policy, priority)
+			testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
+			testenv.Exec(t, store.Pool(), `insert into task (id, type, arguments, next_run, status, policy, priority)
 				select n, 't', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('of', case n % 2 when 0 then 'a' else 'b' end)), timestamptz '2020-01-01' + n * interval '1 s',
 					'next_run_not_scheduled', 'oneshot', case when $1 then 'high'::task_priority end from generate_series(1, 40) n`, c.WithPriority)
 			refuseMarks(t, store, "task", "new.status = 'next_run_scheduled' and new.id in (1, 2, 10)")
@@ -55,10 +58,10 @@ func TestRefusedTasksStopNoClaim(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := query[int64](t, store, "select count(*) from task join task_run r on r.task = task.id where task.status = 'next_run_scheduled'")[0]; n != 20 {
+			if n := testenv.Column[int64](t, store.Pool(), "select count(*) from task join task_run r on r.task = task.id where task.status = 'next_run_scheduled'")[0]; n != 20 {
 				t.Errorf("%d tasks are marked and have a run, want 20", n)
 			}
-			aside := query[string](t, store, "select task || ' ' || reason from scheduler_go.set_aside_tasks order by task")
+			aside := testenv.Column[string](t, store.Pool(), "select task || ' ' || reason from scheduler_go.set_aside_tasks order by task")
 			var want []string
 			for _, n := range []int{1, 2, 10} {
 				want = append(want, fmt.Sprintf("%d refused by PostgreSQL: ERROR: not this one (SQLSTATE P0001)", n))
@@ -91,15 +94,15 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 				return 0, err
 			}
 			o, err := tx.Grabs(time.Now()).Grouped(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns},
-				[]db.VisitGroup{{Listers: []uuid.UUID{all[0].ID}, Count: 100}})
+				[]origins.VisitGroup{{Listers: []uuid.UUID{all[0].ID}, Count: 100}})
 			return len(o), err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := testenv.OpenLocal(t, testenv.Database(t))
-			listN(t, store, 100)
-			drainAll(t, store)
+			sqltest.ListN(t, store, 100)
+			sqltest.Keep(t, store)
 			refuseMarks(t, store, "origin_visit_stats", "new.url in ('https://example.org/1', 'https://example.org/7', 'https://example.org/99')")
 			for _, want := range []int{97, 0} {
 				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
@@ -112,10 +115,10 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := query[int64](t, store, "select count(*) from origin_visit_stats where last_scheduled is not null")[0]; n != 97 {
+			if n := testenv.Column[int64](t, store.Pool(), "select count(*) from origin_visit_stats where last_scheduled is not null")[0]; n != 97 {
 				t.Errorf("%d origins are marked, want 97", n)
 			}
-			aside := query[string](t, store, "select url || ' ' || reason from scheduler_go.set_aside_origins order by url")
+			aside := testenv.Column[string](t, store.Pool(), "select url || ' ' || reason from scheduler_go.set_aside_origins order by url")
 			var want []string
 			for _, n := range []int{1, 7, 99} {
 				want = append(want, fmt.Sprintf("https://example.org/%d refused by PostgreSQL: ERROR: not this one (SQLSTATE P0001)", n))
@@ -123,8 +126,8 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 			if diff := cmp.Diff(want, aside); diff != "" {
 				t.Errorf("set aside (-want +got):\n%s", diff)
 			}
-			drainAll(t, store)
-			checkCandidates(t, store)
+			sqltest.Keep(t, store)
+			sqltest.CheckCandidates(t, store)
 		})
 	}
 }
@@ -134,14 +137,14 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 func TestAllRefusedMarksAreNotSetAside(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	listN(t, store, 150)
-	run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
-	run(t, store, `insert into task (type, arguments, next_run, status, policy) select 't', '{}', '2020-01-01', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 150) n`)
+	sqltest.ListN(t, store, 150)
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy) select 't', '{}', '2020-01-01', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 150) n`)
 	refuseMarks(t, store, "task", "true")
 	refuseMarks(t, store, "origin_visit_stats", "true")
 	for _, claim := range []func(ctx context.Context, tx *db.Tx) error{
 		func(ctx context.Context, tx *db.Tx) error {
-			_, _, err := tx.ClaimTasks(ctx, db.TaskClaim{Type: model.TaskType{Type: "t", BackendName: "t"}, Queue: "t", Now: time.Now(), Groups: []db.TaskGroup{{Count: 150}}})
+			_, _, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "t", BackendName: "t"}, Queue: "t", Now: time.Now(), Groups: []ledger.TaskGroup{{Count: 150}}})
 			return err
 		},
 		func(ctx context.Context, tx *db.Tx) error {
@@ -153,7 +156,7 @@ func TestAllRefusedMarksAreNotSetAside(t *testing.T) {
 			t.Errorf("%v, want what PostgreSQL says", err)
 		}
 	}
-	if n := query[int64](t, store, "select (select count(*) from scheduler_go.set_aside_tasks) + (select count(*) from scheduler_go.set_aside_origins)")[0]; n != 0 {
+	if n := testenv.Column[int64](t, store.Pool(), "select (select count(*) from scheduler_go.set_aside_tasks) + (select count(*) from scheduler_go.set_aside_origins)")[0]; n != 0 {
 		t.Errorf("%d are set aside", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/graphs"
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
 )
@@ -97,7 +98,7 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 		set_config('statement_timeout', $1, true)`, fmt.Sprint(searchTime.Milliseconds())); err != nil {
 		return found, err
 	}
-	q := taskQuery{args: pgx.NamedArgs{"below": below, "looked": searchedTasks, "limit": limit}}
+	q := taskQuery{args: pgx.NamedArgs{"below": below, "looked": graphs.SearchedTasks, "limit": limit}}
 	q.of(f)
 	numbers := "select id from task where id < @below order by id desc limit @looked"
 	among, few := strings.Replace(numbers, "id", "*", 1), ""
@@ -186,7 +187,7 @@ func (q *taskQuery) few(ctx context.Context, tx pgx.Tx) (string, error) {
 		if err := tx.QueryRow(ctx, "select count(*) from (select from task where "+condition+" limit @looked) t", q.args).Scan(&n); err != nil {
 			return "", err
 		}
-		if n < searchedTasks {
+		if n < graphs.SearchedTasks {
 			return condition, nil
 		}
 	}

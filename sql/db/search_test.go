@@ -17,23 +17,26 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/internal/testenv/sqltest"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
+	"swh-scheduler/sql/tasks"
 )
 
 // manyTasks makes 500 tasks of the type common, more than the 200 that a page of a search looks
 // at in these tests, and among them 50 of the type rare.
 func manyTasks(t *testing.T, store *db.Store) {
 	t.Helper()
-	run(t, store, "insert into task_type (type, description, backend_name) values ('common', '', 'c'), ('rare', '', 'r')")
-	run(t, store, `insert into task (type, arguments, next_run, status, policy, priority)
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('common', '', 'c'), ('rare', '', 'r')")
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy, priority)
 		select case when n % 11 = 1 then 'rare' else 'common' end,
 			case when n % 3 = 0 then jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/' || n % 40))
 				else jsonb_build_object('args', '[1]'::jsonb, 'kwargs', jsonb_build_object('url', 'https://example.org/' || n % 1000, 'n', n % 7)) end,
 			timestamptz '2030-01-01' + n * interval '1 minute', (enum_range(null::task_status))[1 + n % 4], 'oneshot',
 			case when n % 20 = 0 then 'high'::task_priority end
 		from generate_series(1, 550) n`)
-	run(t, store, "update task set next_run = 'infinity' where id = 40")
-	run(t, store, "analyze task")
+	testenv.Exec(t, store.Pool(), "update task set next_run = 'infinity' where id = 40")
+	testenv.Exec(t, store.Pool(), "analyze task")
 }
 
 // findAll returns the numbers of all pages.
@@ -101,13 +104,13 @@ func TestTasksAreFound(t *testing.T) {
 			f.Arguments, f.Containing = json.RawMessage(arguments[rnd.IntN(3)]), rnd.IntN(2) == 0
 			where = append(where, "arguments "+map[bool]string{true: "@>", false: "="}[f.Containing]+" '"+string(f.Arguments)+"'")
 		}
-		want := query[int64](t, store, "select id from task where "+strings.Join(append(where, "true"), " and ")+" order by id desc")
+		want := testenv.Column[int64](t, store.Pool(), "select id from task where "+strings.Join(append(where, "true"), " and ")+" order by id desc")
 		if got := findAll(t, store, f, 40+rnd.IntN(100)); !slices.Equal(got, want) {
 			t.Errorf("%v: found %d tasks, want %d", where, len(got), len(want))
 		}
 	}
 	// What can't be read as a task by its date is in the list, and a long text is cut.
-	run(t, store, `update task set arguments = jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('é', 1000))) where id = 40`)
+	testenv.Exec(t, store.Pool(), `update task set arguments = jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('é', 1000))) where id = 40`)
 	found, err := store.FindTasks(t.Context(), db.TaskSearch{IDs: []int64{40}}, 0, 10)
 	if err != nil || len(found.Tasks) != 1 || found.Tasks[0].NextRun != nil || len([]rune(found.Tasks[0].Arguments)) != 300 {
 		t.Errorf("%+v, %v", found, err)
@@ -119,13 +122,13 @@ func TestTasksAreFound(t *testing.T) {
 func TestOriginsAreFound(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	listN(t, store, 500)
-	run(t, store, `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000002', 'm', 'j', '{}', now())`)
-	run(t, store, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+	sqltest.ListN(t, store, 500)
+	testenv.Exec(t, store.Pool(), `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000002', 'm', 'j', '{}', now())`)
+	testenv.Exec(t, store.Pool(), `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 		select '00000000-0000-0000-0000-000000000002', 'https://example.org/' || n, v, '{}', false, now(), 'infinity' from generate_series(1, 20) n, unnest('{git,hg}'::text[]) v`)
-	run(t, store, `insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) values ('https://example.org/11', 'hg', '2030-01-01', 'failed')`)
+	testenv.Exec(t, store.Pool(), `insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) values ('https://example.org/11', 'hg', '2030-01-01', 'failed')`)
 	for _, prefix := range []string{"https://example.org/1", "https://example.org/11", "https://example.org/", "https://example.com/", "https://example.org/%", ""} {
-		want := query[string](t, store, "select url || visit_type || lister_id from listed_origins where starts_with(url, '"+prefix+"')")
+		want := testenv.Column[string](t, store.Pool(), "select url || visit_type || lister_id from listed_origins where starts_with(url, '"+prefix+"')")
 		var got []string
 		for after, pages := (*db.OriginPlace)(nil), 0; pages < 100; pages++ {
 			found, next, err := store.FindOrigins(t.Context(), prefix, after, 70)
@@ -172,7 +175,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 	store := testenv.OpenLocal(t, testenv.Database(t))
 	manyTasks(t, store)
 	on := db.ActionFilter{Tasks: &db.TaskSearch{Types: []string{"common"}, Statuses: []model.TaskStatus{model.TaskDisabled}}}
-	matching := countOf(t, store, "select count(*) from task where type = 'common' and status = 'disabled'")
+	matching := testenv.Value[int](t, store.Pool(), "select count(*) from task where type = 'common' and status = 'disabled'")
 	a, err := store.BeginAction(t.Context(), "ana", "respawn", on, true)
 	if err != nil {
 		t.Fatal(err)
@@ -185,13 +188,13 @@ func TestActionsAreDoneOnce(t *testing.T) {
 	if err != nil || counted.State != db.ActionCounted || counted.Matched != int64(matching) {
 		t.Fatalf("%+v, %v, want %d counted", counted, err, matching)
 	}
-	run(t, store, `insert into task (type, arguments, next_run, status, policy) values ('common', '{}', now(), 'disabled', 'oneshot')`)
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy) values ('common', '{}', now(), 'disabled', 'oneshot')`)
 	for _, first := range []bool{true, false} {
 		if ok, err := store.ConfirmAction(t.Context(), a.ID); ok != first || err != nil {
 			t.Fatalf("confirmed: %v, %v", ok, err)
 		}
 	}
-	run(t, store, "create table done (task bigint)")
+	testenv.Exec(t, store.Pool(), "create table done (task bigint)")
 	var m sync.Mutex
 	tries := 0
 	away := errors.New("the broker is away")
@@ -201,7 +204,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 		all.Go(func() {
 			for {
 				a, err := store.TakeStep(t.Context(), func(ctx context.Context, tx *db.Tx, a db.Action, step db.Step) (int64, error) {
-					err := tx.SetTaskStatus(ctx, db.StatusChange{IDs: step.Tasks, Status: model.TaskNotScheduled})
+					err := tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: step.Tasks, Status: model.TaskNotScheduled})
 					m.Lock()
 					defer m.Unlock()
 					if tries++; tries%3 == 1 {
@@ -227,7 +230,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 	if err != nil || done.State != db.ActionDone || done.Changed != int64(matching) || done.Ended == nil || done.Who != "ana" || done.Result != "" {
 		t.Errorf("%+v, %v, want %d changed", done, err, matching)
 	}
-	if left := countOf(t, store, "select count(*) from task where type = 'common' and status = 'disabled'"); left != 1 {
+	if left := testenv.Value[int](t, store.Pool(), "select count(*) from task where type = 'common' and status = 'disabled'"); left != 1 {
 		t.Errorf("%d disabled tasks are left, want only the one that came later", left)
 	}
 }
@@ -237,7 +240,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 func TestActionsEnd(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	run(t, store, "insert into scheduler_go.graphs (name, submitted) select '', now() from generate_series(1, 5)")
+	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) select '', now() from generate_series(1, 5)")
 	begin := func(on db.ActionFilter) db.Action {
 		t.Helper()
 		a, err := store.BeginAction(t.Context(), "ana", "cancel", on, false)
@@ -285,15 +288,15 @@ func TestActionsEnd(t *testing.T) {
 		t.Error("no error")
 	}
 	check(a.ID, db.ActionRunning, 0, "away")
-	if n := countOf(t, store, "select count(*) from scheduler_go.actions where id = $1 and again > began", a.ID); n != 1 {
+	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.actions where id = $1 and again > began", a.ID); n != 1 {
 		t.Error("a step that failed is taken again at once")
 	}
-	run(t, store, "update scheduler_go.actions set again = '2100-01-01' where id = $1", a.ID)
+	testenv.Exec(t, store.Pool(), "update scheduler_go.actions set again = '2100-01-01' where id = $1", a.ID)
 	behind := begin(graphs) // is not held up
 	takeSteps(t, store, step)
 	check(behind.ID, db.ActionDone, 3, "")
 	check(a.ID, db.ActionRunning, 0, "away")
-	run(t, store, "update scheduler_go.actions set again = now()")
+	testenv.Exec(t, store.Pool(), "update scheduler_go.actions set again = now()")
 	if _, err := store.TakeStep(t.Context(), func(ctx context.Context, tx *db.Tx, _ db.Action, _ db.Step) (int64, error) {
 		_, err := tx.Raw.Exec(ctx, "select timestamptz '2030-01-01' + interval '1000000 years'")
 		return 0, err
@@ -328,12 +331,12 @@ func TestActionsEnd(t *testing.T) {
 func TestActionsOfNewerPrograms(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	run(t, store, "insert into scheduler_go.graphs (name, submitted) values ('a', now())")
-	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &db.GraphSearch{Name: "a"}}, false)
+	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) values ('a', now())")
+	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &graphs.GraphSearch{Name: "a"}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, store, `update scheduler_go.actions set filter = '{"graph_search": {"name": "a", "colour": "red"}}'`)
+	testenv.Exec(t, store.Pool(), `update scheduler_go.actions set filter = '{"graph_search": {"name": "a", "colour": "red"}}'`)
 	_, err = store.TakeStep(t.Context(), func(context.Context, *db.Tx, db.Action, db.Step) (int64, error) {
 		t.Error("it was done")
 		return 0, nil
@@ -351,8 +354,8 @@ func TestActionsOfNewerPrograms(t *testing.T) {
 func TestGraphInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	run(t, store, "insert into scheduler_go.graphs (name, submitted, cancelled) select 'g' || n, now(), now() from generate_series(1, 3) n")
-	a, err := store.BeginAction(t.Context(), "ana", "retry graph", db.ActionFilter{GraphSearch: &db.GraphSearch{State: "cancelled"}}, false)
+	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted, cancelled) select 'g' || n, now(), now() from generate_series(1, 3) n")
+	a, err := store.BeginAction(t.Context(), "ana", "retry graph", db.ActionFilter{GraphSearch: &graphs.GraphSearch{State: "cancelled"}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +366,7 @@ func TestGraphInHandIsNotForgotten(t *testing.T) {
 			if tried = append(tried, step.Graphs...); len(tried) > 1 {
 				return 1, nil
 			}
-			run(t, store, "update scheduler_go.graphs set cancelled = null where id = "+fmt.Sprint(step.Graphs[0]))
+			testenv.Exec(t, store.Pool(), "update scheduler_go.graphs set cancelled = null where id = "+fmt.Sprint(step.Graphs[0]))
 			return 0, away
 		})
 		if err != nil && !errors.Is(err, away) {
@@ -387,13 +390,13 @@ func TestGraphInHandIsNotForgotten(t *testing.T) {
 func TestActionsByGraphStateAreBounded(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	run(t, store, "insert into task_type (type, description, backend_name) values ('load-git', '', 'x')")
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('load-git', '', 'x')")
 	sizes := []int{10, 500, 150, 0, 0, 150, 40, 20, 201, 199, 1}
 	matching := int64(0)
 	for i, size := range sizes {
 		// Of every other graph only the first task is open, and the others come after it.
-		run(t, store, "insert into scheduler_go.graphs (name, submitted) values ('', now())")
-		run(t, store, fmt.Sprintf(`with t as (
+		testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) values ('', now())")
+		testenv.Exec(t, store.Pool(), fmt.Sprintf(`with t as (
 			insert into task (type, arguments, next_run, status, policy)
 			select 'load-git', '{}', now(), case when n = 1 and %[2]d %% 2 = 1 then 'next_run_not_scheduled' else 'completed' end::task_status, 'oneshot' from generate_series(1, %[1]d) n
 			returning id)
@@ -402,7 +405,7 @@ func TestActionsByGraphStateAreBounded(t *testing.T) {
 			matching++
 		}
 	}
-	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &db.GraphSearch{State: "open"}}, true)
+	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &graphs.GraphSearch{State: "open"}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,63 +11,32 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
 	"swh-scheduler/sql/db"
 )
-
-// listN lists origins of a lister, numbered from 1.
-func listN(t *testing.T, store *db.Store, n int) {
-	t.Helper()
-	for _, statement := range []string{
-		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())`,
-		fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
-		 select '00000000-0000-0000-0000-000000000001', 'https://example.org/' || n, 'git', '{}', true, now() from generate_series(1, %d) n`, n),
-	} {
-		run(t, store, statement)
-	}
-}
-
-func run(t *testing.T, store *db.Store, statement string, args ...any) {
-	t.Helper()
-	testenv.Exec(t, store.Pool(), statement, args...)
-}
 
 // refuseCandidates has PostgreSQL refuse candidates of some origins, as it does where a
 // date is out of range.
 func refuseCandidates(t *testing.T, store *db.Store, urls string) {
 	t.Helper()
-	run(t, store, `create or replace function refuse_some() returns trigger language plpgsql as $$
+	testenv.Exec(t, store.Pool(), `create or replace function refuse_some() returns trigger language plpgsql as $$
 		begin
 			if new.url in (`+urls+`) then
 				raise sqlstate '22008' using message = 'interval out of range';
 			end if;
 			return new;
 		end $$`)
-	run(t, store, "drop trigger if exists refuse_some on scheduler_go.candidates")
-	run(t, store, "create trigger refuse_some before insert or update on scheduler_go.candidates for each row execute function refuse_some()")
-}
-
-// drainAll drains until there is no more to do.
-func drainAll(t *testing.T, store *db.Store) {
-	t.Helper()
-	for range 1000 {
-		kept, err := store.KeepCandidates(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !kept.More {
-			return
-		}
-	}
-	t.Fatal("the drain doesn't end")
+	testenv.Exec(t, store.Pool(), "drop trigger if exists refuse_some on scheduler_go.candidates")
+	testenv.Exec(t, store.Pool(), "create trigger refuse_some before insert or update on scheduler_go.candidates for each row execute function refuse_some()")
 }
 
 // Origins that PostgreSQL refuses to make candidates stop neither the drain nor the grabs
 // that drain: they are set aside, and no candidates, until they are tried again.
 func TestOddOriginsStopNoDrain(t *testing.T) {
 	t.Parallel()
-	for name, drain := range map[string]func(t *testing.T, store *db.Store){
-		"drain": drainAll,
-		"grab": func(t *testing.T, store *db.Store) {
+	for name, drain := range map[string]func(t testing.TB, store *db.Store){
+		"drain": sqltest.Keep,
+		"grab": func(t testing.TB, store *db.Store) {
 			for range 2 {
 				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 					_, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}, time.Now(), 1, false)
@@ -76,17 +45,17 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			drainAll(t, store)
+			sqltest.Keep(t, store)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := testenv.OpenLocal(t, testenv.Database(t))
-			listN(t, store, 6000)
-			run(t, store, "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/7'") // two changes of one
+			sqltest.ListN(t, store, 6000)
+			testenv.Exec(t, store.Pool(), "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/7'") // two changes of one
 			refuseCandidates(t, store, "'https://example.org/1', 'https://example.org/7', 'https://example.org/6000'")
 			drain(t, store)
-			aside := query[string](t, store, "select url || ' ' || reason from scheduler_go.set_aside_origins order by url")
+			aside := testenv.Column[string](t, store.Pool(), "select url || ' ' || reason from scheduler_go.set_aside_origins order by url")
 			var want []string
 			for _, n := range []int{1, 6000, 7} {
 				want = append(want, fmt.Sprintf("https://example.org/%d refused by PostgreSQL: ERROR: interval out of range (SQLSTATE 22008)", n))
@@ -94,29 +63,29 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 			if diff := cmp.Diff(want, aside); diff != "" {
 				t.Fatalf("set aside (-want +got):\n%s", diff)
 			}
-			checkCandidates(t, store)
-			if n := query[int64](t, store, "select count(*) from scheduler_go.candidates"); n[0] != 5997 {
+			sqltest.CheckCandidates(t, store)
+			if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.candidates"); n[0] != 5997 {
 				t.Errorf("%d candidates, want 5997", n[0])
 			}
 			// What is refused at a later change is a candidate no more: what it was is outdated.
 			refuseCandidates(t, store, "'https://example.org/8'")
-			run(t, store, "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/8'")
-			drainAll(t, store)
-			checkCandidates(t, store)
-			run(t, store, "drop trigger refuse_some on scheduler_go.candidates")
+			testenv.Exec(t, store.Pool(), "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/8'")
+			sqltest.Keep(t, store)
+			sqltest.CheckCandidates(t, store)
+			testenv.Exec(t, store.Pool(), "drop trigger refuse_some on scheduler_go.candidates")
 			if err := store.RetrySetAside(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if n := query[int64](t, store, "select count(*) from scheduler_go.set_aside_origins"); n[0] != 4 {
+			if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.set_aside_origins"); n[0] != 4 {
 				t.Errorf("%d of 4 stay set aside: neither did they change, nor is their time over", n[0])
 			}
-			run(t, store, "update scheduler_go.set_aside_origins set until = now()")
+			testenv.Exec(t, store.Pool(), "update scheduler_go.set_aside_origins set until = now()")
 			if err := store.RetrySetAside(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			drainAll(t, store)
-			checkCandidates(t, store)
-			if n := query[int64](t, store, "select count(*) from scheduler_go.candidates"); n[0] != 6000 {
+			sqltest.Keep(t, store)
+			sqltest.CheckCandidates(t, store)
+			if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.candidates"); n[0] != 6000 {
 				t.Errorf("%d candidates, want 6000", n[0])
 			}
 		})
@@ -127,12 +96,12 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 func TestAllRefusedAreNotSetAside(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	listN(t, store, 300)
+	sqltest.ListN(t, store, 300)
 	refuseCandidates(t, store, "new.url")
 	if kept, err := store.KeepCandidates(t.Context()); err == nil {
 		t.Errorf("the drain went well: %+v", kept)
 	}
-	if n := query[int64](t, store, "select count(*) from scheduler_go.set_aside_origins"); n[0] != 0 {
+	if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.set_aside_origins"); n[0] != 0 {
 		t.Errorf("%d origins are set aside", n[0])
 	}
 }
@@ -142,22 +111,22 @@ func TestAllRefusedAreNotSetAside(t *testing.T) {
 func TestOddTaskStopsNoGraph(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
 	const n = 40
-	run(t, store, `insert into task (id, type, arguments, next_run, status, policy)
+	testenv.Exec(t, store.Pool(), `insert into task (id, type, arguments, next_run, status, policy)
 		select n, 't', '{}', case n when 1 then now() else scheduler_go.never() end, 'next_run_not_scheduled', 'oneshot' from generate_series(1, $1::int) n`, n)
-	run(t, store, "insert into scheduler_go.graphs (name, submitted) values ('g', now())")
-	run(t, store, `insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, watch)
+	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) values ('g', now())")
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, watch)
 		select n, 1, n::text, false, case n when 1 then 0 else 1 end, case n when 1 then null else 1 end from generate_series(1, $1::int) n`, n)
-	run(t, store, "insert into scheduler_go.graph_edges select n, 1 from generate_series(2, $1::int) n", n)
-	run(t, store, `create function refuse_some() returns trigger language plpgsql as $$
+	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graph_edges select n, 1 from generate_series(2, $1::int) n", n)
+	testenv.Exec(t, store.Pool(), `create function refuse_some() returns trigger language plpgsql as $$
 		begin
 			if new.id in (2, 17, 40) then
 				raise sqlstate '22008' using message = 'timestamp out of range';
 			end if;
 			return new;
 		end $$`)
-	run(t, store, "create trigger refuse_some before update on task for each row execute function refuse_some()")
+	testenv.Exec(t, store.Pool(), "create trigger refuse_some before update on task for each row execute function refuse_some()")
 	drain := func() (released int64) {
 		t.Helper()
 		for range 100 {
@@ -173,16 +142,19 @@ func TestOddTaskStopsNoGraph(t *testing.T) {
 		t.Fatal("the drain doesn't end")
 		return 0
 	}
-	run(t, store, "update task set status = 'completed' where id = 1")
+	testenv.Exec(t, store.Pool(), "update task set status = 'completed' where id = 1")
 	if got := drain(); got != n-4 {
 		t.Errorf("%d of %d tasks were released", got, n-4)
 	}
-	aside := query[int64](t, store, "select task from scheduler_go.set_aside_tasks where reason like '%timestamp out of range%' order by task")
+	aside := testenv.Column[int64](t, store.Pool(), "select task from scheduler_go.set_aside_tasks where reason like '%timestamp out of range%' order by task")
 	if !slices.Equal(aside, []int64{2, 17, 40}) {
 		t.Errorf("tasks %v are set aside", aside)
 	}
-	run(t, store, "drop trigger refuse_some on task")
-	mendGraphs(t, store)
+	testenv.Exec(t, store.Pool(), "drop trigger refuse_some on task")
+	testenv.Exec(t, store.Pool(), "update scheduler_go.walks set began = 'epoch'")
+	if err := store.MendGraphs(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
 	if got := drain(); got != 3 {
 		t.Errorf("%d of 3 tasks were released later", got)
 	}
@@ -192,8 +164,8 @@ func TestOddTaskStopsNoGraph(t *testing.T) {
 func TestSetAsideIsToldOnce(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	listN(t, store, 3)
-	run(t, store, "update listed_origins set extra_loader_arguments = '[]'")
+	sqltest.ListN(t, store, 3)
+	testenv.Exec(t, store.Pool(), "update listed_origins set extra_loader_arguments = '[]'")
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst}, time.Now(), 5, false)
 		return err
@@ -206,12 +178,12 @@ func TestSetAsideIsToldOnce(t *testing.T) {
 			t.Errorf("look %d: told of %v, %v", i, origins, err)
 		}
 	}
-	run(t, store, "delete from listed_origins where url like '%1'")
-	run(t, store, "update listed_origins set last_seen = now() + interval '1 day'") // as any listing
+	testenv.Exec(t, store.Pool(), "delete from listed_origins where url like '%1'")
+	testenv.Exec(t, store.Pool(), "update listed_origins set last_seen = now() + interval '1 day'") // as any listing
 	if err := store.RetrySetAside(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := query[int64](t, store, "select count(*) from scheduler_go.set_aside_origins"); n[0] != 2 {
+	if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.set_aside_origins"); n[0] != 2 {
 		t.Errorf("%d are set aside, want 2", n[0])
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
 	"swh-scheduler/sql/db"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestGrabsLeaveSettings(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
-	keep(t, store)
+	sqltest.Keep(t, store)
 	if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		settings := func() (all string) {
 			if err := tx.Raw.QueryRow(ctx, "select string_agg(name || '=' || setting, ' ' order by name) from pg_settings where name ~ '^(enable_.*|jit)$'").Scan(&all); err != nil {

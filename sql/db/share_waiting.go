@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 )
 
 // WaitingByGroup counts what could be claimed for the queue of a task type now, by
@@ -30,12 +32,12 @@ func (tx *Tx) countWaitingVisits(ctx context.Context, visitType string, by model
 		return err
 	}
 	var names []string
-	var groups []VisitGroup
+	var groups []origins.VisitGroup
 	for _, l := range listers {
 		group := model.ListerGroup(by, l)
 		i := slices.Index(names, group)
 		if i < 0 {
-			i, names, groups = len(names), append(names, group), append(groups, VisitGroup{Count: most})
+			i, names, groups = len(names), append(names, group), append(groups, origins.VisitGroup{Count: most})
 		}
 		groups[i].Listers = append(groups[i].Listers, l.ID)
 	}
@@ -43,7 +45,7 @@ func (tx *Tx) countWaitingVisits(ctx context.Context, visitType string, by model
 		if p.Filter.VisitType = visitType; p.Weight == 0 {
 			continue
 		}
-		counts, err := tx.countGroupedVisits(ctx, p.Filter, now, groups)
+		counts, err := tx.CountGroupedVisits(ctx, p.Filter, now, groups)
 		if err != nil {
 			return err
 		}
@@ -65,14 +67,14 @@ func (tx *Tx) countWaitingTasks(ctx context.Context, tt model.TaskType, by model
 		types = slices.DeleteFunc(types, func(other model.TaskType) bool { return other.Queue() != tt.Queue() })
 	}
 	for _, tt := range types {
-		claim, groups := TaskClaim{Type: tt, Now: now}, []string{tt.Type}
+		claim, groups := ledger.TaskClaim{Type: tt, Now: now}, []string{tt.Type}
 		if by != model.ShareByTaskType {
 			if groups, err = tx.ReadyTaskGroups(ctx, claim, by); err != nil {
 				return err
 			}
 		}
 		for _, group := range groups {
-			n, err := tx.countReadyTasks(ctx, claim, by, group, most)
+			n, err := tx.CountReadyTasks(ctx, claim, by, group, most)
 			if err != nil {
 				return err
 			}

@@ -4,9 +4,13 @@ import (
 	"context"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/graphs"
 	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/migrate"
+	"swh-scheduler/sql/origins"
 	"swh-scheduler/sql/postgres"
+	"swh-scheduler/sql/tasks"
 )
 
 // Rules are the parts of the configuration that a Store applies.
@@ -51,15 +55,15 @@ type Tx struct {
 
 // The rooms, by the names under which Store and Tx embed them.
 type (
-	tasksStore   = TasksStore
-	originsStore = OriginsStore
-	ledgerStore  = LedgerStore
-	graphsStore  = GraphsStore
+	tasksStore   = tasks.Store
+	originsStore = origins.Store
+	ledgerStore  = ledger.Store
+	graphsStore  = graphs.Store
 
-	tasksTx   = TasksTx
-	originsTx = OriginsTx
-	ledgerTx  = LedgerTx
-	graphsTx  = GraphsTx
+	tasksTx   = tasks.Tx
+	originsTx = origins.Tx
+	ledgerTx  = ledger.Tx
+	graphsTx  = graphs.Tx
 )
 
 // What reads or writes more than one room, by subject.
@@ -107,7 +111,7 @@ func Open(ctx context.Context, dsn string, o postgres.Options) (*Store, error) {
 func (s *Store) With(rules Rules) *Store { return storeOn(s.DB, rules) }
 
 func storeOn(d *postgres.DB, rules Rules) *Store {
-	r := &rooms{NewTasks(d, rules.Route), NewOrigins(d, rules.Hosters), NewLedger(d), NewGraphs(d)}
+	r := &rooms{tasks.New(d, rules.Route), origins.New(d, rules.Hosters), ledger.New(d), graphs.New(d)}
 	t := transactor{d, r}
 	s := store{t, postgres.QueriesOf(d)}
 	return &Store{

@@ -14,6 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/migrate"
+	"swh-scheduler/sql/tasks"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -89,7 +90,7 @@ func TestTimesAreUTC(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := time.Date(2024, 3, 31, 2, 30, 0, 123_456_789, time.FixedZone("", 3*60*60+30*60))
-	tasks, err := store.CreateTasks(t.Context(), []db.NewTask{{Type: "t", Policy: model.Oneshot, NextRun: next}})
+	tasks, err := store.CreateTasks(t.Context(), []tasks.NewTask{{Type: "t", Policy: model.Oneshot, NextRun: next}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +125,4 @@ func TestServerAway(t *testing.T) {
 	proxy.Cut()
 	proxy.Restore()
 	testenv.Becomes(t, "the store recovers", nil, func() error { return store.CheckVersion(t.Context()) })
-}
-
-func mustExec(t testing.TB, store *db.Store, query string, args ...any) {
-	t.Helper()
-	testenv.Exec(t, store.Pool(), query, args...)
 }

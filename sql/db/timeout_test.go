@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/postgres"
 )
@@ -14,9 +15,9 @@ import (
 // where each row written to a table takes some milliseconds.
 func slowed(t *testing.T, store *db.Store, dsn, table, milliseconds string) *db.Store {
 	t.Helper()
-	run(t, store, `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(`+milliseconds+` / 1000.0); return new; end $$`)
-	run(t, store, "create trigger slow before insert or update on "+table+" for each row execute function slow()")
-	run(t, store, `do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
+	testenv.Exec(t, store.Pool(), `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(`+milliseconds+` / 1000.0); return new; end $$`)
+	testenv.Exec(t, store.Pool(), "create trigger slow before insert or update on "+table+" for each row execute function slow()")
+	testenv.Exec(t, store.Pool(), `do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
 	return testenv.OpenLocal(t, dsn)
 }
 
@@ -43,13 +44,13 @@ func TestDrainThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn)
-	listN(t, store, 2000)
+	sqltest.ListN(t, store, 2000)
 	store = slowed(t, store, dsn, "scheduler_go.candidates", "1")
 	repeat(t, func(ctx context.Context) (bool, error) {
 		kept, err := store.KeepCandidates(ctx)
 		return !kept.More, err
 	})
-	checkCandidates(t, store)
+	sqltest.CheckCandidates(t, store)
 }
 
 // A change that waits for longer than statements may take, alone, holds up no other visit
@@ -58,13 +59,13 @@ func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn)
-	listN(t, store, 3)
-	run(t, store, "update listed_origins set visit_type = 'hg' where url like '%3'")
-	run(t, store, "create table gate ()")
-	run(t, store, `create function wait() returns trigger language plpgsql as $$ begin
+	sqltest.ListN(t, store, 3)
+	testenv.Exec(t, store.Pool(), "update listed_origins set visit_type = 'hg' where url like '%3'")
+	testenv.Exec(t, store.Pool(), "create table gate ()")
+	testenv.Exec(t, store.Pool(), `create function wait() returns trigger language plpgsql as $$ begin
 		if new.visit_type = 'git' then lock table gate; end if; return new; end $$`)
-	run(t, store, "create trigger wait before insert on scheduler_go.candidates for each row execute function wait()")
-	run(t, store, `do $$ begin execute format('alter database %I set lock_timeout = ''100ms''', current_database()); end $$`)
+	testenv.Exec(t, store.Pool(), "create trigger wait before insert on scheduler_go.candidates for each row execute function wait()")
+	testenv.Exec(t, store.Pool(), `do $$ begin execute format('alter database %I set lock_timeout = ''100ms''', current_database()); end $$`)
 	slow := testenv.OpenLocal(t, dsn)
 	err := store.InTx(t.Context(), func(ctx context.Context, _ *db.Tx) error {
 		holder, err := store.Pool().Begin(ctx)
@@ -85,15 +86,15 @@ func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := query[int64](t, store, "select count(*) from scheduler_go.candidates where visit_type = 'hg'"); n[0] != 1 {
+	if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.candidates where visit_type = 'hg'"); n[0] != 1 {
 		t.Errorf("%d candidates of the other visit type, want 1", n[0])
 	}
 	repeat(t, func(ctx context.Context) (bool, error) {
 		kept, err := slow.KeepCandidates(ctx)
 		return !kept.More, err
 	})
-	checkCandidates(t, store)
-	if n := query[int64](t, store, "select count(*) from scheduler_go.candidates"); n[0] != 3 {
+	sqltest.CheckCandidates(t, store)
+	if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.candidates"); n[0] != 3 {
 		t.Errorf("%d candidates, want 3", n[0])
 	}
 }
@@ -103,14 +104,14 @@ func TestBuildThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn)
-	listN(t, store, 2000)
-	run(t, store, "update scheduler_go.candidate_build set phase = 'empty'")
+	sqltest.ListN(t, store, 2000)
+	testenv.Exec(t, store.Pool(), "update scheduler_go.candidate_build set phase = 'empty'")
 	store = slowed(t, store, dsn, "scheduler_go.candidates", "1")
 	repeat(t, func(ctx context.Context) (bool, error) {
 		kept, err := store.KeepCandidates(ctx)
 		return !kept.More, err
 	})
-	checkCandidates(t, store)
+	sqltest.CheckCandidates(t, store)
 }
 
 // A drain of graphs that times out releases less at a time.
@@ -118,14 +119,14 @@ func TestGraphsThatTimeOutAreHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn)
-	run(t, store, "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
-	run(t, store, `insert into task (id, type, arguments, next_run, status, policy)
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name, default_interval) values ('t', '', 't', '1 day')")
+	testenv.Exec(t, store.Pool(), `insert into task (id, type, arguments, next_run, status, policy)
 		select n, 't', '{}', case n when 1 then now() else scheduler_go.never() end, 'next_run_not_scheduled', 'oneshot' from generate_series(1, 201) n`)
-	run(t, store, "insert into scheduler_go.graphs (name, submitted) values ('g', now())")
-	run(t, store, `insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, watch)
+	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) values ('g', now())")
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, watch)
 		select n, 1, n::text, false, case n when 1 then 0 else 1 end, case n when 1 then null else 1 end from generate_series(1, 201) n`)
-	run(t, store, "insert into scheduler_go.graph_edges select n, 1 from generate_series(2, 201) n")
-	run(t, store, "update task set status = 'completed' where id = 1")
+	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graph_edges select n, 1 from generate_series(2, 201) n")
+	testenv.Exec(t, store.Pool(), "update task set status = 'completed' where id = 1")
 	store = slowed(t, store, dsn, "task", "10")
 	released := int64(0)
 	repeat(t, func(ctx context.Context) (bool, error) {

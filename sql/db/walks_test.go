@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // The count of runs goes over them in steps, from where it came to at its last call, also
@@ -76,7 +77,7 @@ func TestSilentRunsAreSeenOnce(t *testing.T) {
 	failing := true
 	for calls, ended := 0, false; !ended; calls++ {
 		var err error
-		ended, err = store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: before, Every: time.Hour, AtMost: time.Nanosecond}, func(runs []db.SilentRun) (int, error) {
+		ended, err = store.EachSilentRun(t.Context(), db.SilentRunSweep{Before: before, Every: time.Hour, AtMost: time.Nanosecond}, func(runs []ledger.SilentRun) (int, error) {
 			if failing = !failing; failing {
 				return 0, failure
 			}

@@ -18,6 +18,7 @@ import (
 	"swh-scheduler/internal/send"
 	"swh-scheduler/internal/taskinput"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 const production, staging = "production", "staging" // presets
@@ -71,7 +72,7 @@ one in a day. With staging, a single full listing is scheduled, limited by max_p
 				if t.Kind == "incremental" {
 					next = next.Add(24 * time.Hour)
 				}
-				created, err := b.CreateTasks(ctx, []db.NewTask{{Type: t.TaskType, Arguments: arguments, Policy: policy, NextRun: next}})
+				created, err := b.CreateTasks(ctx, []tasks.NewTask{{Type: t.TaskType, Arguments: arguments, Policy: policy, NextRun: next}})
 				if err != nil {
 					return err
 				}

@@ -15,7 +15,9 @@ import (
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/taskgraph"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
 	"swh-scheduler/sql/postgres"
+	"swh-scheduler/sql/tasks"
 )
 
 // Scheduler is a scheduler as commands ask it: a database, or an RPC server. Its methods are as db.Store's.
@@ -24,17 +26,17 @@ type Scheduler interface {
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	CreateTaskType(ctx context.Context, t model.TaskType) error
 
-	CreateTasks(ctx context.Context, tasks []db.NewTask) ([]model.Task, error)
-	SearchTasks(ctx context.Context, f db.TaskFilter) ([]model.Task, error)
+	CreateTasks(ctx context.Context, tasks []tasks.NewTask) ([]model.Task, error)
+	SearchTasks(ctx context.Context, f tasks.TaskFilter) ([]model.Task, error)
 	PeekReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error)
-	SetTaskStatus(ctx context.Context, c db.StatusChange) error
+	SetTaskStatus(ctx context.Context, c tasks.StatusChange) error
 	TaskRuns(ctx context.Context, tasks []int64, limit int) ([]model.TaskRun, error)
 
 	dispatch.Listers
 	Lister(ctx context.Context, name, instance string) (model.Lister, error)
 	GetOrCreateLister(ctx context.Context, name, instance string, firstVisitsQueuePrefix *string) (model.Lister, error)
 	RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error)
-	ListedOrigins(ctx context.Context, f db.ListedOriginFilter) ([]model.ListedOrigin, *db.ListedOriginToken, error)
+	ListedOrigins(ctx context.Context, f origins.ListedOriginFilter) ([]model.ListedOrigin, *origins.ListedOriginToken, error)
 	VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error)
 	UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error)
 
@@ -126,14 +128,14 @@ func ServerZone(ctx context.Context, store *db.Store) (*time.Location, error) {
 }
 
 // visitTasks makes one-shot tasks that visit origins, with a single retry.
-func visitTasks(ctx context.Context, listers dispatch.Listers, origins []model.ListedOrigin, now time.Time) ([]db.NewTask, error) {
+func visitTasks(ctx context.Context, listers dispatch.Listers, origins []model.ListedOrigin, now time.Time) ([]tasks.NewTask, error) {
 	kwargs, err := dispatch.LoaderKwargs(ctx, listers, origins)
 	if err != nil {
 		return nil, err
 	}
-	visits := make([]db.NewTask, len(origins))
+	visits := make([]tasks.NewTask, len(origins))
 	for i, o := range origins {
-		visits[i] = db.NewTask{
+		visits[i] = tasks.NewTask{
 			Type: model.LoaderTaskType(o.VisitType), Arguments: model.TaskArguments{Kwargs: kwargs[i]},
 			NextRun: now, Policy: model.Oneshot, RetriesLeft: new(int64(1)),
 		}

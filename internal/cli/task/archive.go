@@ -12,6 +12,7 @@ import (
 	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 )
 
 func newTaskArchive(a *command.App) *cobra.Command {
@@ -40,11 +41,11 @@ go together, and a task stays on which an open one depends.`,
 		if err != nil {
 			return err
 		}
-		sums := make(map[string]db.Archived)
+		sums := make(map[string]graphs.Archived)
 		o.DryRun = dryRun
-		o.Count = func(taskType string, n db.Archived) {
+		o.Count = func(taskType string, n graphs.Archived) {
 			sum := sums[taskType]
-			sums[taskType] = db.Archived{Tasks: sum.Tasks + n.Tasks, Runs: sum.Runs + n.Runs}
+			sums[taskType] = graphs.Archived{Tasks: sum.Tasks + n.Tasks, Runs: sum.Runs + n.Runs}
 		}
 		if err := store.ArchiveAll(ctx, o); err != nil {
 			return err

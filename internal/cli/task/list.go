@@ -12,7 +12,8 @@ import (
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/tasks"
 )
 
 func newTaskList(a *command.App) *cobra.Command {
@@ -74,8 +75,8 @@ type listOptions struct {
 }
 
 // filter returns them as a filter; zone is that of dates without one.
-func (o *listOptions) filter(zone *time.Location) db.TaskFilter {
-	f := db.TaskFilter{IDs: o.ids, Types: o.types, Policy: model.TaskPolicy(o.policy), Limit: o.limit,
+func (o *listOptions) filter(zone *time.Location) tasks.TaskFilter {
+	f := tasks.TaskFilter{IDs: o.ids, Types: o.types, Policy: model.TaskPolicy(o.policy), Limit: o.limit,
 		Before: o.before.In(zone, time.Time{}), After: o.after.In(zone, time.Time{})}
 	for _, status := range o.statuses {
 		f.Statuses = append(f.Statuses, model.TaskStatus(status))
@@ -92,7 +93,7 @@ func (o *listOptions) filter(zone *time.Location) db.TaskFilter {
 type taskList struct {
 	tasks  []model.Task
 	runs   map[int64][]model.TaskRun // by task
-	putOff map[int64]db.PutOff       // by run
+	putOff map[int64]ledger.PutOff   // by run
 }
 
 func readTasks(ctx context.Context, b command.Scheduler, tasks []model.Task) (taskList, error) {
@@ -156,7 +157,7 @@ func (l taskList) objects(withRuns bool) []taskObject {
 }
 
 // putOff finds refused messages, if the database has our own tables.
-func putOff(ctx context.Context, b command.Scheduler, runs []model.TaskRun) (map[int64]db.PutOff, error) {
+func putOff(ctx context.Context, b command.Scheduler, runs []model.TaskRun) (map[int64]ledger.PutOff, error) {
 	store, ok := b.(command.Database)
 	if !ok || len(runs) == 0 || store.CheckVersion(ctx) != nil {
 		return nil, nil

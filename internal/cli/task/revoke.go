@@ -9,7 +9,7 @@ import (
 
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 func newTaskRevoke(a *command.App) *cobra.Command {
@@ -39,7 +39,7 @@ recurring task waits for its next regular run, unless --disable is given.
 		}
 		messages, err := messagesOf(ctx, b, ids)
 		if err == nil && disable {
-			err = b.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskDisabled})
+			err = b.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled})
 		}
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/taskinput"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 // tasksAtOnce is the number of tasks created in one transaction.
@@ -130,7 +130,7 @@ type originScheduler struct {
 func (s *originScheduler) run(ctx context.Context, b command.Scheduler, urls iter.Seq2[string, error]) error {
 	bar := s.app.ProgressBeside("scheduling origins", s.limit)
 	defer bar.Stop()
-	var made []db.NewTask
+	var made []tasks.NewTask
 	var batch []string
 	// end makes a task of the batch, and creates the tasks if there are enough of them.
 	end := func(enough int) error {
@@ -139,7 +139,7 @@ func (s *originScheduler) run(ctx context.Context, b command.Scheduler, urls ite
 			if err != nil {
 				return err
 			}
-			made = append(made, db.NewTask{
+			made = append(made, tasks.NewTask{
 				Type: s.taskType, Policy: model.Oneshot, NextRun: time.Now(),
 				Arguments: model.TaskArguments{Args: list, Kwargs: s.kwargs},
 			})

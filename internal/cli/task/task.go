@@ -15,7 +15,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/taskinput"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/tasks"
 )
 
 func New(a *command.App) *cobra.Command {
@@ -60,7 +60,7 @@ key=value. Tasks with a priority are sent by start-runner --with-priority.`,
 		if err != nil {
 			return err
 		}
-		created, err := b.CreateTasks(ctx, []db.NewTask{{
+		created, err := b.CreateTasks(ctx, []tasks.NewTask{{
 			Type: args[0], Arguments: arguments, NextRun: nextRun.In(zone, time.Now()),
 			Policy: model.TaskPolicy(policy), Priority: model.TaskPriority(priority),
 		}})
@@ -97,7 +97,7 @@ date, whatever their state.`,
 		if err != nil {
 			return err
 		}
-		if err := b.SetTaskStatus(ctx, db.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: nextRun.In(zone, time.Now())}); err != nil {
+		if err := b.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: nextRun.In(zone, time.Now())}); err != nil {
 			return err
 		}
 		return a.Print(fmt.Sprintf("Respawn tasks [%s]\n\n", strings.Join(texts, ", ")))

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
-	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/ledger"
 )
 
 // The arrays of a statement have the fields of rows by their names, wherever these are in a row.
@@ -25,7 +25,7 @@ func TestColumns(t *testing.T) {
 		Priority uint8
 		Seconds  float64
 		At       *time.Time
-		Text     db.RunMetadata
+		Text     ledger.RunMetadata
 	}
 	type params struct {
 		Now       time.Time // no array
@@ -41,7 +41,7 @@ func TestColumns(t *testing.T) {
 	}
 	id, at := uuid.New(), time.Unix(1, 0)
 	got := stmt.Columns[params]([]row{
-		{&model.OriginKey{URL: "u", VisitType: "git"}, inner{"w"}, id, model.RunFailed, 9, 0.5, &at, db.RunMetadata{Error: new("e")}},
+		{&model.OriginKey{URL: "u", VisitType: "git"}, inner{"w"}, id, model.RunFailed, 9, 0.5, &at, ledger.RunMetadata{Error: new("e")}},
 		{OriginKey: &model.OriginKey{URL: "v"}},
 	})
 	want := params{

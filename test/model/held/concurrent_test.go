@@ -22,6 +22,7 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -215,10 +216,10 @@ func (b *broker) work(ctx context.Context, heard settle.Store) {
 // waiting is what waits to be claimed in a history.
 type waiting struct {
 	m    sync.Mutex
-	rows []db.Work
+	rows []ledger.Work
 }
 
-func (w *waiting) take(n int) []db.Work {
+func (w *waiting) take(n int) []ledger.Work {
 	w.m.Lock()
 	defer w.m.Unlock()
 	n = min(n, len(w.rows))
@@ -227,7 +228,7 @@ func (w *waiting) take(n int) []db.Work {
 	return taken
 }
 
-func (w *waiting) giveBack(rows []db.Work) {
+func (w *waiting) giveBack(rows []ledger.Work) {
 	w.m.Lock()
 	defer w.m.Unlock()
 	w.rows = append(w.rows, rows...)
@@ -243,8 +244,8 @@ type historyBench struct {
 // claims claims until ctx ends, and checks under the lock of the queue that no more is claimed than fits.
 func (h *historyBench) claims(ctx context.Context, b *broker, slots *dispatch.Slots, waits *waiting) {
 	for ctx.Err() == nil {
-		var taken []db.Work
-		_, err := claimWith(context.WithoutCancel(ctx), slots, dispatch.Queue{Name: queue, Limit: new(int64(b.limit))}, func(ctx context.Context, tx *db.Tx, free int) ([]db.Work, error) {
+		var taken []ledger.Work
+		_, err := claimWith(context.WithoutCancel(ctx), slots, dispatch.Queue{Name: queue, Limit: new(int64(b.limit))}, func(ctx context.Context, tx *db.Tx, free int) ([]ledger.Work, error) {
 			b.m.Lock()
 			held := b.held()
 			b.m.Unlock()
@@ -274,7 +275,7 @@ func (h *historyBench) claims(ctx context.Context, b *broker, slots *dispatch.Sl
 		})
 		if err != nil { // as after a cut
 			committed := testenv.Column[string](quietly{}, h.store.Pool(), "select task_id::text from scheduler_go.work")
-			waits.giveBack(slices.DeleteFunc(taken, func(w db.Work) bool { return slices.Contains(committed, w.TaskID.String()) }))
+			waits.giveBack(slices.DeleteFunc(taken, func(w ledger.Work) bool { return slices.Contains(committed, w.TaskID.String()) }))
 		}
 		b.pause(3 * time.Millisecond)
 	}
@@ -294,9 +295,9 @@ func (h *historyBench) history(t *testing.T, random *rand.Rand) (repeats int) {
 	waits := &waiting{}
 	shared, cuts := random.IntN(2) == 0, random.IntN(3)
 	for range count {
-		w := db.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: "swh.test", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}"), Urgent: random.IntN(2) == 0, Claimed: time.Now()}
+		w := ledger.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: "swh.test", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}"), Urgent: random.IntN(2) == 0, Claimed: time.Now()}
 		if shared {
-			w.Share = db.Share{Shared: true, Group: "g", Cost: 1}
+			w.Share = ledger.Share{Shared: true, Group: "g", Cost: 1}
 		}
 		b.messages[w.TaskID.String()] = &brokered{}
 		waits.rows = append(waits.rows, w)

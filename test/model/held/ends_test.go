@@ -19,6 +19,7 @@ import (
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/test/model/check"
 	"swh-scheduler/test/model/ends"
 )
@@ -136,12 +137,12 @@ func (w *endsWorld) add(work, lane int) {
 	w.ids[work] = append(w.ids[work], id)
 	testenv.Exec(w.t, w.store.Pool(), `with sent as (update task set status = 'next_run_scheduled' where id = $1)
 		insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, w.tasks[work], id.String())
-	message := db.Work{
+	message := ledger.Work{
 		TaskID: id, Queue: queue, Home: queue, TaskName: "swh.test", Args: json.RawMessage("[]"), Kwargs: json.RawMessage(fmt.Sprintf(`{"n": %d}`, work)), Claimed: time.Now(),
-		Share: db.Share{Shared: true, Group: fmt.Sprint("g", work), Cost: cost},
-		Lane:  db.WorkLane{Set: laneSet, Number: lane, Backlog: true, VisitType: "git", URL: url(work)},
+		Share: ledger.Share{Shared: true, Group: fmt.Sprint("g", work), Cost: cost},
+		Lane:  ledger.WorkLane{Set: laneSet, Number: lane, Backlog: true, VisitType: "git", URL: url(work)},
 	}
-	w.must(w.store.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, []db.Work{message}) }))
+	w.must(w.store.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, []ledger.Work{message}) }))
 }
 
 // do takes a step in the model and in the database.
@@ -201,7 +202,7 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 			ID     int64
 			Status model.RunStatus
 		}](w.t, w.store.Pool(), "select id, status from task_run where task = $1 order by id desc limit 1", w.tasks[i])
-		if n, err := w.store.LoseRuns(ctx, []db.SilentRun{{ID: run.ID, Status: run.Status}}, time.Now()); err != nil || n != 1 {
+		if n, err := w.store.LoseRuns(ctx, []ledger.SilentRun{{ID: run.ID, Status: run.Status}}, time.Now()); err != nil || n != 1 {
 			w.fail("%d runs are lost, %v", n, err)
 		}
 	case s.Name == "PostgreSQL is away for more than five minutes":
@@ -275,7 +276,7 @@ const (
 // The starts of works are written for the look alone: an end whose start is known is charged by it, and the model has no
 // such ends.
 func (w *endsWorld) look(lane uint8, does int) (given int) {
-	unheard := db.Unheard{Queue: lanes[lane].Queue, Now: w.clock, UnheardBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: db.MaintenanceBatch}
+	unheard := ledger.Unheard{Queue: lanes[lane].Queue, Now: w.clock, UnheardBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: ledger.MaintenanceBatch}
 	if does == notes {
 		unheard.UnheardBefore = time.Unix(0, 0)
 	}
@@ -366,13 +367,13 @@ func (w *endsWorld) visit(work, try int, want ends.Visit) {
 	key := model.OriginKey{URL: url(work), VisitType: "git"}
 	date := w.ended[work][try]
 	if w.state.Works[work].Tries[try].Visit == ends.Held {
-		w.must(w.store.UpdateVisitStats(ctx, []model.OriginKey{key}, func(db.KnownVisits) db.VisitChanges {
-			return db.VisitChanges{Counted: []db.HeldVisit{{OriginKey: key, Date: date}}}
+		w.must(w.store.UpdateVisitStats(ctx, []model.OriginKey{key}, func(ledger.KnownVisits) ledger.VisitChanges {
+			return ledger.VisitChanges{Counted: []ledger.HeldVisit{{OriginKey: key, Date: date}}}
 		}))
 		return
 	}
 	became := ends.Counted
-	w.must(w.store.UpdateVisitStats(ctx, []model.OriginKey{key}, func(known db.KnownVisits) (c db.VisitChanges) {
+	w.must(w.store.UpdateVisitStats(ctx, []model.OriginKey{key}, func(known ledger.KnownVisits) (c ledger.VisitChanges) {
 		const skew = time.Minute
 		if o, ok := known.TimedOut[key]; ok && !date.Before(o.Claimed.Add(-skew)) && !date.After(o.TimedOut) {
 			became = ends.Dropped
@@ -381,7 +382,7 @@ func (w *endsWorld) visit(work, try int, want ends.Visit) {
 		for _, l := range known.Laned[key] {
 			if !date.Before(l.Since.Add(-skew)) {
 				became = ends.Held
-				c.Held = []db.HeldVisit{{OriginKey: key, TaskID: l.TaskID, Date: date}}
+				c.Held = []ledger.HeldVisit{{OriginKey: key, TaskID: l.TaskID, Date: date}}
 			}
 		}
 		return c

@@ -15,6 +15,7 @@ import (
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/graphs"
 	"swh-scheduler/test/model/check"
 	spec "swh-scheduler/test/model/graphs"
 )
@@ -83,8 +84,8 @@ func ofDrain(s check.Step[spec.State]) bool {
 }
 
 // task returns a task of the graph to submit, with what it depends on: existing tasks, or those of the same request.
-func (w *graphsWorld) task(i int, places map[int]int) db.NewGraphTask {
-	task := db.NewGraphTask{Name: fmt.Sprint(i), Type: "step", Retries: new(int64(0))}
+func (w *graphsWorld) task(i int, places map[int]int) graphs.NewGraphTask {
+	task := graphs.NewGraphTask{Name: fmt.Sprint(i), Type: "step", Retries: new(int64(0))}
 	if w.graph.Retries[i] {
 		task.Retries = new(int64(1))
 	}
@@ -100,8 +101,8 @@ func (w *graphsWorld) task(i int, places map[int]int) db.NewGraphTask {
 	return task
 }
 
-func (w *graphsWorld) dependency(i, d int, places map[int]int) db.NewDependency {
-	on := db.NewDependency{On: map[spec.Condition]db.Condition{spec.Success: db.OnCompleted, spec.Failure: db.OnFailed, spec.End: db.OnResolved}[w.graph.Needs[i][d]]}
+func (w *graphsWorld) dependency(i, d int, places map[int]int) graphs.NewDependency {
+	on := graphs.NewDependency{On: map[spec.Condition]graphs.Condition{spec.Success: graphs.OnCompleted, spec.Failure: graphs.OnFailed, spec.End: graphs.OnResolved}[w.graph.Needs[i][d]]}
 	if place, asked := places[d]; asked {
 		on.Place = place
 	} else {
@@ -111,7 +112,7 @@ func (w *graphsWorld) dependency(i, d int, places map[int]int) db.NewDependency 
 }
 
 // request returns the tasks for which such holds, and where each is.
-func (w *graphsWorld) request(such func(i int) bool) (tasks []db.NewGraphTask, places map[int]int) {
+func (w *graphsWorld) request(such func(i int) bool) (tasks []graphs.NewGraphTask, places map[int]int) {
 	places = make(map[int]int)
 	for i := range graphTasks {
 		if such(i) {
@@ -174,11 +175,11 @@ func (w *graphsWorld) end(i int, status model.RunStatus) {
 // extend begins an extension, and returns once its transaction is open, or has ended.
 func (w *graphsWorld) extend() {
 	tasks, places := w.request(func(i int) bool { return w.graph.Added[i] })
-	e := db.Extension{Tasks: tasks}
+	e := graphs.Extension{Tasks: tasks}
 	for i := range graphTasks {
 		for d := range i {
 			if w.graph.Needs[i][d] != spec.No && w.graph.Added[d] && !w.graph.Added[i] {
-				e.Add = append(e.Add, db.MoreDependency{Task: w.tasks[i], On: w.dependency(i, d, places)})
+				e.Add = append(e.Add, graphs.MoreDependency{Task: w.tasks[i], On: w.dependency(i, d, places)})
 			}
 		}
 	}
@@ -186,7 +187,7 @@ func (w *graphsWorld) extend() {
 	w.extension = x
 	go func() {
 		defer close(x.done)
-		stored, err := w.store.ExtendGraph(context.Background(), w.id, db.GraphKey{}, func([]db.GraphTask) (db.Extension, error) {
+		stored, err := w.store.ExtendGraph(context.Background(), w.id, graphs.GraphKey{}, func([]graphs.GraphTask) (graphs.Extension, error) {
 			open <- struct{}{}
 			<-x.goOn
 			return e, nil
@@ -300,7 +301,7 @@ func (b *graphsBench) sequence(t *rapid.T) {
 	w.model = spec.Model(w.graph, left, spec.Rules{})
 	w.state = w.model.Initial
 	tasks, places := w.request(func(i int) bool { return !w.graph.Added[i] })
-	submitted, err := b.store.SubmitGraph(context.Background(), db.NewGraph{Tasks: tasks}, w.now)
+	submitted, err := b.store.SubmitGraph(context.Background(), graphs.NewGraph{Tasks: tasks}, w.now)
 	w.must(err)
 	w.id = submitted.ID
 	w.stored(submitted.Tasks, places)
@@ -318,7 +319,7 @@ func (b *graphsBench) sequence(t *rapid.T) {
 
 // Random graphs on PostgreSQL stand as the model of graphs says whenever the drain has done its work: their tasks end,
 // fail and are retried, deadlines pass, and an operator cancels, extends, retries and respawns. Who does so at once, with
-// drains beside, is in TestGraphsAgainstModel of sql/db.
+// drains beside, is in TestGraphsAgainstModel of sql/graphs.
 func TestGraphs(t *testing.T) {
 	b := &graphsBench{store: testenv.Open(t, testenv.Database(t))}
 	testenv.Exec(t, b.store.Pool(), `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor)

@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -28,7 +29,7 @@ const statsAge = 12 * time.Second
 var quiet = slog.New(slog.DiscardHandler)
 
 // claimWith claims for a queue what take returns for the number of free slots.
-func claimWith(ctx context.Context, slots *dispatch.Slots, q dispatch.Queue, take func(ctx context.Context, tx *db.Tx, free int) ([]db.Work, error)) (int, error) {
+func claimWith(ctx context.Context, slots *dispatch.Slots, q dispatch.Queue, take func(ctx context.Context, tx *db.Tx, free int) ([]ledger.Work, error)) (int, error) {
 	c, err := slots.Open(ctx, q)
 	if err != nil {
 		return 0, err
@@ -253,7 +254,7 @@ type claim struct {
 type claimStep struct {
 	figures
 	after time.Time // what was recorded before is before the moment
-	work  []db.Work
+	work  []ledger.Work
 }
 
 // end ends a claim, whose process has lost the database.
@@ -271,7 +272,7 @@ func (p *process) begins(limit int64, after time.Time) {
 	p.claim = c
 	go func() {
 		defer stop()
-		_, c.err = claimWith(ctx, p.slots, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, free int) ([]db.Work, error) {
+		_, c.err = claimWith(ctx, p.slots, dispatch.Queue{Name: queue, Limit: &limit}, func(_ context.Context, _ *db.Tx, free int) ([]ledger.Work, error) {
 			c.free = &free
 			select {
 			case c.seen <- struct{}{}:

@@ -21,7 +21,7 @@ import (
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/seed"
-	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/test/model/check"
 	"swh-scheduler/test/model/slots"
 )
@@ -279,7 +279,7 @@ func (w *slotsWorld) claim(s check.Step[slots.State], p *process) {
 			w.fail("%d found %d free slots, and the model %d, of which %d wait\n%+v", p.n, *p.claim.free, claimed, waiting, now)
 		}
 	case slots.Counted:
-		var work []db.Work
+		var work []ledger.Work
 		for i, m := range w.state.Messages {
 			if held.Messages[i].Row == slots.Waiting && m.Row == slots.Outgoing {
 				work = append(work, w.work(i))
@@ -305,10 +305,10 @@ func (w *slotsWorld) claimed(p int) slots.State {
 	panic(nil)
 }
 
-func (w *slotsWorld) work(row int) db.Work {
-	work := db.Work{TaskID: w.ids[row], Queue: queue, Home: queue, TaskName: "swh.test", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}"), Urgent: true, Claimed: time.Now()}
+func (w *slotsWorld) work(row int) ledger.Work {
+	work := ledger.Work{TaskID: w.ids[row], Queue: queue, Home: queue, TaskName: "swh.test", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}"), Urgent: true, Claimed: time.Now()}
 	if w.shared {
-		work.Share = db.Share{Shared: true, Group: "g", Cost: 1}
+		work.Share = ledger.Share{Shared: true, Group: "g", Cost: 1}
 	}
 	return work
 }

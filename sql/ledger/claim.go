@@ -1,0 +1,273 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/migrate"
+	"swh-scheduler/sql/postgres"
+)
+
+// ReadyTaskTypes lists the types that have a task to run at now, of those without
+// priority or of those with any.
+func (s Queries) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error) {
+	return s.q.ReadyTaskTypes(ctx, queries.ReadyTaskTypesParams{Now: now, WithPriority: withPriority})
+}
+
+// TaskClaim says which tasks ClaimTasks takes and where their messages go.
+type TaskClaim struct {
+	Type         model.TaskType
+	Queue        string
+	WithPriority bool // tasks of any priority, highest first, instead of those without
+	Now          time.Time
+
+	// Ageing is how long a task with priority waits until it counts as one priority higher:
+	// until it goes before one of the next priority that becomes ready then. 0 is for ever.
+	Ageing time.Duration
+
+	Tried  bool           // look up Work.Tried, by which lanes are chosen
+	By     model.ShareKey // by which tasks are grouped; "": they are one group, whatever its name
+	Groups []TaskGroup    // to claim for
+}
+
+// TaskGroup is a group of tasks to claim.
+type TaskGroup struct {
+	Name  string
+	Count int     // how many are asked for
+	Cost  float64 // expected of each, in seconds
+
+	Priority uint8 // of their messages
+}
+
+// Share returns the share of a message of the group.
+func (g TaskGroup) Share() Share {
+	return Share{Shared: true, Group: g.Name, Cost: g.Cost, Priority: g.Priority}
+}
+
+// ClaimTasks marks ready tasks as scheduled, of each group as many as are asked for. Each gets a run without metadata,
+// as the Python runner writes it. The longest ready come first; with priority, the highest. Tasks that cannot be sent as
+// they are (scheduler_go.odd_task), or that PostgreSQL refuses to mark, are set aside
+// instead, and others taken. It returns the number of tasks of each group, and their messages, without a queue: those of
+// groups have their Share.
+func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
+	groups := slices.Clone(c.Groups)
+	taken = make([]int, len(groups))
+	for range bulk.AsideRounds {
+		odd, err := tx.claimTasks(ctx, c, groups, taken, &work)
+		if err != nil {
+			return nil, nil, fmt.Errorf("claim tasks of type %q: %w", c.Type.Type, err)
+		}
+		if odd == 0 {
+			break
+		}
+	}
+	return taken, work, nil
+}
+
+// claimTasks claims what is left to claim of groups, and counts down what is left and up
+// what is taken. Where PostgreSQL refuses the claim, it claims parts of it, and sets aside
+// the tasks that are refused alone. It returns the number of tasks that it set aside.
+func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, taken []int, work *[]Work) (odd int, err error) {
+	asked := slices.Clone(groups)
+	all := 0
+	for _, g := range asked {
+		all += g.Count
+	}
+	*work = slices.Grow(*work, all)
+	// part is the part of the groups that is from first to end in the row of all that is asked for.
+	part := func(first, end int) []TaskGroup {
+		some, at := slices.Clone(asked), 0
+		for i, g := range asked {
+			some[i].Count = max(0, min(end, at+g.Count)-max(first, at))
+			at += g.Count
+		}
+		return some
+	}
+	aside, err := bulk.BisectIn(ctx, tx.Tx, all, func(first, end int) (int64, error) {
+		before := len(*work)
+		got, n, err := tx.claimTasksOnce(ctx, c, part(first, end), work)
+		if err != nil {
+			*work = (*work)[:before]
+			return 0, err
+		}
+		odd += n
+		total := 0
+		for i, n := range got {
+			taken[i] += n
+			groups[i].Count -= n
+			total += n
+		}
+		return int64(total), nil
+	}, func(i int, reason *postgres.RefusedError) error {
+		return tx.setNextTaskAside(ctx, c, part(i, i+1), reason)
+	})
+	return odd + aside, err
+}
+
+// setNextTaskAside sets the task aside that would be claimed next for groups.
+func (tx *Tx) setNextTaskAside(ctx context.Context, c TaskClaim, groups []TaskGroup, reason *postgres.RefusedError) error {
+	arguments := c.arguments(groups)
+	arguments["reason"] = reason.Error()
+	_, err := tx.Raw.Exec(ctx, c.ready()+`
+insert into scheduler_go.set_aside_tasks (task, arguments, reason)
+select t.id, md5(t.arguments::text), @reason from ready join task t on t.id = ready.id
+on conflict do nothing`, arguments)
+	return err
+}
+
+// claimTasksOnce runs the claim once. It adds the messages to work, and returns the number of
+// tasks of each group and of those that it set aside.
+func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
+	rows, err := tx.Raw.Query(ctx, c.statement(), c.arguments(groups))
+	if err != nil {
+		return nil, 0, err
+	}
+	taken = make([]int, len(groups))
+	var place *int // nil in the only row without a task
+	w := Work{Home: c.Queue, TaskName: c.Type.BackendName, Urgent: c.WithPriority, Claimed: c.Now}
+	var id uuid.NullUUID
+	var text arena
+	_, err = pgx.ForEachRow(rows, []any{&odd, &place, &id, nil, nil, &w.Tried}, func() error {
+		if place == nil {
+			return nil
+		}
+		taken[*place-1]++
+		w.TaskID = id.UUID
+		raw := rows.RawValues()
+		w.Args, w.Kwargs = text.copy(raw[3]), text.copy(raw[4])
+		if c.By != "" {
+			w.Share = groups[*place-1].Share()
+		}
+		*work = append(*work, w)
+		return nil
+	})
+	return taken, odd, err
+}
+
+// arena copies texts into large blocks: one allocation for many.
+type arena []byte
+
+func (a *arena) copy(text []byte) []byte {
+	if cap(*a)-len(*a) < len(text) {
+		*a = make([]byte, 0, max(64<<10, len(text)))
+	}
+	from := len(*a)
+	*a = append(*a, text...)
+	return (*a)[from:len(*a):len(*a)]
+}
+
+// AgeingSeconds returns the ageing for scheduler_go.turn: in the strict order, longer than any
+// task waits.
+func AgeingSeconds(ageing time.Duration) float64 {
+	if ageing == 0 {
+		const never = 1e11 // 3,000 years
+		return never
+	}
+	return ageing.Seconds()
+}
+
+// order is the order in which tasks are claimed.
+func (c TaskClaim) order() string {
+	if c.WithPriority {
+		return "scheduler_go.turn(priority, next_run, @ageing)"
+	}
+	return "next_run"
+}
+
+// ready returns a statement's first CTEs, from fixed parts: wanted are the groups, and ready
+// are the tasks to claim, locked.
+func (c TaskClaim) ready() string {
+	ready := "priority is null"
+	if c.WithPriority {
+		ready = "priority is not null"
+	}
+	if c.By != "" && c.By != model.ShareByTaskType { // there the type is the group
+		ready += " and " + migrate.TaskGroup(c.By) + " = w.name"
+	}
+	return `
+with wanted as (
+	select * from unnest(@names::text[], @counts::integer[]) with ordinality w (name, count, place)
+), ready as (
+	select t.id, t.odd, w.* from wanted w cross join lateral (
+		select id, scheduler_go.odd_task(arguments) as odd from task
+		where type = @type and status = 'next_run_not_scheduled' and next_run <= @now and ` + ready + `
+		  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null
+		order by ` + c.order() + `
+		limit w.count
+		for update skip locked
+	) t
+)`
+}
+
+// statement puts the claim together, from fixed parts.
+func (c TaskClaim) statement() string {
+	order := c.order()
+	return c.ready() + `, aside as (
+	insert into scheduler_go.set_aside_tasks (task, arguments, reason)
+	select id, (select md5(arguments::text) from task where task.id = ready.id), odd from ready where odd is not null
+	on conflict do nothing
+	returning task
+), counted as (
+	select count(*) as odd from aside
+), claimed as (
+	update task set status = 'next_run_scheduled'
+	from ready where task.id = ready.id and ready.odd is null
+	returning task.id, task.next_run, task.priority, task.arguments, ready.place, gen_random_uuid() as backend_id
+), runs as (
+	insert into task_run (task, backend_id, scheduled, status)
+	select id, backend_id::text, @now, 'scheduled' from claimed order by ` + order + `
+)
+select odd, place, backend_id, coalesce(arguments -> 'args', '[]')::text::json, coalesce(arguments -> 'kwargs', '{}')::text::json,
+	case when @tried then coalesce((select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = claimed.id order by r.scheduled desc limit 1), false) else false end
+from counted left join claimed on true order by ` + order
+}
+
+func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
+	names, counts := make([]string, len(groups)), make([]int32, len(groups))
+	for i, g := range groups {
+		names[i], counts[i] = g.Name, int32(g.Count)
+	}
+	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "names": names, "counts": counts, "ageing": AgeingSeconds(c.Ageing), "tried": c.Tried}
+}
+
+// ReadyTaskGroups lists the groups that have a task of c.Type without priority to run at
+// c.Now.
+func (tx *Tx) ReadyTaskGroups(ctx context.Context, c TaskClaim, by model.ShareKey) ([]string, error) {
+	group := migrate.TaskGroup(by)
+	const waiting = "type = @type and status = 'next_run_not_scheduled' and priority is null"
+	names, err := stmt.Column[string](ctx, tx.Raw, `
+with recursive groups as (
+	(select `+group+` as name from task where `+waiting+` order by 1 limit 1)
+	union all
+	select (select `+group+` from task where `+waiting+` and `+group+` > groups.name order by 1 limit 1)
+	from groups where name is not null
+)
+select name from groups
+where name is not null and exists (select from task where `+waiting+` and `+group+` = name and next_run <= @now)`,
+		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now})
+	return names, stmt.Failed(err, "list the groups of ready tasks of type %q", c.Type.Type)
+}
+
+// CountReadyTasks counts the ready tasks of a group that are not set aside, up to a bound.
+func (tx *Tx) CountReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string, most int) (n int, err error) {
+	inGroup := "true"
+	if by != model.ShareByTaskType {
+		inGroup = migrate.TaskGroup(by) + " = @group"
+	}
+	err = tx.Raw.QueryRow(ctx, `select count(*) from (
+	select from task
+	where type = @type and status = 'next_run_not_scheduled' and priority is null and next_run <= @now and `+inGroup+`
+	  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null
+	limit @bound) ready`,
+		pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "group": group, "bound": most}).Scan(&n)
+	return n, err
+}

@@ -1,0 +1,83 @@
+package ledger
+
+import (
+	"context"
+
+	"swh-scheduler/internal/lanes"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+)
+
+// Sources of counts.
+const (
+	EndedByWorker  = "worker"  // events; by task type
+	EndedByJournal = "journal" // visits; by visit type
+)
+
+// Ends sums what ended in a batch, so that each row is written once.
+type Ends map[endKey]endSum
+
+type endKey struct {
+	Type, Status, Exception string
+	Bucket                  int16
+}
+
+type endSum struct {
+	Pieces  int64
+	Seconds float64
+}
+
+// Add adds n pieces of a type that took so many seconds each; below 0: unknown.
+func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
+	key := endKey{taskType, status, exception, -1}
+	if seconds >= 0 {
+		key.Bucket = lanes.Bucket(seconds)
+	}
+	sum := e[key]
+	e[key] = endSum{sum.Pieces + int64(n), sum.Seconds + max(0, seconds)*float64(n)}
+}
+
+// countEnded writes counts. It comes last in a transaction, as it locks rows that others write.
+func (tx *Tx) countEnded(source string, e Ends) stmt.Step {
+	return stmt.Arrays(stmt.Entries(e), func(ctx context.Context, p queries.CountEndedParams) error {
+		p.Source = source
+		return tx.q.CountEnded(ctx, p)
+	})
+}
+
+// Ended is what ended of a type in the last whole minutes.
+type Ended struct {
+	Minute, Five, Hour int64 // in 1, 5 and 60 minutes
+	Statuses           map[string]int64
+	Exceptions         map[string]int64 // of the failures in an hour, by class
+	// Took is how long those of the last hour took, where known; Seconds is the sum.
+	Took    lanes.Sketch
+	Seconds float64
+}
+
+// EndedKey is a source, and a task type or visit type.
+type EndedKey struct{ Source, Type string }
+
+// EndedInHour returns what ended in the last hour.
+func (a Queries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
+	rows, err := a.q.EndedInHour(ctx)
+	ended := map[EndedKey]*Ended{}
+	for _, r := range rows {
+		key := EndedKey{r.Source, r.Type}
+		e := ended[key]
+		if e == nil {
+			e = &Ended{Statuses: map[string]int64{}, Exceptions: map[string]int64{}, Took: lanes.Sketch{}}
+			ended[key] = e
+		}
+		e.Minute, e.Five, e.Hour = e.Minute+r.InMinute, e.Five+r.InFive, e.Hour+r.InHour
+		e.Statuses[r.Status] += r.InHour
+		if r.Exception != "" {
+			e.Exceptions[r.Exception] += r.InHour
+		}
+		if r.Bucket >= 0 {
+			e.Took[r.Bucket] += float64(r.InHour)
+			e.Seconds += r.Seconds
+		}
+	}
+	return ended, stmt.Failed(err, "read what ended in the last hour")
+}

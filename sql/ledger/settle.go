@@ -1,0 +1,371 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
+)
+
+// Heard says what a batch of events is about.
+type Heard struct {
+	BackendIDs []string    // Celery's task ids
+	TaskIDs    []uuid.UUID // those that started or ended, and may be in the ledger
+}
+
+// HeardRun is a row of task_run that events are about, locked.
+type HeardRun struct {
+	ID, Task  int64
+	BackendID string
+	TaskType  string
+	Scheduled time.Time
+	Status    model.RunStatus
+	HasError  bool       // its metadata has an error text
+	Newest    *SeenStart // the newest start heard of
+}
+
+// Open reports whether the run has not ended.
+func (r HeardRun) Open() bool {
+	return r.Status == model.RunScheduled || r.Status == model.RunStarted
+}
+
+// SeenStart orders the starts of a run: Celery starts it again when it retries it.
+type SeenStart struct {
+	EventTime float64 // the worker's clock, seconds since 1970 UTC
+	Worker    string  // breaks ties
+}
+
+// HeardWork is a row of the ledger that events are about, locked: sent or settled.
+type HeardWork struct {
+	TaskID   uuid.UUID
+	Settled  bool
+	Home     string
+	TaskType string // "" if there is none with its task's name any more
+	Claimed  time.Time
+	Started  *float64 // worker's clock, seconds since 1970 UTC; nil for settled work whose wait is not recorded
+	TimedOut int      // on how many lanes
+	Share    Share    // Cost of settled work is what the group was charged
+	Lane     WorkLane
+}
+
+// Settlement is what a batch of events changes in the database.
+type Settlement struct {
+	SeenStarts []SeenStartOf
+	Begun      []RunBegin    // open runs that started
+	LateStarts []RunBegin    // of runs that had ended
+	Ended      [][]RunEnding // open runs, in waves: at most one run of a task in each
+	Errors     []RunError    // of failed runs that have none
+	Revoked    []RunRevoked  // runs that had failed before
+	Durations  []RunDuration
+	Requeued   []RunRequeue // open runs that continue under another task id
+
+	WorkBegun    []WorkBegin
+	WorkGone     []uuid.UUID
+	WorkSettled  []WorkSettle
+	WorkRequeued []WorkRequeue
+	TimedOut     []VisitTimeout // visits among WorkRequeued
+
+	Ends     Ends // of types that are known
+	Charges  Charges
+	Records  LaneRecords
+	Memories map[int64]WorkMemory
+	Counts   map[SketchCount]float64
+	Heard    time.Time     // the last end in Counts
+	HalfLife time.Duration // of the counts
+}
+
+// Changes of one run or one message. Metadata is merged into the run's.
+type (
+	SeenStartOf struct {
+		Run   int64
+		Start SeenStart
+		Heard time.Time
+	}
+	RunBegin struct {
+		Run      int64
+		At       time.Time
+		Metadata RunMetadata
+	}
+	RunEnding struct {
+		Run, Task int64
+		Started   *time.Time // nil leaves it as it is
+		At        time.Time
+		Status    model.RunStatus
+		Metadata  RunMetadata
+		Final     bool // the task isn't tried again before its next regular run
+	}
+	RunRevoked struct {
+		Run, Task int64
+		Reason    string
+	}
+	RunError struct {
+		Run   int64
+		Error string
+	}
+	RunDuration struct {
+		Run     int64
+		Seconds float64
+		Heard   time.Time
+	}
+	RunRequeue struct {
+		Run      int64
+		NewID    uuid.UUID
+		LaneName string
+	}
+	WorkBegin struct {
+		TaskID  uuid.UUID
+		Started float64
+	}
+	WorkSettle struct {
+		TaskID  uuid.UUID
+		Heard   time.Time
+		Started float64  // 0 if its start was not heard
+		Charged *float64 // not nil if its group's charge will be corrected
+		Teaches bool     // how long it took is not known yet
+	}
+	WorkRequeue struct {
+		TaskID, NewID uuid.UUID
+		Heard         time.Time
+	}
+	VisitTimeout struct {
+		URL, VisitType string
+		Claimed        time.Time
+		TimedOut       float64 // the worker's clock, seconds since 1970 UTC
+		Heard          time.Time
+	}
+	WorkMemory struct {
+		Seconds, Behind float64
+		AtLeast         bool
+		Heard           time.Time
+	}
+	SketchCount struct {
+		Set string
+		SketchKey
+		Bucket int16
+	}
+)
+
+// RunMetadata is what a start and an end add to a run's metadata. As in the Python
+// scheduler, a start whose event names no worker writes null.
+type RunMetadata struct {
+	Starts bool
+	Worker *string // of the start
+	Error  *string // of the end; nil for none
+
+	NotRetried string // why the task isn't tried again before its next regular run; "" for nothing
+}
+
+// String returns the JSON object.
+func (m RunMetadata) String() string {
+	object := make(map[string]*string, 3)
+	if m.Starts {
+		object["worker"] = m.Worker
+	}
+	if m.Error != nil {
+		object["error"] = m.Error
+	}
+	if m.NotRetried != "" {
+		object["not_retried"] = &m.NotRetried
+	}
+	text, _ := json.Marshal(object) // strings and nulls always marshal
+	return string(text)
+}
+
+// Settle loads and locks the runs and the work that a batch of events is about, and writes what decide
+// returns for them, all in one transaction. Unknown runs and work are not passed to decide. After a
+// deadlock the transaction is retried, so decide may be called several times.
+//
+// Locks are taken in this order, so that two listeners, or a listener and the Python one
+// (which locks one run, then its task), never deadlock: runs by id, work by task id,
+// tasks by id, rows of our other tables; only then runs and tasks are updated.
+//
+// It returns a *RefusedError if PostgreSQL refuses a value.
+func (s Store) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, []HeardWork) Settlement) error {
+	return postgres.AsRefused(postgres.RetryLostRaces(func() error {
+		// Not ByKey: the trigger that the end of each run fires would plan its statements each time.
+		return s.inTx(ctx, postgres.ByIndex, func(ctx context.Context, tx *Tx) error {
+			runs, err := tx.lockRuns(ctx, heard)
+			if err != nil {
+				return err
+			}
+			var rows []queries.LockWorkRow
+			if len(heard.TaskIDs) > 0 {
+				if rows, err = tx.q.LockWork(ctx, heard.TaskIDs); err != nil {
+					return err
+				}
+			}
+			work, _ := stmt.List(rows, nil, heardWorkOf)
+			settlement := decide(runs, work)
+			return stmt.InOrder(ctx, tx.recordDeliveries(settlement.delivered(rows)), func(ctx context.Context) error { return tx.writeSettlement(ctx, settlement) })
+		})
+	}))
+}
+
+// delivered returns by queue how many messages that end were outgoing until now: the broker has had them, though its
+// confirmations are not written yet. Their workers may hold them still, if they acknowledge late.
+func (s Settlement) delivered(rows []queries.LockWorkRow) map[string]int32 {
+	outgoing := make(map[uuid.UUID]string)
+	for _, r := range rows {
+		if r.State == "outgoing" {
+			outgoing[r.TaskID] = r.Queue
+		}
+	}
+	if len(outgoing) == 0 {
+		return nil
+	}
+	perQueue := make(map[string]int32)
+	end := func(id uuid.UUID) {
+		if queue, ok := outgoing[id]; ok {
+			perQueue[queue]++
+		}
+	}
+	for _, id := range s.WorkGone {
+		end(id)
+	}
+	for _, w := range s.WorkSettled {
+		end(w.TaskID)
+	}
+	for _, w := range s.WorkRequeued {
+		end(w.TaskID)
+	}
+	return perQueue
+}
+
+func (tx *Tx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {
+	rows, err := tx.q.LockRuns(ctx, heard.BackendIDs)
+	runs, err := stmt.List(rows, err, func(r queries.LockRunsRow) HeardRun {
+		// The backend id is not null: the run was found by its value.
+		return HeardRun{
+			ID: r.ID, Task: r.Task, BackendID: *r.BackendID, TaskType: r.Type, Scheduled: stmt.OrZero(r.Scheduled), Status: r.Status, HasError: r.HasError,
+		}
+	})
+	if len(runs) == 0 {
+		return runs, err
+	}
+	byID := make(map[int64]*HeardRun, len(runs))
+	for i := range runs {
+		byID[runs[i].ID] = &runs[i]
+	}
+	// After the locks: another listener may have written some before it released them.
+	starts, err := tx.q.NewestStarts(ctx, slices.Collect(maps.Keys(byID)))
+	for _, s := range starts {
+		byID[s.Run].Newest = &SeenStart{EventTime: s.EventTime, Worker: s.Worker}
+	}
+	return runs, err
+}
+
+func heardWorkOf(r queries.LockWorkRow) HeardWork {
+	w := HeardWork{
+		TaskID: r.TaskID, Settled: r.State == "settled", Home: r.Queue, TaskType: r.TaskType, Claimed: r.Claimed, Started: r.Started, TimedOut: int(r.TimedOut),
+	}
+	if r.Home != nil {
+		w.Home = *r.Home
+	}
+	if r.ShareGroup != nil {
+		w.Share = Share{Shared: true, Group: *r.ShareGroup, Cost: *r.Cost}
+	}
+	if r.LaneSet != nil {
+		w.Lane = WorkLane{
+			Set: *r.LaneSet, Number: int(*r.Lane), Name: stmt.OrZero(r.LaneName), Left: int(r.LanesLeft), Retried: r.Retried, SoftLimit: model.Duration(stmt.OrZero(r.SoftLimit)),
+			Below: stmt.OrZero(r.Below), URL: stmt.OrZero(r.URL), VisitType: stmt.OrZero(r.VisitType),
+			LaneFeatures: LaneFeatures{Key: *r.Memory, Lister: *r.Lister, First: *r.First, Behind: *r.Behind},
+		}
+	}
+	return w
+}
+
+// writeSettlement runs one statement for each kind of change that there is.
+func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
+	var tasks []int64
+	for _, wave := range s.Ended {
+		for _, r := range wave {
+			tasks = append(tasks, r.Task)
+		}
+	}
+	for _, r := range s.Revoked {
+		tasks = append(tasks, r.Task)
+	}
+	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(EndedByWorker, s.Ends)})...)
+}
+
+// settleRuns writes what becomes of runs.
+func (tx *Tx) settleRuns(s Settlement) []stmt.Step {
+	steps := []stmt.Step{stmt.Arrays(s.SeenStarts, tx.q.RecordStarts), stmt.Arrays(s.Begun, tx.q.StartRuns), stmt.Arrays(s.LateStarts, tx.q.FillStarts)}
+	// Runs of one task end one statement after another, because each moves the task on
+	// from where the one before left it, and the order within a statement is
+	// PostgreSQL's choice.
+	for _, wave := range s.Ended {
+		var final, ignored, disabled []int64
+		for _, r := range wave {
+			if r.Final {
+				final = append(final, r.Task)
+			}
+			if r.Metadata.NotRetried != "" {
+				ignored = append(ignored, r.Task)
+			}
+		}
+		// The Python scheduler ignores events of revocations and rejections, so that a disabled task stays
+		// disabled. Its trigger on ends enables a recurring one.
+		steps = append(steps,
+			stmt.Keys(final, tx.q.ForfeitRetries),
+			stmt.Keys(ignored, func(ctx context.Context, tasks []int64) (err error) {
+				disabled, err = tx.q.DisabledTasks(ctx, tasks)
+				return err
+			}),
+			stmt.Arrays(wave, tx.q.EndRuns),
+			func(ctx context.Context) error { return stmt.Keys(disabled, tx.q.DisableTasks)(ctx) },
+		)
+	}
+	return append(steps, stmt.Arrays(s.Errors, tx.q.FillErrors), stmt.Arrays(s.Revoked, tx.q.RevokeRetries), stmt.Arrays(s.Requeued, tx.q.MoveRuns), stmt.Arrays(s.Durations, tx.q.RecordDurations))
+}
+
+// settleWork writes what becomes of work, and wakes the senders of requeued work.
+func (tx *Tx) settleWork(s Settlement) []stmt.Step {
+	var requeued []uuid.UUID
+	for _, w := range s.WorkRequeued {
+		requeued = append(requeued, w.TaskID)
+	}
+	notify := func(ctx context.Context, _ []uuid.UUID) error {
+		_, err := tx.Raw.Exec(ctx, "notify scheduler_go_lanes")
+		return err
+	}
+	type settled struct {
+		WorkSettle
+		Charges bool
+	}
+	var rows []settled
+	for _, w := range s.WorkSettled {
+		rows = append(rows, settled{w, w.Charged != nil})
+	}
+	return []stmt.Step{
+		stmt.Arrays(s.WorkBegun, tx.q.StartWork),
+		stmt.Keys(s.WorkGone, tx.q.DropWork),
+		stmt.Arrays(rows, tx.q.SettleWork),
+		stmt.Arrays(s.WorkRequeued, tx.q.RequeueWork),
+		stmt.Arrays(s.TimedOut, tx.q.RecordTimeouts),
+		stmt.Keys(requeued, tx.q.ForgetHeldVisits), // the failed visits of these tries were time-outs
+		stmt.Keys(requeued, notify),
+		tx.chargeShares(s.Charges),
+	}
+}
+
+// learn writes how long work of lanes took.
+func (tx *Tx) learn(s Settlement) []stmt.Step {
+	count := func(ctx context.Context, p queries.CountWorkParams) error {
+		p.Now, p.HalfLife = s.Heard, s.HalfLife.Seconds()
+		return tx.q.CountWork(ctx, p)
+	}
+	return []stmt.Step{
+		stmt.Arrays(stmt.Entries(s.Memories), tx.q.RememberWork),
+		stmt.Arrays(stmt.Entries(s.Counts), count),
+		tx.recordLanes(s.Records),
+	}
+}

@@ -1,0 +1,43 @@
+package ledger
+
+import (
+	"context"
+
+	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/postgres"
+)
+
+// Queries are statements on the ledger, lanes and shares, in a transaction or not.
+type Queries struct{ q *queries.Queries }
+
+// A Store runs its own transactions.
+type Store struct {
+	Queries
+	db    *postgres.DB
+	sizes *sizes
+}
+
+// A Tx is a transaction with what is done to the ledger in it.
+type Tx struct {
+	*postgres.Tx
+	Queries
+}
+
+// sizes are the sizes of the batches of maintenance.
+type sizes struct{ settled bulk.BatchSize }
+
+// New returns the store of a database.
+func New(db *postgres.DB) Store {
+	return Store{Queries{postgres.QueriesOf(db)}, db, new(sizes)}
+}
+
+// On returns what is done to the ledger in a transaction.
+func (s Store) On(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q}} }
+
+func (s Store) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {
+	return s.db.Transact(ctx, begin, func(ctx context.Context, tx *postgres.Tx) error {
+		on := s.On(tx)
+		return do(ctx, &on)
+	})
+}

@@ -1,0 +1,326 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/internal/testenv/sqltest"
+	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/postgres"
+)
+
+var visitDay = time.Date(2024, 5, 6, 7, 8, 9, 123456000, time.UTC)
+
+func keysOf(n int) []model.OriginKey {
+	keys := make([]model.OriginKey, n)
+	for i := range keys {
+		keys[i] = model.OriginKey{URL: fmt.Sprintf("https://example.org/%03d", i), VisitType: "git"}
+	}
+	return keys
+}
+
+// countVisit adds a visit to each origin: SuccessiveVisits is how many it had.
+func countVisit(keys []model.OriginKey) func(ledger.KnownVisits) ledger.VisitChanges {
+	return func(known ledger.KnownVisits) (changes ledger.VisitChanges) {
+		stats := make(map[model.OriginKey]model.VisitStats)
+		for _, s := range known.Stats {
+			stats[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] = s
+		}
+		for _, key := range keys {
+			s, ok := stats[key]
+			if !ok {
+				s = model.VisitStats{URL: key.URL, VisitType: key.VisitType, NextPositionOffset: 4}
+			}
+			if s.LastVisit == nil {
+				s.SuccessiveVisits = 0
+			}
+			s.SuccessiveVisits++
+			s.LastVisit, s.LastVisitStatus, s.NextVisitQueuePosition = &visitDay, model.VisitFailed, new(int64)
+			changes.Stats = append(changes.Stats, &s)
+		}
+		return changes
+	}
+}
+
+// What is written is read back, column by column, and a column that has no value
+// yet stays null.
+func TestVisitStatsAreWrittenAndRead(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	keys := keysOf(2)
+	position, successful := int64(1<<40), visitDay.Add(-time.Hour)
+	want := []model.VisitStats{
+		{
+			URL: keys[0].URL, VisitType: "git", LastVisit: &visitDay, LastVisitStatus: model.VisitSuccessful,
+			LastSuccessful: &successful, LastSnapshot: []byte("snap"), NextVisitQueuePosition: &position,
+			NextPositionOffset: 7, SuccessiveVisits: 3,
+		},
+		{
+			URL: keys[1].URL, VisitType: "git", LastVisit: &visitDay, LastVisitStatus: model.VisitNotFound,
+			NextVisitQueuePosition: &position, NextPositionOffset: 4, SuccessiveVisits: 1,
+		},
+	}
+	failures := map[model.OriginKey]ledger.VisitFailure{keys[1]: {Date: visitDay, InARow: 1}}
+	for range 2 { // inserted, then updated
+		err := store.UpdateVisitStats(t.Context(), keys, func(ledger.KnownVisits) ledger.VisitChanges {
+			return ledger.VisitChanges{Stats: []*model.VisitStats{&want[0], &want[1]}, LastFailures: failures}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []model.VisitStats
+		err = store.UpdateVisitStats(t.Context(), keys, func(known ledger.KnownVisits) ledger.VisitChanges {
+			got = slices.Clone(known.Stats)
+			if diff := cmp.Diff(failures, known.LastFailures); diff != "" {
+				t.Errorf("last failures (-written +read):\n%s", diff)
+			}
+			return ledger.VisitChanges{}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-written +read):\n%s", diff)
+		}
+		want[0].SuccessiveVisits++
+		want[1].LastVisitStatus = model.VisitFailed
+		failures[keys[1]] = ledger.VisitFailure{Date: visitDay.Add(time.Hour), InARow: 2}
+	}
+}
+
+// Visits are noted for the candidates of their origins, each once, whether their rows are new or
+// not, and so is what else the transaction changes of origins.
+func TestVisitsAreNotedForCandidates(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	keys := keysOf(3)
+	testenv.Exec(t, store.Pool(), `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', '', '{}', now())`)
+	for _, k := range keys {
+		testenv.Exec(t, store.Pool(), `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+			values ('00000000-0000-0000-0000-000000000001', $1, 'git', '{}', true, now())`, k.URL)
+	}
+	for _, c := range []struct {
+		name     string
+		disabled []string
+		noted    int
+	}{
+		{"inserted", nil, len(keys)},
+		{"updated", nil, len(keys)},
+		{"updated and disabled", []string{keys[0].URL}, len(keys) + 1},
+	} {
+		sqltest.Keep(t, store)
+		sqltest.CheckCandidates(t, store)
+		if err := store.UpdateVisitStats(t.Context(), keys, func(known ledger.KnownVisits) ledger.VisitChanges {
+			changes := countVisit(keys)(known)
+			changes.DisabledURLs = c.disabled
+			return changes
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.candidate_changes"); n != c.noted {
+			t.Errorf("%s: %d changes were noted, want %d", c.name, n, c.noted)
+		}
+	}
+	sqltest.Keep(t, store)
+	sqltest.CheckCandidates(t, store)
+	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.candidates where not successful"); n != len(keys)-1 {
+		t.Errorf("%d candidates, want those of the enabled origins", n)
+	}
+}
+
+// Someone inserts a row between our look for it and our own insert: the
+// transaction is tried again with that row, which keeps last_scheduled.
+func TestVisitStatsAppearMeanwhile(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	keys := keysOf(3)
+	count := countVisit(keys)
+	calls := 0
+	err := store.UpdateVisitStats(t.Context(), keys, func(known ledger.KnownVisits) ledger.VisitChanges {
+		if calls++; calls == 1 {
+			if _, err := store.Pool().Exec(t.Context(),
+				"insert into origin_visit_stats (url, visit_type, last_scheduled) values ($1, 'git', '2024-01-01 00:00+00')", keys[1].URL); err != nil {
+				t.Error(err)
+			}
+		}
+		return count(known)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls != 2 {
+		t.Errorf("the transaction was tried %d times, want 2", calls)
+	}
+	got := testenv.Column[string](t, store.Pool(), "select concat_ws(' ', successive_visits, extract(year from last_scheduled)) from origin_visit_stats order by url")
+	if diff := cmp.Diff([]string{"1", "1 2024", "1"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Members that update overlapping origins at once, beside a daemon that writes
+// last_scheduled in an order of its own, lose no update.
+func TestVisitStatsUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	const origins, members, rounds = 40, 3, 15
+	group, ctx := errgroup.WithContext(t.Context())
+	for n := range members {
+		random := rand.New(rand.NewPCG(seed.Of(t), uint64(n)))
+		group.Go(func() error {
+			for range rounds {
+				keys := keysOf(origins)
+				random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+				if err := store.UpdateVisitStats(ctx, keys, countVisit(keys)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	random := seed.Rand(t)
+	group.Go(func() error {
+		for range rounds {
+			urls := make([]string, origins)
+			for i, key := range keysOf(origins) {
+				urls[i] = key.URL
+			}
+			random.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
+			// The one that deadlocks with a member may be this one.
+			_, err := store.Pool().Exec(ctx, `insert into origin_visit_stats (url, visit_type, last_scheduled)
+				select unnest($1::text[]), 'git', now() on conflict (url, visit_type) do update set last_scheduled = now()`, urls)
+			if err != nil && !strings.Contains(err.Error(), "deadlock detected") {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range testenv.Column[int32](t, store.Pool(), "select successive_visits from origin_visit_stats") {
+		if count != members*rounds {
+			t.Errorf("%d visits counted, want %d", count, members*rounds)
+		}
+	}
+}
+
+// An origin is disabled for all listers and kinds of visit, and nothing else of
+// its rows changes.
+func TestOriginsAreDisabled(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	testenv.Exec(t, store.Pool(), `
+		insert into listers (name, instance_name, current_state, updated) values ('a', 'a', '{}', now()), ('b', 'b', '{}', now());
+		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		select id, url, visit_type, '{"x": 1}', true, '2024-01-01 00:00+00'
+		from listers, unnest(array['https://gone.example', 'https://here.example']) url, unnest(array['git', 'hg']) visit_type`)
+	err := store.UpdateVisitStats(t.Context(), keysOf(1), func(ledger.KnownVisits) ledger.VisitChanges {
+		return ledger.VisitChanges{DisabledURLs: []string{"https://gone.example", "https://never.listed.example"}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := testenv.Column[string](t, store.Pool(), `select concat_ws(' ', url, enabled, extra_loader_arguments, extract(year from last_seen), count(*))
+		from listed_origins group by url, enabled, extra_loader_arguments, last_seen order by url`)
+	want := []string{`https://gone.example f {"x": 1} 2024 4`, `https://here.example t {"x": 1} 2024 4`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A refusal of a value is told from other errors, and leaves nothing behind.
+func TestRefusedValues(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	for name, url := range map[string]string{"a NUL": "a\x00b", "not UTF-8": "a\xffb"} {
+		keys := []model.OriginKey{{URL: url, VisitType: "git"}}
+		err := store.UpdateVisitStats(t.Context(), keys, countVisit(keys))
+		if _, refused := errors.AsType[*postgres.RefusedError](err); !refused {
+			t.Errorf("%s: %v, want a refusal", name, err)
+		}
+	}
+	if n := testenv.Column[int64](t, store.Pool(), "select count(*) from origin_visit_stats")[0]; n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+// A batch is halved until what is refused stands alone; another error ends it.
+func TestBisect(t *testing.T) {
+	t.Parallel()
+	other := errors.New("other")
+	for name, c := range map[string]struct {
+		bad, broken []int
+		want        string
+	}{
+		"all good":       {nil, nil, "[0-9] []"},
+		"one bad":        {[]int{3}, nil, "[0-2 2 4-9] [3]"},
+		"first and last": {[]int{0, 8}, nil, "[1 2-4 4-6 6 7] [0 8]"},
+		"broken":         {[]int{1}, []int{3}, "[0] [1] other"},
+	} {
+		var written, aside []string
+		err := bulk.Bisect(0, 9, func(first, end int) error {
+			for i := first; i < end; i++ {
+				if slices.Contains(c.bad, i) {
+					return new(postgres.RefusedError)
+				}
+			}
+			for i := first; i < end; i++ {
+				if slices.Contains(c.broken, i) {
+					return other
+				}
+			}
+			text := fmt.Sprint(first)
+			if end > first+1 {
+				text += fmt.Sprint("-", end)
+			}
+			written = append(written, text)
+			return nil
+		}, func(i int, _ *postgres.RefusedError) { aside = append(aside, fmt.Sprint(i)) })
+		got := fmt.Sprint(written, " ", aside)
+		if err != nil {
+			got += " " + err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// Of rejected records the latest 10,000 are kept, each once.
+func TestRejectedRecordsAreBounded(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	for part := range 3 {
+		records := make([]db.RejectedRecord, 4000)
+		for i := range records {
+			records[i] = db.RejectedRecord{Topic: "topic", Partition: 1, Offset: int64(part*4000 + i), Kind: "malformed", Detail: "why"}
+		}
+		if err := store.RejectRecords(t.Context(), records); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := testenv.Column[string](t, store.Pool(), "select concat_ws(' ', count(*), min(record_offset), max(record_offset)) from scheduler_go.rejected_records")
+	if want := "10000 2000 11999"; got[0] != want {
+		t.Errorf("count, first, last: %s; want %s", got[0], want)
+	}
+	again := []db.RejectedRecord{{Topic: "topic", Partition: 1, Offset: 11999, Kind: "malformed", Detail: "again"}}
+	if err := store.RejectRecords(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	if got := testenv.Column[string](t, store.Pool(), "select detail from scheduler_go.rejected_records where record_offset = 11999"); !slices.Equal(got, []string{"why"}) {
+		t.Errorf("a record that came again: %v", got)
+	}
+}

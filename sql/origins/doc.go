@@ -1,0 +1,6 @@
+// Package origins reads and writes listers and listed origins, and picks the origins that are visited next.
+//
+// [Grabs] pick by policy, from candidates (candidates.go) or, where those can't be used, from the Python
+// scheduler's tables. They keep the limits of hosters (hosters.go). The policy freshness has estimates and
+// moments of its own (freshness.go).
+package origins

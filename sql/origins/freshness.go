@@ -1,0 +1,299 @@
+package origins
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/freshness"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
+)
+
+// The policy freshness (internal/freshness, docs/freshness.md) picks origins by their moments. The
+// moment of an origin is when a visit of it becomes worth its cost. It depends on how often visits
+// found something new (scheduler_go.freshness, written with the visit stats), on the updates that its
+// lister reports, and on a threshold, which rises and falls with what workers can do.
+//
+//	visit ──► freshness: estimate, moment without updates ──┐
+//	listing ──► listed_origins ──► drain: moment_of ──► candidates.moment ──► claim
+//	                     walk: moments computed again ──────┘                   │
+//	                       ▲                                                    │
+//	                       └──────────────── threshold ◄── prices of its visits ┘
+//
+// Nothing of this is read or written where no visit type is in scheduler_go.freshness_control.
+
+// expectedCost is how long a visit is expected to take of an origin none of whose visits was on lanes.
+const expectedCost = time.Minute
+
+// OriginFreshness is what the policy freshness knows of a listed origin.
+type OriginFreshness struct {
+	model.OriginKey
+	Lister uuid.UUID
+	freshness.History
+	Complete bool // all origins of the visit type have moments
+}
+
+// OriginFreshness returns what is known of those of the origins that are listed and whose
+// visit types have the policy freshness.
+func (s Queries) OriginFreshness(ctx context.Context, origins []model.OriginKey) ([]OriginFreshness, error) {
+	all, err := FreshnessOf(ctx, s.q, origins)
+	return all, stmt.Failed(err, "read the freshness of %d origins", len(origins))
+}
+
+func FreshnessOf(ctx context.Context, q *queries.Queries, origins []model.OriginKey) ([]OriginFreshness, error) {
+	rows, err := q.OriginFreshness(ctx, stmt.Columns[queries.OriginFreshnessParams](origins))
+	return stmt.List(rows, err, func(r queries.OriginFreshnessRow) OriginFreshness {
+		return OriginFreshness{
+			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Complete: r.Complete, History: freshness.History{
+				Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
+				Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Known: r.Listed,
+				FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
+				Threshold: r.Threshold, Longest: model.Duration(r.Longest),
+			},
+		}
+	})
+}
+
+// WriteFreshness writes the estimates of origins that have been visited, and their moments, computed as
+// of now.
+func WriteFreshness(ctx context.Context, q *queries.Queries, origins []OriginFreshness, now time.Time) error {
+	var p queries.WriteFreshnessParams
+	for i := range origins {
+		o := &origins[i]
+		p.Urls, p.VisitTypes = append(p.Urls, o.URL), append(p.VisitTypes, o.VisitType)
+		p.Changes, p.Days = append(p.Changes, float32(o.Estimate.Changes)), append(p.Days, float32(o.Estimate.Days))
+		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.Seen), append(p.Moments, o.Quiet(now))
+		p.Updated, p.Listed = append(p.Updated, o.Updated), append(p.Listed, o.Known)
+	}
+	if len(p.Urls) == 0 {
+		return nil
+	}
+	return q.WriteFreshness(ctx, p)
+}
+
+// ConfigureFreshness sets the visit types that have the policy freshness, each with the longest
+// time that an origin waits for a visit.
+func (s Store) ConfigureFreshness(ctx context.Context, longest map[string]time.Duration) error {
+	p := queries.ConfigureFreshnessParams{
+		VisitTypes: []string{}, Walk: freshnessName, Cost: expectedCost.Seconds(), Changes: freshness.General.Changes, Days: freshness.General.Days,
+		Threshold: freshness.Controller{}.Step(time.Time{}, false, 0).Threshold,
+	}
+	for _, visitType := range slices.Sorted(maps.Keys(longest)) { // rows are locked in that order
+		p.VisitTypes, p.Longest = append(p.VisitTypes, visitType), append(p.Longest, longest[visitType].Seconds())
+	}
+	return stmt.Failed(s.q.ConfigureFreshness(ctx, p), "set the visit types with the policy freshness")
+}
+
+// FreshnessCounts is what a walk over candidates has found of a visit type.
+type FreshnessCounts struct {
+	Origins   int64   // that were visited
+	Staleness float64 // the sum of what is expected of them, in seconds
+	Told      int64   // those of Origins whose listers report updates
+	Known     float64 // the part of Staleness that is theirs
+	Threshold float64 // when the walk began
+}
+
+type freshnessWalk struct {
+	VisitTypes map[string]FreshnessCounts
+	Listers    map[string]freshness.Population // by visit type and lister
+}
+
+// FreshnessCounts returns by visit type what the last whole walk found.
+func (s Queries) FreshnessCounts(ctx context.Context) (map[string]FreshnessCounts, error) {
+	found, err := bulk.ResultOf[freshnessWalk](ctx, s.q, freshnessName)
+	return found.VisitTypes, err
+}
+
+const (
+	freshnessEvery = 6 * time.Hour // between walks, and how long one takes
+	freshnessPages = 32            // of candidates, in a step: some 2,500 rows
+	freshnessName  = "moments of candidates"
+)
+
+// KeepFreshness does a minute's part, for at most about atMost, of the walk that computes moments anew,
+// as thresholds move and listers report updates. One process at a time calls it.
+func (s Store) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
+	_, err := s.momentsWalk(now, freshnessEvery).Take(ctx, s.q, atMost)
+	return err
+}
+
+// RenewMoments does the whole walk of KeepFreshness at once, due or not, for simulated time. It does
+// nothing while candidates are not built.
+func (s Store) RenewMoments(ctx context.Context, now time.Time) error {
+	err := s.q.CancelWalk(ctx, freshnessName)
+	if err == nil {
+		_, err = s.momentsWalk(now, 0).Take(ctx, s.q, math.MaxInt64)
+	}
+	return stmt.Failed(err, "compute moments anew")
+}
+
+func (s Store) momentsWalk(now time.Time, over time.Duration) bulk.Walk[freshnessWalk] {
+	return bulk.Walk[freshnessWalk]{
+		Name: freshnessName, Every: freshnessEvery, Over: over, Most: freshnessPages,
+		Begin: func(ctx context.Context) (int64, freshnessWalk, error) {
+			return 0, freshnessWalk{map[string]FreshnessCounts{}, map[string]freshness.Population{}}, s.q.ApplyThresholds(ctx)
+		},
+		End: s.q.CandidatePages,
+		Step: func(ctx context.Context, first, end int64, found *freshnessWalk) error {
+			return s.computeMoments(ctx, now, first, end, found)
+		},
+		Finish: func(ctx context.Context, found freshnessWalk) error {
+			listers, err := listerFreshness(found.Listers)
+			if err != nil {
+				return err
+			}
+			return s.q.SetListerFreshness(ctx, listers)
+		},
+	}
+}
+
+// MomentsComplete reports whether all origins of a visit type have the moments by which the policy
+// freshness picks them.
+func (tx *Tx) MomentsComplete(ctx context.Context, visitType string) (bool, error) {
+	k, err := stmt.FirstOrZero(tx.q.FreshnessControl(ctx, visitType))
+	return k.Complete, stmt.Failed(err, "read the threshold of visit type %q", visitType)
+}
+
+// ForgetFreshness takes steps, for about atMost, of a daily walk that deletes the estimates of origins
+// that have not been visited for twice the longest wait: they are gone, or their visit type has lost
+// the policy.
+func (s Store) ForgetFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
+	_, err := bulk.Walk[struct{}]{
+		Name: "old estimates", Every: 24 * time.Hour, Most: 256,
+		Begin: bulk.BeginAt(func(context.Context) (int64, error) { return 0, nil }),
+		End:   s.q.FreshnessPages,
+		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
+			return s.q.ForgetFreshness(ctx, queries.ForgetFreshnessParams{FirstPage: first, EndPage: end, Now: now, Longest: model.DefaultLongestWait.Seconds()})
+		},
+	}.Take(ctx, s.q, atMost)
+	return err
+}
+
+// A claim adjusts the threshold every stepEvery, by what the visits are worth that it claims; it looks
+// at pricedVisits of them.
+const (
+	stepEvery    = time.Minute
+	pricedVisits = 100
+)
+
+// StepThreshold adjusts the threshold of a visit type with the policy freshness after a claim at now.
+// busy is whether messages waited for a worker before the claim. due are the origins that the policy
+// picked, in random order or by their moments; none if it picked all that were due.
+func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
+	k, err := stmt.FirstOrZero(tx.q.FreshnessControl(ctx, visitType))
+	if err != nil || k.Threshold == 0 || k.Stepped != nil && now.Sub(*k.Stepped).Abs() < stepEvery {
+		return stmt.Failed(err, "read the threshold of visit type %q", visitType)
+	}
+	var values []float64
+	if len(due) > 0 {
+		var some []model.OriginKey
+		for i := range min(len(due), pricedVisits) {
+			some = append(some, due[i*len(due)/min(len(due), pricedVisits)])
+		}
+		origins, err := FreshnessOf(ctx, tx.q, some)
+		if err != nil {
+			return stmt.Failed(err, "read what visits are worth")
+		}
+		for _, o := range origins {
+			// An origin that is due only because of the longest wait is worth less than the threshold.
+			if since := now.Sub(o.Seen); !o.Seen.IsZero() && since < o.Longest {
+				values = append(values, o.Origin(now).Value(since))
+			}
+		}
+	}
+	c := freshness.Controller{Threshold: k.Threshold, At: stmt.OrZero(k.Stepped)}.Step(now, busy, freshness.Price(values))
+	return stmt.Failed(tx.q.StepFreshness(ctx, queries.StepFreshnessParams{VisitType: visitType, Threshold: c.Threshold, Stepped: &c.At}),
+		"write the threshold of visit type %q", visitType)
+}
+
+// computeMoments computes the moments of the candidates on some pages as of now, and adds to found what
+// is known of them. It writes moments that are no longer right, and estimates where a lister reported
+// an update. It waits for the lock of candidates.
+func (s Store) computeMoments(ctx context.Context, now time.Time, first, end int64, found *freshnessWalk) error {
+	return s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *Tx) error {
+		if err := tx.q.LockCandidates(ctx); err != nil {
+			return err
+		}
+		if _, err := tx.Raw.Exec(ctx, postgres.PinPlans); err != nil {
+			return err
+		}
+		rows, err := tx.q.FreshCandidates(ctx, queries.FreshCandidatesParams{FirstPage: first, EndPage: end})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		keys, moments := make([]model.OriginKey, len(rows)), make(map[model.OriginKey]time.Time, len(rows))
+		for i, r := range rows {
+			keys[i] = model.OriginKey{URL: r.URL, VisitType: r.VisitType}
+			moments[keys[i]] = r.Moment
+		}
+		origins, err := FreshnessOf(ctx, tx.q, keys)
+		if err != nil {
+			return err
+		}
+		var changed []OriginFreshness
+		var off []string
+		for i := range origins {
+			o := &origins[i]
+			news, moved := o.Listed(), o.Off(moments[o.OriginKey], now)
+			delete(moments, o.OriginKey)
+			if moved {
+				off = append(off, o.URL)
+			}
+			if o.Seen.IsZero() {
+				continue
+			}
+			found.add(o, now)
+			// An estimate that ForgetFreshness has deleted would be written, and deleted, each time.
+			if forgotten := now.Sub(o.Seen)/2 > o.Longest; moved || news && !forgotten {
+				changed = append(changed, *o)
+			}
+		}
+		for key := range moments { // their visit type has lost the policy
+			off = append(off, key.URL)
+		}
+		if err := WriteFreshness(ctx, tx.q, changed, now); err != nil || len(off) == 0 {
+			return err
+		}
+		return tx.q.SetMoments(ctx, queries.SetMomentsParams{FirstPage: first, EndPage: end, Urls: off})
+	})
+}
+
+func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
+	staleness := o.Origin(now).Staleness(now.Sub(o.Seen)).Seconds()
+	n := w.VisitTypes[o.VisitType]
+	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Threshold
+	if o.Told() {
+		n.Told, n.Known = n.Told+1, n.Known+staleness
+	}
+	w.VisitTypes[o.VisitType] = n
+	key := o.VisitType + " " + o.Lister.String()
+	lister := w.Listers[key]
+	lister.Add(o.Estimate)
+	w.Listers[key] = lister
+}
+
+// listerFreshness returns the priors of those listers that have enough origins with estimates.
+func listerFreshness(listers map[string]freshness.Population) (p queries.SetListerFreshnessParams, err error) {
+	p.Walk, p.VisitTypes, p.Listers = freshnessName, []string{}, []uuid.UUID{}
+	for key, population := range listers {
+		visitType, lister, _ := strings.Cut(key, " ")
+		id, err := uuid.Parse(lister)
+		if err != nil {
+			return p, err
+		}
+		if e := population.Prior(); e != (freshness.Estimate{}) {
+			p.VisitTypes, p.Listers = append(p.VisitTypes, visitType), append(p.Listers, id)
+			p.Changes, p.Days = append(p.Changes, float32(e.Changes)), append(p.Days, float32(e.Days))
+		}
+	}
+	return p, nil
+}

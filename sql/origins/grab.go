@@ -1,0 +1,606 @@
+package origins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
+)
+
+// GrabNextVisits picks up to count origins to visit next at the moment now, in
+// the order of the filter's policy, and unless dryRun marks them as scheduled.
+//
+// It is the Python scheduler's grab_next_visits: the same conditions, order and side effects
+// (last_scheduled never moves back; policies by visit target move the visit type's
+// queue position forward). An origin listed by several listers can occur once for
+// each. Grabs of one visit type wait for each other, so they never return the same
+// origin twice. An origin that cannot be sent as it is (scheduler_go.odd_origin) is left
+// out, and unless dryRun set aside, as is one that PostgreSQL refuses to mark.
+//
+// Its cost depends on count, not on the number of origins (see candidates.go). A grab of
+// disabled origins, or of an inexact sample, reads the Python scheduler's tables as the
+// Python scheduler does, as does one with a filter that too many of the next origins
+// don't meet; the result is the same.
+func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
+	visits, err := tx.Grabs(now).next(ctx, f, count, dryRun)
+	return stmt.List(visits, err, func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
+}
+
+// Grabs are the grabs of one claim, in its transaction: those of several policies and groups, which keep the limits
+// of hosters together.
+type Grabs struct {
+	tx      *Tx
+	now     time.Time
+	sparing *sparing // nil until the first grab, or without limits of hosters
+}
+
+// Grabs begins the grabs of a claim at the moment now.
+func (tx *Tx) Grabs(now time.Time) *Grabs { return &Grabs{tx: tx, now: now} }
+
+// Next does what GrabNextVisits does, and marks the origins as scheduled.
+func (g *Grabs) Next(ctx context.Context, f model.VisitFilter, count int) ([]GrabbedVisit, error) {
+	return g.next(ctx, f, count, false)
+}
+
+func (g *Grabs) next(ctx context.Context, f model.VisitFilter, count int, dryRun bool) ([]GrabbedVisit, error) {
+	visits, err := g.grab(ctx, &grabQuery{groups: []VisitGroup{{Count: count}}, args: pgx.NamedArgs{}}, f, dryRun)
+	return visits, stmt.Failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy)
+}
+
+// AnyVisit reports whether a grab would give an origin, as far as candidates know. It never
+// reads the Python scheduler's tables: while candidates can't be used, it is not known.
+func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) (found, known bool, err error) {
+	if !KnownToCandidates(f) {
+		return false, false, nil
+	}
+	q := &grabQuery{groups: []VisitGroup{{Count: 1}}, args: pgx.NamedArgs{"visit_type": f.VisitType, "now": now}}
+	visits, known, err := tx.grabCandidates(ctx, q, f, now, true)
+	return len(visits) > 0, known, stmt.Failed(err, "look for visits of type %q by policy %q", f.VisitType, f.Policy)
+}
+
+// VisitGroup is a group of listers and how many of its origins are asked for.
+type VisitGroup struct {
+	Listers []uuid.UUID
+	Count   int
+}
+
+// GrabbedVisit is an origin, with the index of its group among those asked for.
+type GrabbedVisit struct {
+	Group   int
+	Origin  model.ListedOrigin
+	Hosters []string // with a limit, for which the visit counts
+	Updated float64  // the latest update that any lister knows, in seconds since 1970, -infinity if none does; 0: not looked up
+}
+
+// Grouped does what Next does, for each group as many origins as
+// are asked for, in the policy's order within the group, and marks them as scheduled. A
+// lister belongs to one group at most.
+//
+// With the indexes of Migrate for shares by lister, its cost depends on how many are asked
+// for. It never looks at a sample: a group that is not in it would seem to have nothing.
+func (g *Grabs) Grouped(ctx context.Context, f model.VisitFilter, groups []VisitGroup) ([]GrabbedVisit, error) {
+	groups, err := g.tx.filteredGroups(ctx, f, groups)
+	if err != nil {
+		return nil, err
+	}
+	f.TableSample = 0
+	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
+	visits, err := g.grab(ctx, q, f, false)
+	return visits, stmt.Failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
+}
+
+// filteredGroups returns groups with the listers that a filter asks for.
+func (tx *Tx) filteredGroups(ctx context.Context, f model.VisitFilter, groups []VisitGroup) ([]VisitGroup, error) {
+	among, filtered, err := tx.filteredListers(ctx, f)
+	if err != nil || !filtered {
+		return groups, err
+	}
+	groups = slices.Clone(groups)
+	for i := range groups {
+		groups[i].Listers = slices.DeleteFunc(slices.Clone(groups[i].Listers), func(l uuid.UUID) bool { return !slices.Contains(among, l) })
+	}
+	return groups, nil
+}
+
+// CountGroupedVisits counts what Grouped would give of each group, whatever hosters
+// take, as far as candidates know: while they can't be used, there is nothing.
+func (tx *Tx) CountGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]int, error) {
+	counts := make([]int, len(groups))
+	f.TableSample = 0
+	groups, err := tx.filteredGroups(ctx, f, groups)
+	if err != nil || !KnownToCandidates(f) {
+		return counts, err
+	}
+	q := &grabQuery{grouped: true, groups: groups, args: pgx.NamedArgs{}}
+	var place, n int
+	err = tx.askCandidates(ctx, q, f, now, "select c.place, count(*) from first c group by c.place", []any{&place, &n}, func() error { counts[place] = n; return nil })
+	return counts, stmt.Failed(err, "count visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
+}
+
+// VisitPlace is where an origin stands among the next ones of a policy.
+type VisitPlace struct {
+	Known    bool // else candidates can't tell: see grabCandidates
+	Place    int  // from 1; 0: it is not among those searched
+	Searched int  // number of origins searched
+}
+
+// changesOfPlace is how many pending changes PlaceOfVisit reads for each origin that it searches.
+const changesOfPlace = 5
+
+// PlaceOfVisit looks for an origin among the next limit ones of a policy. It reads candidates
+// alone, and the visit type's pending changes; for a filter that no index knows, as many
+// candidates as a grab.
+func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Time, o model.ListedOrigin, limit int) (p VisitPlace, err error) {
+	if !KnownToCandidates(f) {
+		return p, nil
+	}
+	q := &grabQuery{groups: []VisitGroup{{Count: limit}}, maxPending: min(MaxPendingChanges, changesOfPlace*limit), args: pgx.NamedArgs{"url": o.URL, "lister": o.ListerID}}
+	err = tx.askCandidates(ctx, q, f, now, `select exists (select from usable), count(*),
+		coalesce(max(c.turn) filter (where c.url = @url and c.lister_id = @lister), 0) from first c`, []any{&p.Known, &p.Searched, &p.Place}, func() error { return nil })
+	return p, stmt.Failed(err, "look for the place of %q by policy %q", o.URL, f.Policy)
+}
+
+// askCandidates runs a statement on what a grab would select from candidates (first), and calls
+// do for each row that it read into fields.
+func (tx *Tx) askCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, statement string, fields []any, do func() error) error {
+	q.pinned, q.args["visit_type"], q.args["now"] = true, f.VisitType, now
+	if err := q.selectFromCandidates(ctx, tx, f, now); err != nil {
+		return err
+	}
+	return tx.withSettings(ctx, q, func() error {
+		rows, err := tx.Raw.Query(ctx, "with "+q.selected+" "+statement, q.args)
+		if err == nil {
+			_, err = pgx.ForEachRow(rows, fields, do)
+		}
+		return err
+	})
+}
+
+func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dryRun bool) ([]GrabbedVisit, error) {
+	tx, now := g.tx, g.now
+	q.args["visit_type"], q.args["now"] = f.VisitType, now
+	if !dryRun {
+		if tx.hosters.Any() {
+			return g.grabSparing(ctx, q, f)
+		}
+		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
+			return nil, err
+		}
+		q.effects = append([]string{setOddAside}, marks(f)...)
+	}
+	migrated := true
+	if dryRun { // which also answers on a database that was not migrated
+		if err := tx.Raw.QueryRow(ctx, `select exists (select from pg_attribute
+			where attrelid = to_regclass('scheduler_go.candidate_build') and attname = 'by_cooldown')`).Scan(&migrated); err != nil {
+			return nil, err
+		}
+	}
+	return tx.selectVisits(ctx, q, f, now, dryRun, migrated)
+}
+
+// marks are the effects by which a grab marks what it selected.
+func marks(f model.VisitFilter) []string {
+	effects := []string{markScheduled, noteMarked}
+	if p := f.Rule(); p != nil && p.ByTarget {
+		effects = append(effects, moveQueuePosition)
+	}
+	return effects
+}
+
+// selectVisits runs a grab on candidates, or on the tables where they can't be used.
+func (tx *Tx) selectVisits(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun, migrated bool) ([]GrabbedVisit, error) {
+	if migrated && KnownToCandidates(f) {
+		visits, usable, err := tx.grabCandidates(ctx, q, f, now, dryRun)
+		if !usable && err == nil && q.byLister && !q.eachLister {
+			q.eachLister = true
+			visits, usable, err = tx.grabCandidates(ctx, q, f, now, dryRun)
+		}
+		if err != nil || usable {
+			return visits, err
+		}
+	}
+	q.ask()
+	if err := q.selectFromTables(ctx, tx, f, now, migrated); err != nil {
+		return nil, err
+	}
+	visits, _, err := tx.runGrab(ctx, q)
+	return visits, err
+}
+
+// grabQuery is a grab being put together. Every value goes through args: no SQL
+// is made from input.
+type grabQuery struct {
+	groups  []VisitGroup // what is asked for; without grouped, one of all listers
+	grouped bool
+	sparing *sparing // what hosters take; nil: anything
+
+	// byLister reports that closed listers may be left out by a walk of each other one, which
+	// eachLister asks for.
+	byLister, eachLister bool
+
+	maxPending int // how many pending changes it reads; 0: maxPendingChanges
+
+	pinned   bool     // its plan is along indexes
+	selected string   // CTEs: usable, which has a row if the others can be used; selected, what to return; found, which has it in order
+	effects  []string // data-modifying CTEs after it
+	args     pgx.NamedArgs
+
+	// Parts of selected where it reads the Python scheduler's tables.
+	from    string
+	where   []string
+	orderBy string
+}
+
+// ask sets what is asked for.
+func (q *grabQuery) ask() {
+	if q.grouped {
+		q.want(q.groups)
+	} else {
+		q.args["count"] = q.groups[0].Count
+	}
+}
+
+// want sets the CTE wanted to groups, without the listers whose instances are closed.
+func (q *grabQuery) want(groups []VisitGroup) {
+	var listers []uuid.UUID
+	var places, counts []int32
+	for i, g := range groups {
+		for _, l := range g.Listers {
+			if !q.sparing.isClosed(l) {
+				listers = append(listers, l)
+				places = append(places, int32(i))
+				counts = append(counts, int32(g.Count))
+			}
+		}
+	}
+	q.args["listers"], q.args["places"], q.args["counts"] = listers, places, counts
+}
+
+// setOddAside sets aside what cannot be sent. If there is anything, nothing else is done:
+// the grab is run again, for others in its place.
+const setOddAside = `odd as (
+	insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason)
+	select distinct lister_id, url, visit_type, scheduler_go.origin_content(extra_loader_arguments, first_seen, last_seen, last_update), odd
+	from selected where odd is not null
+	on conflict do nothing
+)`
+
+const noneOdd = "not exists (select from selected where odd is not null)"
+
+const markScheduled = `marked as (
+	insert into origin_visit_stats as ovs (url, visit_type, last_scheduled)
+	select distinct url, visit_type, @now::timestamptz from selected where ` + noneOdd + ` order by url, visit_type -- locks in order
+	on conflict (url, visit_type) do update
+	set last_scheduled = greatest(ovs.last_scheduled, excluded.last_scheduled)
+)`
+
+// noteMarked notes what markScheduled changes, in place of the triggers, which runGrab has let
+// it pass.
+const noteMarked = `noted as (
+	insert into scheduler_go.candidate_changes (visit_type, url, scheduled)
+	select distinct visit_type, url, @now::timestamptz from selected where ` + noneOdd + `
+)`
+
+const moveQueuePosition = `moved as (
+	insert into visit_scheduler_queue_position as p (visit_type, position)
+	select visit_type, coalesce(max(next_visit_queue_position), 0) from selected where ` + noneOdd + ` group by visit_type
+	on conflict (visit_type) do update set position = greatest(p.position, excluded.position)
+)`
+
+// runGrab runs a grab, again for others as long as it set some aside. It returns what was
+// selected, and whether the CTEs could be used: if not, nothing was selected, and so
+// nothing marked.
+func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
+	for range bulk.AsideRounds {
+		var odd int
+		err = postgres.AsRefused(tx.withSettings(ctx, q, func() (err error) {
+			visits, odd, usable, err = tx.runGrabOnce(ctx, q)
+			return err
+		}))
+		if _, ok := errors.AsType[*postgres.RefusedError](err); ok && len(q.effects) > 0 {
+			err = tx.withSettings(ctx, q, func() (err error) {
+				visits, usable, err = tx.runGrabApart(ctx, q)
+				return err
+			})
+			break
+		}
+		if err != nil || odd == 0 || len(q.effects) == 0 {
+			break
+		}
+		visits = nil
+	}
+	return visits, usable, err
+}
+
+// withSettings does what a grab does with the settings that it needs. A grab that marks is
+// done at a savepoint: after an error, the transaction goes on as if it had not been tried.
+func (tx *Tx) withSettings(ctx context.Context, q *grabQuery, do func() error) error {
+	before, after := "", ""
+	if len(q.effects) > 0 {
+		before = "savepoint grab; set local scheduler_go.noted = on; "
+		after = "set local scheduler_go.noted = off; release savepoint grab; "
+	}
+	if q.pinned {
+		before, after = before+postgres.PinPlans, after+postgres.UnpinPlans
+	}
+	if before == "" {
+		return do()
+	}
+	if _, err := tx.Raw.Exec(ctx, before); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		if len(q.effects) > 0 {
+			_, undo := tx.Raw.Exec(ctx, "rollback to savepoint grab; release savepoint grab")
+			err = errors.Join(err, undo)
+		}
+		return err
+	}
+	_, err := tx.Raw.Exec(ctx, after)
+	return err
+}
+
+// runGrabApart runs a grab that PostgreSQL refuses: it marks the origins in parts, and sets
+// aside and leaves out those that are refused alone.
+func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
+	selection := *q
+	selection.effects = nil
+	if visits, _, usable, err = tx.runGrabOnce(ctx, &selection); err != nil {
+		return nil, usable, err
+	}
+	visits, err = tx.mark(ctx, q, visits)
+	return visits, usable, err
+}
+
+// mark marks visits by the effects of a grab. It leaves out, and sets aside, those that
+// PostgreSQL refuses to mark alone.
+func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]GrabbedVisit, error) {
+	effects := slices.DeleteFunc(slices.Clone(q.effects), func(effect string) bool { return effect == setOddAside })
+	if len(visits) == 0 || len(effects) == 0 {
+		return visits, nil
+	}
+	var urls []string
+	for _, v := range visits {
+		urls = append(urls, v.Origin.URL)
+	}
+	slices.Sort(urls) // locks in order
+	urls = slices.Compact(urls)
+	aside := make(map[string]bool)
+	mark := `with selected as (
+	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd
+	from unnest(@urls::text[]) u (url) left join origin_visit_stats ovs on ovs.url = u.url and ovs.visit_type = @visit_type
+), ` + strings.Join(effects, ", ") + " select"
+	_, err := bulk.BisectIn(ctx, tx.Tx, len(urls), func(first, end int) (int64, error) {
+		arguments := maps.Clone(q.args)
+		arguments["urls"] = urls[first:end]
+		_, err := tx.Raw.Exec(ctx, mark, arguments)
+		return int64(end - first), err
+	}, func(i int, reason *postgres.RefusedError) error {
+		aside[urls[i]] = true
+		return tx.q.SetOriginAside(ctx, queries.SetOriginAsideParams{Reason: reason.Error(), URL: urls[i], VisitType: q.args["visit_type"].(string)})
+	})
+	return slices.DeleteFunc(visits, func(v GrabbedVisit) bool { return aside[v.Origin.URL] }), err
+}
+
+func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
+	// Without origins there is one row all the same, for usable and odd.
+	rows, err := tx.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
+select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.lister_id, lo.place, `+originColumns+`
+from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
+left join found lo on lo.odd is null`, q.args)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	defer rows.Close()
+	var v GrabbedVisit // each row's in turn
+	var updated pgtype.Float8
+	latestUpdates := make(map[string]float64) // by URL
+	o := &v.Origin
+	fields := []any{&usable, &odd, &o.URL, &updated, &o.ListerID, &v.Group, &o.VisitType, &o.ExtraLoaderArguments,
+		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
+	const lister = 4
+	updateAlone := slices.Concat(fields[:lister], make([]any, len(fields)-lister)) // the rest is not read
+	for rows.Next() {
+		if rows.RawValues()[lister] == nil {
+			err = rows.Scan(updateAlone...)
+		} else if err = rows.Scan(fields...); err == nil {
+			visits = append(visits, v)
+		}
+		if err != nil {
+			return nil, 0, false, err
+		}
+		if latest, known := latestUpdates[o.URL]; updated.Valid && (!known || latest < updated.Float64) {
+			latestUpdates[o.URL] = updated.Float64
+		}
+	}
+	for i := range visits {
+		visits[i].Updated = latestUpdates[visits[i].Origin.URL]
+	}
+	return visits, odd, usable, rows.Err()
+}
+
+// originColumns are in the order of runGrabOnce's fields, after the group.
+const originColumns = `lo.visit_type, lo.extra_loader_arguments,
+	lo.enabled, lo.first_seen, lo.last_seen, lo.last_update, lo.is_fork, lo.forked_from_url`
+
+// whyOdd says of a row of listed_origins why it cannot be sent.
+const whyOdd = "scheduler_go.odd_origin(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update)"
+
+// wanted is a CTE with the index of its group and how many of it are asked for, by
+// lister.
+const wanted = `wanted as materialized (
+	select * from unnest(@listers::uuid[], @places::integer[], @counts::integer[]) w (lister_id, place, count)
+)`
+
+// originFacts joins a row c to each row lo of listed_origins, with the columns of
+// candidates that policies use. Only policies that use the lag or the moment need our
+// schema, which computes it.
+func originFacts(p *model.Policy) string {
+	lag, moment := "null::interval", "null::timestamptz"
+	uses := func(column string) bool {
+		return strings.Contains(strings.Join(append(p.SQL(), p.OrderBy), " "), column)
+	}
+	if uses("c.moment") {
+		moment = "scheduler_go.moment_of(lo.visit_type, lo.url, lo.lister_id, lo.first_seen, lo.last_update, ovs.last_snapshot is not null, ovs.last_successful)"
+	}
+	if uses("c.lag") {
+		lag = "case when ovs.last_snapshot is not null then scheduler_go.lag_of(lo.last_update, ovs.last_successful) end"
+	}
+	return `left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
+	cross join lateral (select lo.last_update, lo.first_seen, lo.is_fork is true as fork, ovs.last_scheduled, ovs.next_visit_queue_position as queue_position,
+		ovs.last_snapshot is not null as loaded, coalesce(ovs.last_visit_status = 'successful', false) as successful,
+		` + lag + ` as lag, ` + moment + ` as moment) c`
+}
+
+// notSetAside leaves out what is set aside. It is a join: a look-up for each of all origins
+// would cost more.
+const notSetAside = `not exists (select from scheduler_go.set_aside_origins s
+		where s.lister_id = lo.lister_id and s.url = lo.url and s.visit_type = lo.visit_type)`
+
+// selectFromTables selects from the Python scheduler's tables what the filter says. If the
+// database was not migrated, it doesn't know what can't be sent.
+func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time, migrated bool) error {
+	q.from = "listed_origins lo"
+	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
+	odd := "null::text"
+	if migrated {
+		q.where, odd = append(q.where, notSetAside), whyOdd
+	}
+	columns := "lo.url, null::double precision as updated, lo.lister_id, " + originColumns + ", " + odd + " as odd"
+	q.args["enabled"] = !f.Disabled
+	if f.TableSample > 0 {
+		q.from = "listed_origins lo tablesample system (@tablesample)"
+		q.args["tablesample"] = f.TableSample
+	}
+	q.cooldowns(f.Cooldowns, now)
+	if err := q.policy(ctx, tx, f); err != nil {
+		return err
+	}
+	q.listers(f)
+	q.where = append(q.where, slices.Concat(q.openHosts("lo"), q.openListers("lo"))...)
+	where := strings.Join(q.where, "\n\t  and ")
+	if q.grouped {
+		q.selected = `usable as (select), ` + wanted + `, selected as materialized (
+	select * from (
+		select ` + columns + `, ovs.next_visit_queue_position, w.place, w.count,
+		       row_number() over (partition by w.place order by ` + q.orderBy + `) as turn
+		from ` + q.from + `
+		join wanted w on w.lister_id = lo.lister_id
+		` + originFacts(f.Rule()) + `
+		where ` + where + `
+	) lo where turn <= count
+	order by place, turn
+), found as (table selected)`
+		return nil
+	}
+	q.selected = `usable as (select), selected as materialized (
+	select ` + columns + `, ovs.next_visit_queue_position, 0 as place
+	from ` + q.from + `
+	` + originFacts(f.Rule()) + `
+	where ` + where + `
+	order by ` + q.orderBy + `
+	limit @count
+), found as (table selected)`
+	return nil
+}
+
+// cooldowns leaves out origins that were scheduled or visited too recently. They
+// are measured in hours, not in days: no daylight saving.
+func (q *grabQuery) cooldowns(c model.Cooldowns, now time.Time) {
+	for _, rule := range []struct {
+		name      string
+		cooldown  time.Duration
+		condition string
+	}{
+		{"absolute", c.Absolute, "(ovs.last_scheduled is null or ovs.last_scheduled < @absolute)"},
+		// Scheduled and no result since: it is waiting in a queue, unless that was so
+		// long ago that it must have been lost.
+		{"scheduled", c.Scheduled, "(ovs.last_scheduled is null or ovs.last_scheduled < greatest(@scheduled, ovs.last_visit))"},
+		{"failed", c.Failed, "(ovs.last_visit_status is distinct from 'failed' or ovs.last_visit < @failed)"},
+		{"not_found", c.NotFound, "(ovs.last_visit_status is distinct from 'not_found' or ovs.last_visit < @not_found)"},
+	} {
+		if rule.cooldown != 0 {
+			q.where = append(q.where, rule.condition)
+			q.args[rule.name] = now.Add(-rule.cooldown)
+		}
+	}
+}
+
+// policy adds what the policy selects and orders by.
+func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) error {
+	p := f.Rule()
+	if p == nil {
+		return fmt.Errorf("%w %q", model.ErrUnknownPolicy, f.Policy)
+	}
+	q.where = append(q.where, p.SQL()...)
+	q.orderBy = p.OrderBy
+	if f.Policy == model.Freshness {
+		q.where = append(q.where, momentHasCome)
+	}
+	if f.WaitsForDate() {
+		q.where = append(q.where, dateHasPassed)
+	}
+	if f.Policy != model.FirstVisitsAfterListing {
+		return nil
+	}
+	condition, err := q.notScheduledSinceListing(ctx, tx, f)
+	q.where = append(q.where, condition)
+	return err
+}
+
+// momentHasCome is the condition of model.Freshness.
+const momentHasCome = "c.moment <= @now"
+
+// dateHasPassed is the condition of model.VisitFilter.WaitsForDate.
+const dateHasPassed = "(c.lag > interval '0' or scheduler_go.update_ends(c.last_update) < @now)"
+
+// sinceListing are the parts of the order of model.FirstVisitsAfterListing that it picks from.
+var sinceListing = []string{"c.last_scheduled is null", "c.last_scheduled < @listed"}
+
+// notScheduledSinceListing returns the condition of model.FirstVisitsAfterListing.
+func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *Tx, f model.VisitFilter) (string, error) {
+	var lister model.Lister
+	var err error
+	switch {
+	case f.ListerID.Valid:
+		lister, err = tx.ListerByID(ctx, f.ListerID.UUID)
+	case f.ListerName != "":
+		lister, err = tx.Lister(ctx, f.ListerName, f.ListerInstanceName)
+	default:
+		err = fmt.Errorf("policy %q needs a lister: its id, or its name and instance name", f.Policy)
+	}
+	q.args["listed"] = lister.LastListingFinishedAt // null: only those never scheduled
+	return "(" + strings.Join(sinceListing, " or ") + ")", err
+}
+
+func (q *grabQuery) listers(f model.VisitFilter) {
+	if f.ListerID.Valid {
+		q.where = append(q.where, "lo.lister_id = @lister_id")
+		q.args["lister_id"] = f.ListerID.UUID
+	}
+	if f.ListerName == "" && f.ListerInstanceName == "" {
+		return
+	}
+	q.from += " join listers l on l.id = lo.lister_id"
+	if f.ListerName != "" {
+		q.where = append(q.where, "l.name = @lister_name")
+		q.args["lister_name"] = f.ListerName
+	}
+	if f.ListerInstanceName != "" {
+		q.where = append(q.where, "l.instance_name = @lister_instance_name")
+		q.args["lister_instance_name"] = f.ListerInstanceName
+	}
+}

@@ -1,0 +1,222 @@
+package origins
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+)
+
+// HosterLoad is how many visits of a hoster count for its limits.
+type HosterLoad struct {
+	InFlight   int // claimed and not known to have ended
+	LastMinute int // claimed in the last minute
+}
+
+// HosterLoads returns the loads of the hosters that have any, by their names. Visits count
+// only for hosters that had a limit when they were claimed.
+func (a Queries) HosterLoads(ctx context.Context, hosters model.Hosters, now time.Time) (map[string]HosterLoad, error) {
+	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{Now: now, LostAfter: hosters.LostAfter.Seconds(), ClaimedAfter: now.Add(-time.Minute)})
+	loads := make(map[string]HosterLoad, len(rows))
+	for _, r := range rows {
+		loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed)}
+	}
+	return loads, stmt.Failed(err, "count the visits of hosters")
+}
+
+// sparing is the remaining capacity of hosters in a transaction that claims visits. The lock of hosters
+// is held.
+type sparing struct {
+	model.Hosters
+	loads   map[string]HosterLoad
+	listers map[uuid.UUID]string // the hoster that each lister's instance is
+	closed  map[string]bool      // hosters without capacity
+}
+
+// spare takes the lock of hosters and reads their loads, once in a claim.
+func (g *Grabs) spare(ctx context.Context) (s *sparing, err error) {
+	if g.sparing != nil {
+		return g.sparing, nil
+	}
+	tx := g.tx
+	if err := tx.q.LockHosters(ctx); err != nil {
+		return nil, err
+	}
+	s = &sparing{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool)}
+	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, g.now); err != nil {
+		return nil, err
+	}
+	listers, err := tx.q.HosterListers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range listers {
+		s.listers[l.ID] = l.Hoster
+	}
+	for hoster := range s.loads {
+		if !s.room(hoster) {
+			s.closed[hoster] = true
+		}
+	}
+	g.sparing = s
+	return s, nil
+}
+
+// room reports whether a hoster takes another visit.
+func (s *sparing) room(hoster string) bool {
+	load := s.loads[hoster]
+	maxInFlight, perMinute := s.Limit(hoster).Reached(load.InFlight, load.LastMinute)
+	return !maxInFlight && !perMinute
+}
+
+// add adds visits to the loads of hosters.
+func (s *sparing) add(hosters []string, visits int) {
+	for _, h := range hosters {
+		load := s.loads[h]
+		load.InFlight += visits
+		load.LastMinute += visits
+		s.loads[h] = load
+	}
+}
+
+// of returns the hosters with a limit that an origin counts for.
+func (s *sparing) of(o model.ListedOrigin) (limited []string) {
+	for _, hoster := range []string{s.listers[o.ListerID], model.HostOf(o.URL)} {
+		if s.Limit(hoster).Limited() {
+			limited = append(limited, hoster)
+		}
+	}
+	return limited
+}
+
+// take returns the visits whose hosters have room, in their order, and counts them. It closes the
+// hosters without room for another visit; all reports whether it closed none.
+func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
+	all = true
+	for _, v := range visits {
+		v.Hosters = s.of(v.Origin)
+		full := slices.IndexFunc(v.Hosters, func(h string) bool { return !s.room(h) })
+		if full < 0 {
+			s.add(v.Hosters, 1)
+			taken = append(taken, v)
+		} else if !s.closed[v.Hosters[full]] {
+			s.closed[v.Hosters[full]], all = true, false
+		}
+	}
+	return taken, all
+}
+
+// instances returns all listers, none if s is nil.
+func (s *sparing) instances() []uuid.UUID {
+	if s == nil {
+		return nil
+	}
+	return slices.Collect(maps.Keys(s.listers))
+}
+
+// isClosed reports whether the instance of a lister is closed; false if s is nil.
+func (s *sparing) isClosed(lister uuid.UUID) bool { return s != nil && s.closed[s.listers[lister]] }
+
+// openListers returns the condition that leaves out the listers whose instances are closed, for a row
+// of that alias; none if no instance is closed.
+func (q *grabQuery) openListers(alias string) []string {
+	closed := slices.DeleteFunc(q.sparing.instances(), func(l uuid.UUID) bool { return !q.sparing.isClosed(l) })
+	if len(closed) == 0 {
+		return nil
+	}
+	q.args["closed_listers"] = closed
+	return []string{alias + ".lister_id <> all(@closed_listers::uuid[])"}
+}
+
+// openHosts returns the condition that leaves out closed hosts, for a row of that alias; none if no
+// host is closed.
+func (q *grabQuery) openHosts(alias string) []string {
+	var closed []string
+	if q.sparing != nil {
+		closed = slices.DeleteFunc(slices.Collect(maps.Keys(q.sparing.closed)), model.IsInstance)
+	}
+	if len(closed) == 0 {
+		return nil
+	}
+	q.args["host"], q.args["closed_hosts"] = model.HostPattern, closed
+	return []string{"coalesce(substring(lower(" + alias + ".url) from @host::text), '') <> all(@closed_hosts::text[])"}
+}
+
+// grabSparing does what grab does, within the limits of hosters. It leaves out visits whose hosters have
+// no room, and selects again, without the origins of these hosters, until all that it selected has
+// room.
+func (g *Grabs) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter) ([]GrabbedVisit, error) {
+	tx, now := g.tx, g.now
+	s, err := g.spare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
+		return nil, err
+	}
+	q.sparing, q.effects = s, []string{setOddAside}
+	asked := slices.Clone(q.groups)
+	var ofClosed, ofOpen []GrabbedVisit
+	for all := false; !all; {
+		q.groups = slices.Clone(asked)
+		for _, v := range ofClosed {
+			q.groups[v.Group].Count--
+		}
+		selected, err := tx.selectVisits(ctx, q, f, now, false, true)
+		if err != nil {
+			return nil, err
+		}
+		var taken []GrabbedVisit
+		taken, all = s.take(selected)
+		ofOpen = nil
+		for _, v := range taken {
+			if slices.ContainsFunc(v.Hosters, func(h string) bool { return s.closed[h] }) {
+				ofClosed = append(ofClosed, v)
+				continue
+			}
+			ofOpen = append(ofOpen, v)
+			if !all {
+				s.add(v.Hosters, -1)
+			}
+		}
+	}
+	q.effects = marks(f)
+	var visits []GrabbedVisit
+	if err := tx.withSettings(ctx, q, func() (err error) {
+		visits, err = tx.mark(ctx, q, append(ofClosed, ofOpen...))
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return visits, tx.addHosterClaims(ctx, s, visits, now)
+}
+
+// addHosterClaims records the visits of hosters with a limit per minute.
+func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedVisit, now time.Time) error {
+	claims := make(map[string]int32)
+	for _, v := range visits {
+		for _, h := range v.Hosters {
+			if s.Limit(h).PerMinute > 0 {
+				claims[h]++
+			}
+		}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	p := queries.AddHosterClaimsParams{Claimed: now, ForgetUntil: now.Add(-time.Minute)}
+	for hoster, n := range claims {
+		p.Hosters, p.Visits = append(p.Hosters, hoster), append(p.Visits, n)
+	}
+	return tx.q.AddHosterClaims(ctx, p)
+}
+
+// Spared reports whether the grabs left out visits of hosters without room, so that there may be
+// more to visit than they grabbed.
+func (g *Grabs) Spared() bool { return g.sparing != nil && len(g.sparing.closed) > 0 }

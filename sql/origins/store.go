@@ -1,0 +1,49 @@
+package origins
+
+import (
+	"context"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/bulk"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/postgres"
+)
+
+// Queries are statements on listers, origins, candidates and hosters, in a transaction or not.
+type Queries struct{ q *queries.Queries }
+
+// An OriginsStore runs its own transactions.
+type Store struct {
+	Queries
+	db      *postgres.DB
+	hosters model.Hosters // grabs keep their limits
+	sizes   *sizes
+}
+
+// An OriginsTx is a transaction with what is done to origins in it.
+type Tx struct {
+	*postgres.Tx
+	Queries
+	hosters model.Hosters
+	sizes   *sizes
+}
+
+// sizes are the sizes of the batches that keep candidates up to date.
+type sizes struct{ changes, parked, copied bulk.BatchSize }
+
+// New returns the store of a database, whose grabs keep the limits of hosters.
+func New(db *postgres.DB, hosters model.Hosters) Store {
+	return Store{Queries{postgres.QueriesOf(db)}, db, hosters, new(sizes)}
+}
+
+// On returns what is done to origins in a transaction.
+func (s Store) On(tx *postgres.Tx) Tx {
+	return Tx{tx, Queries{tx.Q}, s.hosters, s.sizes}
+}
+
+func (s Store) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {
+	return s.db.Transact(ctx, begin, func(ctx context.Context, tx *postgres.Tx) error {
+		on := s.On(tx)
+		return do(ctx, &on)
+	})
+}
