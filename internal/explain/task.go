@@ -29,7 +29,7 @@ type Task struct {
 	WaitsFor   []graphs.Dependency // in its graph
 	LostAfter  time.Duration       // 0: silent runs are not given up
 	Known      time.Time           // up to when ends of runs are known
-	Sending    db.Sending          // since when this program sends
+	Sending    model.Sending       // since when this program sends
 	Swept      db.SilentRuns       // the last sweep for lost runs
 	Ageing     time.Duration       // the wait that raises a priority by one; 0: none does
 	Runners    int                 // connections of start-runner

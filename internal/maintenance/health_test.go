@@ -13,14 +13,14 @@ import (
 // always is a store for which every job is due.
 type always struct{}
 
-func (always) DueJobs(_ context.Context, periods map[string]time.Duration) (due []string, _ map[string]error, err error) {
+func (always) DueJobs(_ context.Context, periods map[string]time.Duration, _ time.Duration) (due []string, _ map[string]error, err error) {
 	for name := range periods {
 		due = append(due, name)
 	}
 	return due, nil, nil
 }
 
-func (always) Keep(ctx context.Context, _ string, _, _ time.Duration, do func(ctx context.Context) (string, error)) (bool, error) {
+func (always) Keep(ctx context.Context, _ string, _, _, _ time.Duration, do func(ctx context.Context) (string, error)) (bool, error) {
 	_, err := do(ctx)
 	return true, err
 }

@@ -15,6 +15,9 @@ import (
 // lookPeriod is how often a Keeper looks for jobs that are due.
 const lookPeriod = 10 * time.Second
 
+// retryAfter is how long after a failure a job is tried again, if its period is longer.
+const retryAfter = time.Minute
+
 // DefaultTimeout bounds a job.
 const DefaultTimeout = 30 * time.Second
 
@@ -31,8 +34,8 @@ type Job struct {
 
 // Store lets one process at a time do a job.
 type Store interface {
-	DueJobs(ctx context.Context, periods map[string]time.Duration) (due []string, failures map[string]error, err error)
-	Keep(ctx context.Context, job string, period, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
+	DueJobs(ctx context.Context, periods map[string]time.Duration, retry time.Duration) (due []string, failures map[string]error, err error)
+	Keep(ctx context.Context, job string, period, retry, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
 }
 
 // Keeper does jobs.
@@ -64,7 +67,7 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 	if len(periods) == 0 {
 		return nil
 	}
-	due, failures, err := k.Store.DueJobs(ctx, periods)
+	due, failures, err := k.Store.DueJobs(ctx, periods, retryAfter)
 	if err != nil {
 		return err
 	}
@@ -72,7 +75,7 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 	for _, job := range k.Jobs {
 		failure := failures[job.Name]
 		if slices.Contains(due, job.Name) {
-			done, err := k.Store.Keep(ctx, job.Name, job.Period, cmp.Or(job.Timeout, DefaultTimeout), job.Do)
+			done, err := k.Store.Keep(ctx, job.Name, job.Period, retryAfter, cmp.Or(job.Timeout, DefaultTimeout), job.Do)
 			if done || err != nil {
 				failure = err
 			}

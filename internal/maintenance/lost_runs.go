@@ -3,8 +3,11 @@ package maintenance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -117,7 +120,7 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	rules := db.LostRules(l.After, since, l.Before)
+	rules := lostRules(l.After, since, l.Before)
 	n := 0
 	var askErr error
 	ended, err := l.Store.EachSilentRun(ctx, db.SilentRunSweep{Before: before, Rules: rules, Every: lostPeriod, AtMost: lostTime}, func(silent []ledger.SilentRun) (left int, err error) {
@@ -143,7 +146,7 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 
 // tell logs what the last sweep, by these rules, has left alone, if anything: it leaves out runs whose
 // message may be in a queue, which a later sweep may find.
-func (l *LostRuns) tell(ctx context.Context, rules string, since db.Sending) error {
+func (l *LostRuns) tell(ctx context.Context, rules string, since model.Sending) error {
 	found, err := l.Store.SilentRuns(ctx)
 	if err == nil && found.Left > 0 {
 		l.told = rules
@@ -218,4 +221,18 @@ func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (tim
 		return time.Time{}, err
 	}
 	return l.Store.LeftQueue(ctx, queue, known.Add(-UnheardAfter))
+}
+
+// lostRules returns how lost runs are looked for: after how long a silence, by task type, and by
+// which moments of model.Sending.Sent.
+func lostRules(after map[string]time.Duration, s model.Sending, before time.Time) db.SilentRuns {
+	var b strings.Builder
+	for _, taskType := range slices.Sorted(maps.Keys(after)) {
+		fmt.Fprintf(&b, "%s=%s ", taskType, after[taskType])
+	}
+	for _, withPriority := range []bool{false, true} {
+		fmt.Fprintf(&b, "%s ", s[withPriority].UTC().Format(time.RFC3339Nano))
+	}
+	b.WriteString(before.UTC().Format(time.RFC3339Nano))
+	return db.SilentRuns{Rules: b.String(), After: maps.Clone(after), Before: before}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
@@ -165,7 +166,7 @@ func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.
 type SilentRuns struct {
 	Rules  string                   // by which it was made; "" if they changed meanwhile
 	After  map[string]time.Duration // of these rules: the silence, by task type
-	Before time.Time                // and the moment of Sending.Sent
+	Before time.Time                // and the moment of model.Sending.Sent
 	Left   int                      // runs that were left alone, as another scheduler sent them
 }
 
@@ -228,9 +229,9 @@ func (s MonitorStore) NoteSending(ctx context.Context, withPriority bool) error 
 }
 
 // SendingSince returns since when runners of this program send, by the database's clock.
-func (s MonitorStore) SendingSince(ctx context.Context) (Sending, error) {
+func (s MonitorStore) SendingSince(ctx context.Context) (model.Sending, error) {
 	rows, err := s.q.SendingSince(ctx)
-	since := Sending{}
+	since := model.Sending{}
 	for _, r := range rows {
 		since[r.WithPriority] = r.Since
 	}
