@@ -35,7 +35,7 @@ type Claim struct {
 // If the broker can't be asked for the queue, nothing can be claimed for it, whatever its limit, and
 // celery.IsOfQueue holds for the error. Lanes whose queues can't be asked get nothing; the others go on.
 func (s *Slots) Open(ctx context.Context, q Queue) (*Claim, error) {
-	observed, err := s.observe(ctx, q)
+	observed, err := s.observe(ctx, q.destination())
 	if err != nil {
 		return nil, err
 	}
@@ -43,25 +43,21 @@ func (s *Slots) Open(ctx context.Context, q Queue) (*Claim, error) {
 	if c.Tx, err = s.store.Begin(ctx); err != nil {
 		return nil, err
 	}
-	if q.Lanes != nil {
-		err = c.countLanes(ctx, observed)
-	} else {
-		err = c.count(ctx, observed)
-	}
-	if err != nil {
+	if err = c.count(ctx, observed); err != nil {
 		return nil, c.Tx.End(ctx, err)
 	}
 	c.Size = c.size.Of(c.Free)
 	return c, nil
 }
 
-// count takes the lock of a queue without lanes and counts its free slots.
-func (c *Claim) count(ctx context.Context, observed observations) error {
-	if err := c.Tx.LockQueues(ctx, c.queue.Name); err != nil {
+// count takes the locks of a queue and of those behind it, and counts the free slots. Lanes need the queue's own lock,
+// too: the state of its groups is that of all claims for it, with lanes or not.
+func (c *Claim) count(ctx context.Context, observed observations) (err error) {
+	to := c.queue.destination()
+	if err = c.Tx.LockQueues(ctx, append(to.queues(), c.queue.Name)...); err != nil {
 		return err
 	}
-	var err error
-	if c.Free, err = c.slots.free(ctx, c.Tx, c.queue, observed); err != nil {
+	if c.Free, err = to.free(ctx, c, observed); err != nil {
 		return fmt.Errorf("count the free slots of queue %q: %w", c.queue.Name, err)
 	}
 	return nil
@@ -75,7 +71,7 @@ func (c *Claim) Commit(ctx context.Context, work []ledger.Work, err error) (int,
 	sent := c.Moved
 	if err == nil {
 		var n int
-		n, err = c.write(ctx, work)
+		n, err = c.queue.destination().write(ctx, c, work)
 		sent += n
 	}
 	if err = c.Tx.End(ctx, err); err != nil {
@@ -90,27 +86,13 @@ func (c *Claim) Commit(ctx context.Context, work []ledger.Work, err error) (int,
 	return len(work), nil
 }
 
-// write routes work and writes it to the ledger. It returns how many messages are outgoing by it.
-func (c *Claim) write(ctx context.Context, work []ledger.Work) (sent int, err error) {
-	if l := c.queue.Lanes; l != nil {
-		if int64(c.Free) > *c.queue.Limit/5 { // for fewer slots the claim may not have tried
-			c.slots.idle.Store(l.Name, len(work) < c.Size)
-		}
-		return c.routeToLanes(ctx, work)
-	}
-	for i := range work {
-		work[i].Queue = c.queue.Name
-	}
-	return len(work), c.Tx.AddWork(ctx, work)
-}
-
 // Fill sends the backlogs of a queue with lanes as far as there are slots. Nothing is claimed.
 func (s *Slots) Fill(ctx context.Context, q Queue) error {
 	c, err := s.Open(ctx, q)
 	if err != nil {
 		return err
 	}
-	c.Moved, err = c.routeToLanes(ctx, nil)
+	c.Moved, err = q.Lanes.send(ctx, c, nil)
 	if err = c.Tx.End(ctx, err); err == nil && c.Moved > 0 {
 		s.claimed()
 	}

@@ -34,8 +34,7 @@ func (l *LaneSet) limits() []time.Duration {
 	return limits
 }
 
-// Queues returns the lanes' queues.
-func (l *LaneSet) Queues() []string {
+func (l *LaneSet) queues() []string {
 	queues := make([]string, len(l.Lanes))
 	for i, lane := range l.Lanes {
 		queues[i] = lane.Queue
@@ -67,30 +66,35 @@ func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.L
 	return q
 }
 
-// countLanes takes the locks of a queue with lanes and counts their free slots and the room of their backlogs.
-func (c *Claim) countLanes(ctx context.Context, observed observations) (err error) {
-	l := c.queue.Lanes
-	// Its own lock, too: the state of its groups is that of all claims for it, with lanes or not.
-	if err := c.Tx.LockQueues(ctx, append(l.Queues(), c.queue.Name)...); err != nil {
-		return err
-	}
+func (l *LaneSet) bounded() bool { return true }
+
+// free counts the free slots of the lanes and the room of their backlogs.
+func (l *LaneSet) free(ctx context.Context, c *Claim, observed observations) (free int, err error) {
 	if c.states, err = c.slots.laneStates(ctx, c.Tx, l, observed); err != nil {
-		return err
+		return 0, err
 	}
 	backlog := 0
 	for _, s := range c.states {
 		backlog += s.TimedOut + s.Waiting
 	}
 	if backlog < maxBacklog {
-		c.Free = min(lanes.Room(c.states, lanes.Sizes(c.states, true)), MaxClaim)
+		free = min(lanes.Room(c.states, lanes.Sizes(c.states, true)), MaxClaim)
 	}
-	return nil
+	return free, nil
 }
 
-// routeToLanes routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns how
+// write records whether the claim found all the work that it asked for, and sends work and backlogs to the lanes.
+func (l *LaneSet) write(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
+	if int64(c.Free) > *c.queue.Limit/5 { // for fewer slots the claim may not have tried
+		c.slots.idle.Store(l.Name, len(work) < c.Size)
+	}
+	return l.send(ctx, c, work)
+}
+
+// send routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns how
 // many messages are outgoing by it.
-func (c *Claim) routeToLanes(ctx context.Context, work []ledger.Work) (sent int, err error) {
-	s, l := c.slots, c.queue.Lanes
+func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
+	s := c.slots
 	expected, err := s.predict(ctx, c.Tx, l, work)
 	if err != nil {
 		return 0, err
@@ -99,7 +103,7 @@ func (c *Claim) routeToLanes(ctx context.Context, work []ledger.Work) (sent int,
 	size := batchSize(&s.sends, l.Name)
 	for _, move := range route(l, c.states, idle != true, work, expected) {
 		n := size.Of(move.Count) // the rest when it is looked at next
-		sent += n + move.fresh
+		outgoing += n + move.fresh
 		if n > 0 {
 			err := c.Tx.SendBacklog(ctx, l.Name, move.From, move.To, n, l.Lanes[move.To], l.left(move.To), s.now())
 			size.Note(n, err)
@@ -108,7 +112,7 @@ func (c *Claim) routeToLanes(ctx context.Context, work []ledger.Work) (sent int,
 			}
 		}
 	}
-	return sent, c.Tx.AddWork(ctx, work)
+	return outgoing, c.Tx.AddWork(ctx, work)
 }
 
 // laneStates counts the messages in the lanes' queues and backlogs. The queues' locks
@@ -119,7 +123,7 @@ func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, observed 
 	if err != nil {
 		return nil, err
 	}
-	counts, err := s.count(ctx, tx, observed, l.Queues()...)
+	counts, err := s.count(ctx, tx, observed, l.queues()...)
 	if err != nil {
 		return nil, err
 	}

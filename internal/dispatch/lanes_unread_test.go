@@ -27,8 +27,8 @@ func TestLanesWithoutWorkersHaveTheirSlots(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(20, 3)...)
 	l.slots.SetNow(func() time.Time { return l.now })
-	for _, queue := range l.q.Lanes.Queues() {
-		if err := l.publisher.DeclareQueue(t.Context(), queue); err != nil {
+	for _, lane := range l.q.Lanes.Lanes {
+		if err := l.publisher.DeclareQueue(t.Context(), lane.Queue); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,8 +59,8 @@ func TestLanesWithoutWorkersAreShown(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)
 	l.slots.SetNow(func() time.Time { return l.now })
-	for _, queue := range l.q.Lanes.Queues() {
-		if err := l.publisher.DeclareQueue(t.Context(), queue); err != nil {
+	for _, lane := range l.q.Lanes.Lanes {
+		if err := l.publisher.DeclareQueue(t.Context(), lane.Queue); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -107,12 +107,8 @@ func NewSlots(store *db.Store, broker Observer, claimed func()) *Slots {
 type observations = map[string]celery.Observation
 
 // observe observes the queues that a claim counts, before it takes their locks.
-func (s *Slots) observe(ctx context.Context, q Queue) (observations, error) {
-	queues := []string{q.Name}
-	if q.Lanes != nil {
-		queues = q.Lanes.Queues()
-	}
-	return observe(ctx, s.store, s.broker, q.Lanes != nil || q.limited(), queues...)
+func (s *Slots) observe(ctx context.Context, to destination) (observations, error) {
+	return observe(ctx, s.store, s.broker, to.bounded(), to.queues()...)
 }
 
 // observe observes queues, with dates that are lower bounds of the database's time.
@@ -186,11 +182,7 @@ func (s *Slots) count(ctx context.Context, tx *db.Tx, observed observations, que
 // Waiting reports whether messages of a queue, or of one of its lanes, waited for a worker when a
 // claim last counted them. Those that workers have don't.
 func (s *Slots) Waiting(q Queue) bool {
-	queues := []string{q.Name}
-	if q.Lanes != nil {
-		queues = q.Lanes.Queues()
-	}
-	return slices.ContainsFunc(queues, func(queue string) bool {
+	return slices.ContainsFunc(q.destination().queues(), func(queue string) bool {
 		waiting, _ := s.ready.Load(queue)
 		return waiting == true
 	})
