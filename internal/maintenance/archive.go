@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,14 +60,21 @@ func CheckDirectory(key, directory string) error {
 }
 
 // appendLines writes lines at the end of a file, all or none, so that they survive a crash of
-// the host. A line that was cut by a crash before stays a line of its own.
+// the host. A line that was cut by a crash before stays a line of its own. It writes to a file only: who else
+// may write in the directory could lead it elsewhere by a link, or have it wait by a pipe.
 func appendLines(path string, lines []string) (err error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640)
+	if errors.Is(err, syscall.ELOOP) {
+		return fmt.Errorf("%s is a link, which archives are not written through", path)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", path)
+	}
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -113,11 +114,12 @@ func (s *Sender) send() {
 			continue
 		}
 		for _, m := range family.Metric {
-			tags := s.tagsOf(m)
+			key, tags := s.tagsOf(m)
+			key = name + key
 			packet, total := "", m.GetCounter().GetValue()
 			if family.GetType() == dto.MetricType_GAUGE {
 				packet = name + ":" + number(m.GetGauge().GetValue()) + "|g" + tags
-			} else if grown := total - s.sent[name+tags]; grown > 0 {
+			} else if grown := total - s.sent[key]; grown > 0 {
 				packet = name + ":" + number(grown) + "|c" + tags
 			}
 			if packet == "" {
@@ -127,25 +129,38 @@ func (s *Sender) send() {
 				s.log.Debug("StatsD can't be reached", "error", err)
 				return
 			}
-			s.sent[name+tags] = total
+			s.sent[key] = total
 		}
 	}
 }
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// tagsOf returns the tags of a metric, sorted: its labels, which win, and those of all.
-func (s *Sender) tagsOf(m *dto.Metric) string {
+// tagsOf returns the tags of a metric, sorted: its labels, which win, and those of all. plain tells metrics
+// apart, in tags what has a meaning in a packet is escaped.
+func (s *Sender) tagsOf(m *dto.Metric) (plain, tags string) {
 	labels := maps.Clone(s.tags)
 	for _, label := range m.Label {
 		labels[label.GetName()] = label.GetValue()
 	}
-	var tags []string
+	var all []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		tags = append(tags, key+":"+labels[key])
+		plain += strconv.Quote(key) + strconv.Quote(labels[key])
+		all = append(all, escape(key, ":")+":"+escape(labels[key], ""))
 	}
-	if len(tags) == 0 {
-		return ""
+	if len(all) == 0 {
+		return "", ""
 	}
-	return "|#" + strings.Join(tags, ",")
+	return plain, "|#" + strings.Join(all, ",")
+}
+
+// escape returns a text with an underscore in the place of each character that would end a tag or a packet, and
+// of some others. StatsD's protocol has no other way.
+func escape(text, others string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '|' || r == ',' || r == '#' || strings.ContainsRune(others, r) {
+			return '_'
+		}
+		return r
+	}, text)
 }

@@ -154,3 +154,39 @@ func TestOnlyWhereItIsConfigured(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is counted under a hostile name is one tag of one counter, and two names that look alike in a packet are
+// counted apart.
+func TestTagsAreEscaped(t *testing.T) {
+	server, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	_, port, _ := net.SplitHostPort(server.LocalAddr().String())
+	t.Setenv("STATSD_HOST", "127.0.0.1")
+	t.Setenv("STATSD_PORT", port)
+	t.Setenv("FORGED", "x|c\nswh_other:9|g")
+	t.Setenv("STATSD_TAGS", "from:$FORGED")
+	registry := prometheus.NewRegistry()
+	events := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: "swh_scheduler_listener_handled_event_total"}, []string{"event_type"})
+	s, err := FromEnvironment(registry, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sends := func(want ...string) {
+		t.Helper()
+		s.send()
+		if got := receive(t, server, len(want)); !slices.Equal(got, want) {
+			t.Errorf("sent %q\nwant %q", got, want)
+		}
+	}
+	const name, from = "swh_scheduler_listener_handled_event_total", ",from:x_c_swh_other:9_g"
+	events.WithLabelValues("a,role:b#|c\nd:e\x00").Add(3)
+	sends(name + ":3|c|#event_type:a_role:b__c_d:e_" + from)
+	events.WithLabelValues("one|two").Add(1)
+	events.WithLabelValues("one,two").Add(5)
+	sends(name+":1|c|#event_type:one_two"+from, name+":5|c|#event_type:one_two"+from)
+	events.WithLabelValues("one,two").Add(1)
+	sends(name + ":1|c|#event_type:one_two" + from)
+}
