@@ -103,8 +103,10 @@ type Journal struct {
 
 // Metrics are our keys of the section, which other components have, too.
 type Metrics struct {
-	Addr  string `yaml:"addr,omitempty"`  // HOST:PORT of a daemon's metrics and health; "" for none
-	Pprof bool   `yaml:"pprof,omitempty"` // Go's profiles are served there, too
+	Addr       string   `yaml:"addr,omitempty"`        // HOST:PORT of a daemon's metrics and health; "" for none
+	Hosts      []string `yaml:"hosts,omitempty"`       // names by which both are asked for, besides those of the machine; rpc-serve's, too
+	Pprof      bool     `yaml:"pprof,omitempty"`       // Go's profiles are served there, too, to this host
+	PprofToken Secret   `yaml:"pprof_token,omitempty"` // with which others may read these
 }
 
 // Sentry is where errors are reported to. The environment's SWH_SENTRY_… and SWH_MAIN_PACKAGE win.

@@ -181,6 +181,9 @@ func (c *Config) sections() map[string]func(value) {
 func (m *Metrics) read(v value) {
 	if v.node.Kind == yaml.MappingNode {
 		v.sectionWith(fieldsOf(m, nil), func(entry) {})
+		if m.PprofToken != "" && len(m.PprofToken) < 20 {
+			v.problem("has a pprof_token that could be guessed: give one of 20 characters or more")
+		}
 	}
 }
 

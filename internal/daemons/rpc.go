@@ -26,8 +26,8 @@ func (r *RPC) Run(ctx context.Context) error {
 	o := rpc.Options{
 		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
 		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
-		Proxies:     r.Config.Dashboard.Proxy.Addresses,
-		DoorLimits:  door.Limits{Connections: c.Door.MaxConnections, PerClient: c.Door.MaxPerClient, PerAddress: c.Door.MaxPerAddress},
+		Proxies:     r.Config.Dashboard.Proxy.Addresses, Hosts: service.HostsOf(r.Address, r.Config.Metrics.Hosts),
+		DoorLimits: door.Limits{Connections: c.Door.MaxConnections, PerClient: c.Door.MaxPerClient, PerAddress: c.Door.MaxPerAddress},
 	}
 	var err error
 	if o.TLS, err = serverTLS(r.Options, c.TLSCertificate, c.TLSKey); err != nil {

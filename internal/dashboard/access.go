@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/rpc"
+	"swh-scheduler/internal/service"
 )
 
 // Access says who may read and who may act.
@@ -22,7 +21,7 @@ type Access struct {
 	// Hosts are the names by which browsers may ask for the dashboard, besides addresses and localhost.
 	// Requests for other names are refused: they may come from a foreign page whose name was made to
 	// resolve to this host (DNS rebinding).
-	Hosts        []string
+	Hosts        service.Hosts
 	RequireLogin bool
 	Credentials  []rpc.Credentials // of those who may act
 	Proxy        config.DashboardProxy
@@ -123,16 +122,6 @@ func (a *Access) proxied(r *http.Request) (User, bool) {
 		}
 	}
 	return user, true
-}
-
-// isHost reports whether host, of a request, is an address or a name of this dashboard.
-func (a *Access) isHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
-	_, err := netip.ParseAddr(host)
-	return err == nil || strings.EqualFold(host, "localhost") || slices.ContainsFunc(a.Hosts, func(h string) bool { return h != "" && strings.EqualFold(h, host) })
 }
 
 // challenge asks a program for credentials; a browser has the page to log in.

@@ -117,7 +117,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
 	}
-	if !d.Access.isHost(r.Host) {
+	if !d.Access.Hosts.Has(r.Host) {
 		d.fail(w, r, Errorf(http.StatusMisdirectedRequest, "This dashboard is not known as %s. Use its address, or add the name to the configuration (dashboard.hosts).", r.Host))
 		return
 	}

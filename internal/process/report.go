@@ -31,7 +31,10 @@ func (p *Process) report(ctx context.Context) (stop func(), err error) {
 	daemon := p.name()
 	p.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(daemon, p.Version), p.Health.Collector(daemon))
 	registerPool(p.Metrics, daemon, p.Store.Pool().Stat)
-	stopServer, err := service.MetricsServer{Addr: p.MetricsAddr, Gatherer: p.Metrics, Health: p.Health, Log: p.Log, Pprof: p.Config.Metrics.Pprof}.Start(ctx)
+	stopServer, err := service.MetricsServer{
+		Addr: p.MetricsAddr, Gatherer: p.Metrics, Health: p.Health, Log: p.Log,
+		Hosts: p.Config.Metrics.Hosts, Pprof: p.Config.Metrics.Pprof, Token: string(p.Config.Metrics.PprofToken),
+	}.Start(ctx)
 	if err != nil {
 		endReporting()
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
 )
 
@@ -331,5 +332,34 @@ func TestSlowReaders(t *testing.T) {
 	respond(w, httptest.NewRequest(http.MethodPost, "/", nil), http.StatusOK, mimeJSON, []byte("{}"))
 	if left := time.Until(w.write); left > bodyTimeout || w.write.IsZero() {
 		t.Errorf("it may take %s", left)
+	}
+}
+
+// A page of elsewhere whose name was made to lead here reads neither metrics nor health, and no answer is taken for
+// another type than it has. Calls are answered whatever the host: a browser sends none without its origin.
+func TestPagesOfElsewhereReadNothing(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t), func(o *Options) { o.Hosts = service.Hosts{"rpc.example"} })
+	for _, c := range []struct {
+		method, path, host string
+		status             int
+	}{
+		{"GET", "/metrics", "evil.example", 421}, {"GET", "/healthz", "evil.example:5008", 421}, {"GET", "/readyz", "evil.example", 421},
+		{"GET", "/metrics", "rpc.example", 200}, {"GET", "/healthz", "10.1.2.3:5008", 200}, {"GET", "/readyz", "localhost", 200}, {"GET", "/", "any.example", 200},
+		{"POST", "/task_type/get_all", "any.example", 200}, {"GET", "/nothing", "any.example", 404},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = c.host
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != c.status || response.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%+v: %s, %v", c, response.Status, response.Header)
+		}
 	}
 }

@@ -58,12 +58,13 @@ type Options struct {
 	Log         *slog.Logger
 	Registry    *prometheus.Registry // for the server's own metrics, and what /metrics shows
 	Credentials Credentials
-	Proxies     Proxies     // that tell from where a request comes
-	TLS         *tls.Config // nil: HTTP without TLS
-	LogCalls    bool        // at level debug
-	MaxBody     int64       // 0: DefaultMaxBody; all large bodies in hand together have as much room
-	MaxRows     int         // of an answer; 0: DefaultMaxRows
-	MaxAnswer   int64       // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
+	Proxies     Proxies       // that tell from where a request comes
+	Hosts       service.Hosts // by which browsers may ask for metrics and health, besides addresses and localhost
+	TLS         *tls.Config   // nil: HTTP without TLS
+	LogCalls    bool          // at level debug
+	MaxBody     int64         // 0: DefaultMaxBody; all large bodies in hand together have as much room
+	MaxRows     int           // of an answer; 0: DefaultMaxRows
+	MaxAnswer   int64         // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
 
 	Door       *migrate.Door // to the database, for daemons; nil: as the role of "migrate --door"
 	DoorLimits door.Limits   // of connections through it
@@ -127,18 +128,22 @@ func (s *Server) routes() http.Handler {
 	guarded.HandleFunc("GET /{$}", index)
 	guarded.Handle("GET "+door.Path, s.door)
 	guarded.HandleFunc("GET /site-map", siteMap)
-	guarded.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
+	ours := func(h http.Handler) http.Handler { return s.Hosts.Guard("metrics.hosts", s.Log, h) } // calls are POST, and refused with Origin
+	guarded.Handle("GET /metrics", ours(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})))
 	guarded.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, httpError(http.StatusNotFound, "NotFound", "The requested URL was not found on the server."))
 	})
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", s.healthy)
-	mux.HandleFunc("GET /readyz", s.ready)
+	mux.Handle("GET /healthz", ours(http.HandlerFunc(s.healthy)))
+	mux.Handle("GET /readyz", ours(http.HandlerFunc(s.ready)))
 	if s.Site != nil {
 		mux.Handle(SitePath+"/", s.Site)
 	}
 	mux.Handle("/", s.guard(guarded))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		service.NoSniff(w)
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // Run serves until ctx ends. Then it takes no new connections and finishes the

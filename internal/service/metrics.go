@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,7 +20,9 @@ type MetricsServer struct {
 	Gatherer prometheus.Gatherer
 	Health   *Health
 	Log      *slog.Logger
-	Pprof    bool // also serve /debug/pprof/
+	Hosts    Hosts  // besides this machine's and that of Addr
+	Pprof    bool   // also serve /debug/pprof/, to this host
+	Token    string // with which others may read /debug/pprof/, too; "": none may
 }
 
 // Start listens, and serves until stop is called, which returns when the last
@@ -31,12 +32,8 @@ func (s MetricsServer) Start(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for metrics on %q: %w", s.Addr, err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
-	s.Health.Handle(mux)
-	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: s.handler(), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	if s.Pprof {
-		profiles(mux)
 		server.WriteTimeout = 5 * time.Minute // profiles and traces are of some time
 	}
 	s.Log.Info("serving metrics", "address", listener.Addr().String())
@@ -53,10 +50,16 @@ func (s MetricsServer) Start(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// profiles adds Go's profiles to mux.
-func profiles(mux *http.ServeMux) {
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+// handler returns what is served.
+func (s MetricsServer) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))
+	s.Health.Handle(mux)
+	if s.Pprof {
+		s.profiles(mux)
+	}
+	return HostsOf(s.Addr, s.Hosts).Guard("metrics.hosts", s.Log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		NoSniff(w)
+		mux.ServeHTTP(w, r)
+	}))
 }

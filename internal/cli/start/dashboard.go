@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,11 +50,10 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 			return nil, nil, err
 		}
 		c := a.Config.Dashboard
-		machine, _ := os.Hostname() // "" if it is not known
 		own := rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
 		o := dashboard.Options{
 			Reads: reads, Acts: store, Config: a.Config, Log: a.Log, Metrics: metrics, Version: a.Version, Base: base,
-			Access: dashboard.Access{Hosts: append([]string{cmd.Flag("host").Value.String(), machine}, c.Hosts...), RequireLogin: c.RequireLogin || calls.Wanted(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
+			Access: dashboard.Access{Hosts: service.HostsOf(net.JoinHostPort(cmd.Flag("host").Value.String(), ""), c.Hosts), RequireLogin: c.RequireLogin || calls.Wanted(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
 		}
 		closeBroker := func() error { return nil }
 		if broker, err := a.Config.Broker(); err == nil {
