@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -157,4 +159,23 @@ func TestConfigCheckOfLostAfter(t *testing.T) {
 		return strings.Contains(ours(t, "-C", config, "config", "check").stdout, "lost_after: looked for; none is left alone")
 	})
 	p.stop(t, syscall.SIGTERM)
+}
+
+// config check warns of what others could read, and says that the configuration is fit for use.
+func TestConfigCheckWarns(t *testing.T) {
+	t.Parallel()
+	file := configFile(t, services(t)+"rpc_serve: {token: s3cret}\n")
+	for at, mode := file, os.FileMode(0o644); strings.Contains(at, "TestConfigCheckWarns"); at, mode = filepath.Dir(at), 0o755 {
+		if err := os.Chmod(at, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := ours(t, "-C", file, "config", "check")
+	if r.code != 0 || !strings.Contains(r.stdout, "WARN  security: "+file+" holds secrets, and every user of this host may read it: chmod o= "+file+"\n") {
+		t.Errorf("%+v", r)
+	}
+	var results []struct{ Name, Warning string }
+	if r := ours(t, "-C", file, "config", "check", "--output", "json"); json.Unmarshal([]byte(r.stdout), &results) != nil || results[len(results)-1].Warning == "" {
+		t.Errorf("%+v", r)
+	}
 }

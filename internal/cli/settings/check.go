@@ -43,7 +43,8 @@ func newConfigCheck(a *command.App) *cobra.Command {
 		Use:   "check [OPTIONS]",
 		Short: "Check the configuration and the services it names",
 		Long: `Check the configuration: read it, connect to each service that it names, and print
-what is wrong. The exit code is 1 if anything is. Nothing is changed.`,
+what is wrong. The exit code is 1 if anything is. It warns of secrets that others could
+read, and of databases that somebody could pass for. Nothing is changed.`,
 	}
 	command.OutputFlag(cmd.Flags(), &output)
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
@@ -65,6 +66,7 @@ type checkResult struct {
 	Name    string `json:"name"`
 	Found   string `json:"found,omitempty"`
 	Problem string `json:"problem,omitempty"`
+	Warning string `json:"warning,omitempty"` // of what is fit for use
 }
 
 func printChecks(a *command.App, results []checkResult, output string) error {
@@ -73,6 +75,8 @@ func printChecks(a *command.App, results []checkResult, output string) error {
 		mark, text := "ok", r.Found
 		if r.Problem != "" {
 			mark, text = "WRONG", r.Problem
+		} else if r.Warning != "" {
+			mark, text = "WARN", r.Warning
 		}
 		fmt.Fprintf(&b, "%-6s%s: %s\n", mark, a.Bold(r.Name), text)
 	}
@@ -136,7 +140,10 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 		})
 	}
 	all.Wait()
-	return slices.DeleteFunc(results, func(r checkResult) bool { return r.Found == "" && r.Problem == "" }) // nothing to say
+	for _, warning := range exposed(a) {
+		results = append(results, checkResult{Name: "security", Warning: warning})
+	}
+	return slices.DeleteFunc(results, func(r checkResult) bool { return r.Found == "" && r.Problem == "" && r.Warning == "" }) // nothing to say
 }
 
 // checkDatabase checks that a further address of the database is usable.

@@ -1,0 +1,61 @@
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// SecretFiles returns the paths of the files that hold secrets: the configuration's, if it has one in it, and
+// those of the private keys that it names.
+func (c *Config) SecretFiles() []string {
+	var files []string
+	if c.File != "" && c.hasSecrets() {
+		files = append(files, c.File)
+	}
+	for _, key := range []string{c.RPCServe.TLSKey, c.Dashboard.TLSKey} {
+		if key != "" {
+			files = append(files, c.Resolve(key))
+		}
+	}
+	for _, name := range []string{"ssl.key.location", "ssl.keystore.location"} {
+		if path := c.Journal.ConsumerSettings[name]; path != "" {
+			files = append(files, path)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// hasSecrets reports whether the file, or an option, holds a secret.
+func (c *Config) hasSecrets() bool {
+	for _, address := range []Secret{c.Scheduler.DB, c.Scheduler.URL, c.Database.Direct, c.Database.Replica, c.RPCServe.Door.DB, c.Celery.TaskBroker, c.RabbitMQ.ManagementURL} {
+		if hasPassword(string(address)) {
+			return true
+		}
+	}
+	for name, value := range c.Journal.ConsumerSettings {
+		if value != "" && secretName.MatchString(name) && !strings.HasSuffix(name, ".location") {
+			return true
+		}
+	}
+	return c.RPCServe.Token+c.RPCServe.Password+c.Dashboard.Token+c.Dashboard.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
+}
+
+var passwordKey = regexp.MustCompile(`(?i)\bpassword\s*=`)
+
+// hasPassword reports whether one of some addresses, separated by semicolons, has a password. One that can't be
+// read may have one.
+func hasPassword(addresses string) bool {
+	for address := range strings.SplitSeq(addresses, ";") {
+		u, err := url.Parse(strings.TrimSpace(address))
+		if err != nil || passwordKey.MatchString(address) {
+			return true
+		}
+		if password, _ := u.User.Password(); password != "" {
+			return true
+		}
+	}
+	return false
+}
