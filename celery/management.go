@@ -196,7 +196,7 @@ func (m *management) get(ctx context.Context, into any, query url.Values, path .
 	m.state.Lock()
 	defer m.state.Unlock()
 	m.current = current
-	if isSilence(err) && ctx.Err() == nil && m.silent == nil {
+	if isTimeout(err) && ctx.Err() == nil && m.silent == nil {
 		m.silent = err
 		m.trying.Go(m.awaitAnswer)
 	}
@@ -213,7 +213,7 @@ func (m *management) getAny(ctx context.Context, current *int, into any, query u
 			n = m.nodes[*current]
 		}
 		err = m.getFrom(ctx, n, into, query, path...)
-		if !isSilence(err) {
+		if !isTimeout(err) {
 			return err
 		}
 		if len(m.nodes) > 0 {
@@ -226,8 +226,8 @@ func (m *management) getAny(ctx context.Context, current *int, into any, query u
 	return err
 }
 
-// isSilence reports whether a request had no answer at all.
-func isSilence(err error) bool {
+// isTimeout reports whether a request had no answer at all.
+func isTimeout(err error) bool {
 	_, failed := errors.AsType[*url.Error](err)
 	return failed || errors.Is(err, context.DeadlineExceeded)
 }
@@ -241,7 +241,7 @@ func (m *management) awaitAnswer() {
 	for backoff.Wait(m.closed) == nil {
 		var vhost struct{}
 		err := m.getAny(m.closed, &current, &vhost, nil, "vhosts", vhostInPath)
-		if isSilence(err) {
+		if isTimeout(err) {
 			continue
 		}
 		m.state.Lock()

@@ -29,7 +29,7 @@ func (c *Client) countHeld(ctx context.Context) {
 			c.heldSize.Note(n, err)
 			return service.Result{Again: n == most}, err
 		},
-		Period: heldPeriod, Jitter: true, Beside: true,
+		Period: heldPeriod, Jitter: true, Optional: true,
 	}
 	_ = loop.Run(ctx)
 }

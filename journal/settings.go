@@ -90,7 +90,7 @@ func translate(settings map[string]string) (opts []kgo.Opt, warnings []string, e
 		if settings[name] == "" && settings[otherNames[name]] != "" {
 			continue
 		}
-		switch s := lookUp(name); {
+		switch s := settingOf(name); {
 		case s.refuse != "":
 			if s.apply == nil || s.apply(&c, settings[name]) != nil {
 				return nil, nil, wrong(name, "it cannot be honoured: %s; remove it or use the Python client", s.refuse)
@@ -157,8 +157,8 @@ func (c *connection) timeouts() []kgo.Opt {
 	return append(opts, kgo.SessionTimeout(c.session), kgo.RebalanceTimeout(c.maxPoll))
 }
 
-// lookUp finds a setting by its name, or by what its name begins with.
-func lookUp(name string) setting {
+// settingOf finds a setting by its name, or by what its name begins with.
+func settingOf(name string) setting {
 	if s, ok := settingTable[name]; ok {
 		return s
 	}

@@ -196,7 +196,7 @@ func TestListenerIsAliveWhileTheDatabaseHangs(t *testing.T) {
 		if waits := health.Waits(); len(waits) == 0 {
 			t.Error("ready")
 		}
-		silence, behind := l.metrics.lag.silence(time.Now()), l.metrics.lag.seconds(time.Now())
+		silence, behind := l.metrics.lag.sinceLastEvent(time.Now()), l.metrics.lag.seconds(time.Now())
 		if silence < 7200 || behind < 7260 {
 			t.Errorf("silent for %g s, %g s behind", silence, behind)
 		}
@@ -204,7 +204,7 @@ func TestListenerIsAliveWhileTheDatabaseHangs(t *testing.T) {
 		if behind := l.metrics.lag.seconds(time.Now()); source.acks.Load() != 1 || behind < 200*60 {
 			t.Errorf("%d acknowledgements, %g s behind", source.acks.Load(), behind)
 		}
-		if silence := l.metrics.lag.silence(time.Now()); silence > 3*3600 {
+		if silence := l.metrics.lag.sinceLastEvent(time.Now()); silence > 3*3600 {
 			t.Errorf("silent for %g s", silence)
 		}
 		cancel()

@@ -14,12 +14,12 @@ import (
 
 // joined submits tasks named by prefix and number from 0, each with a run that
 // was sent, and one that depends on all of them.
-func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) graphs.SubmittedGraph {
+func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) graphs.Submitted {
 	t.Helper()
 	g := graphs.NewGraph{}
-	join := graphs.NewGraphTask{Name: "join", Type: "good"}
+	join := graphs.NewTask{Name: "join", Type: "good"}
 	for i := range n {
-		g.Tasks = append(g.Tasks, graphs.NewGraphTask{Name: name(prefix, i), Type: "good"})
+		g.Tasks = append(g.Tasks, graphs.NewTask{Name: name(prefix, i), Type: "good"})
 		join.DependsOn = append(join.DependsOn, graphs.NewDependency{Place: i})
 	}
 	g.Tasks = append(g.Tasks, join)
@@ -33,7 +33,7 @@ func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) g
 	return submitted
 }
 
-// drainGraphs releases what can be, until the test ends, and like a runner tries
+// advanceGraphs releases what can be, until the test ends, and like a runner tries
 // again when the database is away.
 func drainGraphs(t testing.TB, store *db.Store) {
 	t.Helper()
@@ -41,7 +41,7 @@ func drainGraphs(t testing.TB, store *db.Store) {
 	var drain sync.WaitGroup
 	drain.Go(func() {
 		for ctx.Err() == nil {
-			_, _ = store.DrainGraphs(ctx, time.Now())
+			_, _ = store.AdvanceGraphs(ctx, time.Now())
 			select {
 			case <-ctx.Done():
 			case <-time.After(10 * time.Millisecond):
@@ -67,7 +67,7 @@ func TestListenersReleaseJoinsOnce(t *testing.T) {
 		create trigger note_release after update of next_run on task for each row
 		when (old.next_run = scheduler_go.never() and new.next_run <> old.next_run) execute function note_release()`)
 	const n = 1500
-	var graphs []graphs.SubmittedGraph
+	var graphs []graphs.Submitted
 	x := newExchange(t, broker.URL)
 	source := &deaf{Source: consumer(t, broker.URL)}
 	stopDeaf := start(t, newTestListener(t, source, openStore(t, pg.dsn)))

@@ -46,7 +46,7 @@ func (l *lag) seconds(now time.Time) float64 {
 	return l.last
 }
 
-func (l *lag) silence(at time.Time) float64 {
+func (l *lag) sinceLastEvent(at time.Time) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return at.Sub(l.since).Seconds()

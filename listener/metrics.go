@@ -55,7 +55,7 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_listener_silence_seconds",
 		Help: "Time since events were last acknowledged, or since the start.",
-	}, func() float64 { return m.lag.silence(time.Now()) })
+	}, func() float64 { return m.lag.sinceLastEvent(time.Now()) })
 	for _, p := range problems {
 		m.malformed.WithLabelValues(string(p)) // present from the start, so that rates work
 	}

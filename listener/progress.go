@@ -16,8 +16,8 @@ import (
 
 const (
 	progressPeriod = 5 * time.Second
-	// maxLooks bounds the looks that wait for other listeners, to those of the last 10 minutes.
-	maxLooks = 120
+	// maxObservations bounds the looks that wait for other listeners, to those of the last 10 minutes.
+	maxObservations = 120
 )
 
 // Progress reports up to when workers' events are written, so that nothing is given up whose events
@@ -36,7 +36,7 @@ type Progress struct {
 	since   time.Time // that connection has read the queue since then, or earlier
 	pending []look    // over that connection, whose deliveries are not reported as written
 	last    *look     // the last one of all
-	empty   []ledger.EventLook
+	empty   []ledger.EventObservation
 }
 
 // look is a look, and when it began by the database's clock.
@@ -52,7 +52,7 @@ type ProgressOptions struct {
 	}
 	Store interface {
 		DatabaseTime(ctx context.Context) (time.Time, error)
-		ReportEvents(ctx context.Context, r ledger.EventReader, looks []ledger.EventLook) (time.Time, error)
+		ReportEvents(ctx context.Context, r ledger.EventReader, looks []ledger.EventObservation) (time.Time, error)
 	}
 	Log *slog.Logger
 }
@@ -69,10 +69,10 @@ func (p *Progress) RunOnce(ctx context.Context) error {
 		return err
 	}
 	if p.last != nil && p.last.Ready == 0 {
-		if len(p.empty) == maxLooks { // the oldest one, as a later one says more once it counts
+		if len(p.empty) == maxObservations { // the oldest one, as a later one says more once it counts
 			p.empty = slices.Delete(p.empty, 0, 1)
 		}
-		p.empty = append(p.empty, ledger.EventLook{Began: p.last.began, Ended: began, Consumers: p.last.Consumers})
+		p.empty = append(p.empty, ledger.EventObservation{Began: p.last.began, Ended: began, Consumers: p.last.Consumers})
 	}
 	before := p.last
 	p.last = nil
@@ -89,7 +89,7 @@ func (p *Progress) RunOnce(ctx context.Context) error {
 		p.since, err = p.Store.DatabaseTime(ctx)
 		return err
 	}
-	if len(p.pending) < maxLooks {
+	if len(p.pending) < maxObservations {
 		p.pending = append(p.pending, *p.last)
 	}
 	return p.report(ctx)
@@ -111,6 +111,6 @@ func (p *Progress) report(ctx context.Context) error {
 		return err
 	}
 	p.pending = slices.Delete(p.pending, 0, written)
-	p.empty = slices.DeleteFunc(p.empty, func(l ledger.EventLook) bool { return !l.Began.After(known) })
+	p.empty = slices.DeleteFunc(p.empty, func(l ledger.EventObservation) bool { return !l.Began.After(known) })
 	return nil
 }

@@ -153,7 +153,7 @@ func TestProgressOfListenersThatShareAQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	came = now()
-	for range maxLooks/4 + 1 { // more looks than are kept
+	for range maxObservations/4 + 1 { // more looks than are kept
 		if passes(came) {
 			t.Fatal("a consumer that reports nothing counts as a listener")
 		}

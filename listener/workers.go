@@ -17,8 +17,8 @@ const (
 	workerSilence = time.Minute
 	// maxWorkers bounds the memory that made-up names can take.
 	maxWorkers = 100_000
-	// maxTold is how many workers a listener tells of.
-	maxTold = 500
+	// maxListed is how many workers a listener tells of.
+	maxListed = 500
 	// maxEnds is how many ends are remembered at least, more than a listener has in hand
 	// when its connection is lost: the broker delivers those again.
 	maxEnds = 20_000
@@ -100,7 +100,7 @@ func (w *workers) tell(now time.Time) map[string]db.Worker {
 	defer w.mu.Unlock()
 	w.forget(now)
 	told := make(map[string]db.Worker)
-	for _, name := range slices.Sorted(maps.Keys(w.heard))[:min(len(w.heard), maxTold)] {
+	for _, name := range slices.Sorted(maps.Keys(w.heard))[:min(len(w.heard), maxListed)] {
 		known := w.heard[name]
 		t := db.Worker{Heard: known.last, Active: known.active}
 		for _, e := range known.ends {

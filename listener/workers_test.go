@@ -144,8 +144,8 @@ func TestWorkersAreBounded(t *testing.T) {
 	if got := w.online(now); got != maxWorkers {
 		t.Errorf("%d workers remembered, want %d", got, maxWorkers)
 	}
-	if told := w.tell(now); len(told) != maxTold {
-		t.Errorf("%d workers are told of, want %d", len(told), maxTold)
+	if told := w.tell(now); len(told) != maxListed {
+		t.Errorf("%d workers are told of, want %d", len(told), maxListed)
 	}
 	now = now.Add(2 * time.Minute)
 	w.hear("worker-heartbeat", "real", 0, now)

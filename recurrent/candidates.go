@@ -17,7 +17,7 @@ const (
 
 // Candidates is the database of the keeper.
 type Candidates interface {
-	KeepCandidates(ctx context.Context) (origins.Kept, error)
+	MaintainCandidates(ctx context.Context) (origins.Maintained, error)
 }
 
 // keeper keeps candidates up to date. Several keepers, in several processes, take turns.
@@ -28,12 +28,12 @@ type keeper struct {
 }
 
 func (k *keeper) runOnce(ctx context.Context) (service.Result, error) {
-	kept, err := k.candidates.KeepCandidates(ctx)
+	kept, err := k.candidates.MaintainCandidates(ctx)
 	if err != nil {
 		return service.Result{}, err
 	}
 	if kept.Build.Phase != "" { // else another process has them
-		k.told.Tell(k.log, kept.Build, time.Now(), tellEvery)
+		k.told.Report(k.log, kept.Build, time.Now(), tellEvery)
 	}
 	return service.Result{Again: kept.More}, nil
 }

@@ -14,10 +14,10 @@ import (
 // backlogged is a store with changes to drain.
 type backlogged struct{ changes, batch int64 }
 
-func (b *backlogged) KeepCandidates(context.Context) (origins.Kept, error) {
+func (b *backlogged) MaintainCandidates(context.Context) (origins.Maintained, error) {
 	n := min(b.changes, b.batch)
 	b.changes -= n
-	return origins.Kept{Drained: n, More: n == b.batch}, nil
+	return origins.Maintained{Drained: n, More: n == b.batch}, nil
 }
 
 // The keeper goes on as long as there is more.

@@ -42,7 +42,7 @@ func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 	walked := func() bool {
 		t.Helper()
 		for range 20 {
-			if err := store.KeepFreshness(t.Context(), now, time.Minute); err != nil {
+			if err := store.MaintainFreshness(t.Context(), now, time.Minute); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -70,7 +70,7 @@ func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 		select url, 'git', at, at, at, 'successful', 'x'
 		from listed_origins, lateral (select $1::timestamptz - (106 - ascii(url)) * interval '100 hours' as at) v`, now)
 	for more := true; more; {
-		kept, err := store.KeepCandidates(t.Context())
+		kept, err := store.MaintainCandidates(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -236,7 +236,7 @@ func testHosters(t *testing.T, shared bool) {
 		       type, '{}', true, now() - ((l * 12 + n) * 7 % 60 - 10) * interval '1 minute', now(), case when n % 3 = 0 then null else now() - l * interval '1 day' - n * interval '1 second' end
 		from generate_series(1, 5) l, generate_series(1, 12) n, unnest(array['git', 'hg']) type`)
 	for more := shared || r.IntN(2) == 0; more; { // groups of shares are those of candidates
-		kept, err := w.store.KeepCandidates(t.Context())
+		kept, err := w.store.MaintainCandidates(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

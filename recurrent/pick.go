@@ -60,7 +60,7 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 		}
 		return fresh, nil
 	})
-	picked.Spared = grabs.Spared()
+	picked.Spared = grabs.LeftOut()
 	return picked, err
 }
 

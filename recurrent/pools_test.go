@@ -57,7 +57,7 @@ func TestRoundOfPools(t *testing.T) {
 		from listed_origins where url ~ 'lagging|rest'`)
 	w.exec(t, "insert into visit_scheduler_queue_position values ('git', 7)")
 	for more := true; more; {
-		kept, err := w.store.KeepCandidates(t.Context())
+		kept, err := w.store.MaintainCandidates(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestPoolsTakeUpdatesAsOldAsTheVisit(t *testing.T) {
 				w.exec(t, fmt.Sprintf(`insert into origin_visit_stats (url, visit_type, last_snapshot, last_visit, last_successful, last_visit_status)
 					select url, visit_type, 'x', '%[1]s', '%[1]s', 'successful' from listed_origins`, visited.Format(time.RFC3339Nano)))
 				for more := true; more; {
-					kept, err := w.store.KeepCandidates(t.Context())
+					kept, err := w.store.MaintainCandidates(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}

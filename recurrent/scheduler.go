@@ -93,8 +93,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var loops errgroup.Group
 	keeping := service.Loop{
 		Name: "keeping candidates", Log: s.Log, Period: keepPeriod,
-		RunOnce: (&keeper{candidates: s.Store, log: s.Log}).runOnce,
-		Beside:  true, // grabs do without candidates
+		RunOnce:  (&keeper{candidates: s.Store, log: s.Log}).runOnce,
+		Optional: true, // grabs do without candidates
 	}
 	loops.Go(func() error { return keeping.Run(ctx) })
 	loops.Go(func() error { return s.samples.run(ctx) })

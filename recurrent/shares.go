@@ -41,7 +41,7 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		}
 		d.Gave(given)
 	}
-	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: d.AtCeiling, Spared: s.grabs.Spared()}, d.Save(ctx, tx)
+	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: d.AtCeiling, Spared: s.grabs.LeftOut()}, d.Save(ctx, tx)
 }
 
 // sharedPick picks one round's origins for groups.

@@ -29,7 +29,7 @@ func (w *world) share(t *testing.T, r *round, s model.Shares) {
 func (w *world) keep(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
-		kept, err := w.store.KeepCandidates(t.Context())
+		kept, err := w.store.MaintainCandidates(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,13 +18,13 @@ import (
 // comes again and again, and with no ready tasks.
 type graphStore struct {
 	Store
-	rounds []graphs.GraphRound
+	rounds []graphs.Round
 	drains int
 }
 
 func (*graphStore) Now() time.Time { return time.Now() }
 
-func (s *graphStore) DrainGraphs(context.Context, time.Time) (graphs.GraphRound, error) {
+func (s *graphStore) AdvanceGraphs(context.Context, time.Time) (graphs.Round, error) {
 	s.drains++
 	round := s.rounds[0]
 	if len(s.rounds) > 1 {
@@ -46,14 +46,14 @@ func newGraphRunner(t *testing.T, store *graphStore) *Runner {
 // that others held up asks for a pass soon.
 func TestRoundsOfAPass(t *testing.T) {
 	for name, tc := range map[string]struct {
-		rounds []graphs.GraphRound
+		rounds []graphs.Round
 		drains int
 		want   service.Result
 	}{
-		"nothing to do":    {[]graphs.GraphRound{{}}, 1, service.Result{}},
-		"two rounds":       {[]graphs.GraphRound{{Released: 5, More: true}, {}}, 2, service.Result{}},
-		"more than fit":    {[]graphs.GraphRound{{Released: 5, More: true}}, graphRounds, service.Result{Again: true}},
-		"others are at it": {[]graphs.GraphRound{{Waits: true}}, 1, service.Result{Next: othersWait}},
+		"nothing to do":    {[]graphs.Round{{}}, 1, service.Result{}},
+		"two rounds":       {[]graphs.Round{{Released: 5, More: true}, {}}, 2, service.Result{}},
+		"more than fit":    {[]graphs.Round{{Released: 5, More: true}}, graphRounds, service.Result{Again: true}},
+		"others are at it": {[]graphs.Round{{Waits: true}}, 1, service.Result{Next: othersWait}},
 	} {
 		store := &graphStore{rounds: tc.rounds}
 		got, err := newGraphRunner(t, store).graphs(t.Context())
@@ -69,11 +69,11 @@ func TestRoundsOfAPass(t *testing.T) {
 // Drain goes on until graphs have no more to do, also over passes in which nothing
 // was ready.
 func TestDrainGoesOnForGraphs(t *testing.T) {
-	more := make([]graphs.GraphRound, 3*graphRounds, 3*graphRounds+1)
+	more := make([]graphs.Round, 3*graphRounds, 3*graphRounds+1)
 	for i := range more {
 		more[i].More = true
 	}
-	store := &graphStore{rounds: append(more, graphs.GraphRound{})}
+	store := &graphStore{rounds: append(more, graphs.Round{})}
 	if n, err := newGraphRunner(t, store).Drain(t.Context()); n != 0 || err != nil || store.drains != 3*graphRounds+1 {
 		t.Errorf("%d tasks, %v, after %d rounds, want %d", n, err, store.drains, 3*graphRounds+1)
 	}

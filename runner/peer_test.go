@@ -169,9 +169,9 @@ func (w *world) tryPeer(t *testing.T, args ...string) error {
 }
 
 // unheard gives up work that nothing else ends.
-func (w *world) unheard(t *testing.T) *maintenance.UnheardWork {
+func (w *world) unheard(t *testing.T) *maintenance.GiveUpWork {
 	t.Helper()
-	return &maintenance.UnheardWork{Store: w.store, Broker: inspectorOf(t, w.broker), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	return &maintenance.GiveUpWork{Store: w.store, Broker: inspectorOf(t, w.broker), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
 func (w *world) runOurs(t *testing.T, o runner.Options) (claimed int) {

@@ -26,7 +26,7 @@ type Store interface {
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
 	OutgoingDue(ctx context.Context, urgent bool) (int, error)
-	DrainGraphs(ctx context.Context, now time.Time) (graphs.GraphRound, error)
+	AdvanceGraphs(ctx context.Context, now time.Time) (graphs.Round, error)
 }
 
 // Slots opens claims for the free slots of queues.
@@ -232,10 +232,10 @@ const (
 // graphs drains graphs of tasks before a pass. It asks for another pass at once if there
 // is more.
 func (r *Runner) graphs(ctx context.Context) (service.Result, error) {
-	var round graphs.GraphRound
+	var round graphs.Round
 	for range graphRounds {
 		var err error
-		if round, err = r.Store.DrainGraphs(ctx, r.now()); err != nil {
+		if round, err = r.Store.AdvanceGraphs(ctx, r.now()); err != nil {
 			return service.Result{}, err
 		}
 		r.released.Add(float64(round.Released))

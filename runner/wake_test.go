@@ -88,13 +88,13 @@ func TestRunnersAreWokenByGraphs(t *testing.T) {
 	t.Parallel()
 	for _, withPriority := range []bool{false, true} {
 		w := startWokenRunner(t, withPriority)
-		task := graphs.NewGraphTask{Type: "load-git", Name: "first"}
+		task := graphs.NewTask{Type: "load-git", Name: "first"}
 		if withPriority {
 			task.Priority = "high"
 		}
 		second := task
 		second.Name, second.DependsOn = "second", []graphs.NewDependency{{}}
-		g, err := w.store.SubmitGraph(t.Context(), graphs.NewGraph{Tasks: []graphs.NewGraphTask{task, second}}, time.Now())
+		g, err := w.store.SubmitGraph(t.Context(), graphs.NewGraph{Tasks: []graphs.NewTask{task, second}}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -409,7 +409,7 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	broker := parsed.Broker(t, r.broker.URL)
 	inspector := celery.NewQueueInspector(broker, r.broker.ManagementURL, celery.InspectorOptions{})
 	defer inspector.Close()
-	m := maintenance.UnheardWork{Store: store, Broker: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	m := maintenance.GiveUpWork{Store: store, Broker: inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for _, step := range []struct {
 		after time.Duration
 		left  string

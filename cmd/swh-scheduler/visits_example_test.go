@@ -40,7 +40,7 @@ func TestSlotsOfPolicies(t *testing.T) {
 				from listed_origins where url ~ 'lagging|rest'`)
 			store := testenv.Open(t, r.dsn)
 			for more := true; more; { // r is a count of candidates
-				kept, err := store.KeepCandidates(t.Context())
+				kept, err := store.MaintainCandidates(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

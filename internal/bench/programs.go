@@ -163,7 +163,7 @@ func Exec(b *testing.B, dsn string, statements ...string) {
 func Drain(b *testing.B, store *db.Store) {
 	b.Helper()
 	for more := true; more; {
-		kept, err := store.KeepCandidates(b.Context())
+		kept, err := store.MaintainCandidates(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

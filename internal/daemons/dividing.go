@@ -16,7 +16,7 @@ import (
 
 // dividing returns the components of a daemon of visits that divide its work between groups, lanes
 // and hosters: see sharing, laning and hosting.
-func dividing(ctx context.Context, p *process.Process, d *send.Dispatcher, visits bool) ([]service.Component, error) {
+func dividing(ctx context.Context, p *process.Process, d *send.Delivery, visits bool) ([]service.Component, error) {
 	ofShares, err := sharing(ctx, p, visits)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func hosting(ctx context.Context, p *process.Process) ([]service.Component, erro
 
 // laning warns of lanes of unknown task types and returns the component that sends to lanes; none without
 // lanes.
-func laning(ctx context.Context, p *process.Process, d *send.Dispatcher) ([]service.Component, error) {
+func laning(ctx context.Context, p *process.Process, d *send.Delivery) ([]service.Component, error) {
 	lanes := p.Config.Lanes
 	if len(lanes) == 0 {
 		return nil, nil
@@ -98,7 +98,7 @@ func laning(ctx context.Context, p *process.Process, d *send.Dispatcher) ([]serv
 			}
 		}
 		// Before work may come into their backlogs.
-		return p.Store.SeeLaneSets(ctx, slices.Collect(maps.Keys(lanes)), p.Store.Now())
+		return p.Store.RecordLaneSets(ctx, slices.Collect(maps.Keys(lanes)), p.Store.Now())
 	})
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{
 		Store: p.Store, Slots: d.Slots, Log: p.Log, Reg: p.Metrics, Listen: p.Store.Listener(db.LaneChannel),

@@ -18,7 +18,7 @@ type FirstVisits struct {
 
 // Run runs it until ctx ends.
 func (v *FirstVisits) Run(ctx context.Context) error {
-	return runSender(ctx, v.Options, v.Period, func(ctx context.Context, p *process.Process, d *send.Dispatcher) (sender, error) {
+	return runSender(ctx, v.Options, v.Period, func(ctx context.Context, p *process.Process, d *send.Delivery) (sender, error) {
 		also, err := dividing(ctx, p, d, false)
 		if err != nil {
 			return sender{}, err

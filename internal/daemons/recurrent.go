@@ -31,7 +31,7 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		if err := p.Ask(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, taskTypes) }); err != nil {
 			return nil, err
 		}
-		c, d := p.Config, newDispatcher(p, broker)
+		c, d := p.Config, newDelivery(p, broker)
 		configure := func(ctx context.Context) error {
 			return maintenance.ConfigureFreshness(ctx, p.Store, c.SchedulingPolicy)
 		}

@@ -36,7 +36,7 @@ func (r *Runner) Run(ctx context.Context) error {
 }
 
 // build returns what claims tasks, and the jobs of maintenance that are a runner's.
-func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Dispatcher) (sender, error) {
+func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery) (sender, error) {
 	if err := p.Ask(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, r.TaskTypes) }); err != nil {
 		return sender{}, err
 	}
@@ -80,7 +80,7 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Dispatch
 }
 
 // lostRuns returns the job that gives up lost runs.
-func (r *Runner) lostRuns(ctx context.Context, p *process.Process, d *send.Dispatcher) (maintenance.Job, error) {
+func (r *Runner) lostRuns(ctx context.Context, p *process.Process, d *send.Delivery) (maintenance.Job, error) {
 	o := maintenance.LostOptions{Store: p.Store, Lengths: d.Inspector, Log: p.Log, Reg: p.Metrics, After: lostAfter(p.Config, r.LostAfter)}
 	if r.LostBefore != nil {
 		err := p.Ask(ctx, func(ctx context.Context) (err error) {

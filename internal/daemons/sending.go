@@ -28,14 +28,14 @@ type sender struct {
 
 // runSender runs the sender that build makes, and a deliverer at the same time. It runs as a daemon, or once if
 // period is 0.
-func runSender(ctx context.Context, o process.Options, period time.Duration, build func(ctx context.Context, p *process.Process, d *send.Dispatcher) (sender, error)) error {
+func runSender(ctx context.Context, o process.Options, period time.Duration, build func(ctx context.Context, p *process.Process, d *send.Delivery) (sender, error)) error {
 	broker, err := o.Config.Broker()
 	if err != nil {
 		return err
 	}
 	if period == 0 {
 		return process.Once(ctx, o, func(ctx context.Context, p *process.Process) error {
-			d := newDispatcher(p, broker)
+			d := newDelivery(p, broker)
 			s, err := build(ctx, p, d)
 			if err != nil {
 				return err
@@ -44,7 +44,7 @@ func runSender(ctx context.Context, o process.Options, period time.Duration, bui
 		})
 	}
 	return process.Run(ctx, o, func(ctx context.Context, p *process.Process) ([]service.Component, error) {
-		d := newDispatcher(p, broker)
+		d := newDelivery(p, broker)
 		s, err := build(ctx, p, d)
 		if err != nil {
 			return nil, err
@@ -53,8 +53,8 @@ func runSender(ctx context.Context, o process.Options, period time.Duration, bui
 	})
 }
 
-func newDispatcher(p *process.Process, broker celery.Broker) *send.Dispatcher {
-	return send.NewDispatcher(sendOptions(p), p.Store, broker)
+func newDelivery(p *process.Process, broker celery.Broker) *send.Delivery {
+	return send.NewDelivery(sendOptions(p), p.Store, broker)
 }
 
 func sendOptions(p *process.Process) send.Options {
@@ -63,7 +63,7 @@ func sendOptions(p *process.Process) send.Options {
 
 // delivering returns the components of every daemon that sends: maintenance, gauges, and the deliverer, which
 // stops last.
-func delivering(p *process.Process, d *send.Dispatcher, jobs ...maintenance.Job) []service.Component {
+func delivering(p *process.Process, d *send.Delivery, jobs ...maintenance.Job) []service.Component {
 	counting := maintenance.Keeper{Name: "updating origin metrics", Store: p.Store, Log: p.Log, Jobs: []maintenance.Job{maintenance.OriginMetrics(p.Store, p.Config.UpdateMetricsAfter)}}
 	return []service.Component{
 		keeper(p, slices.Concat(jobsOfSenders(p, d), jobs, []maintenance.Job{maintenance.CheckOfCandidates(p.Store, p.Log, p.Metrics)})...),
@@ -76,8 +76,8 @@ func delivering(p *process.Process, d *send.Dispatcher, jobs ...maintenance.Job)
 }
 
 // jobsOfSenders returns the jobs that need the broker, or slots.
-func jobsOfSenders(p *process.Process, d *send.Dispatcher) []maintenance.Job {
-	unheard := maintenance.UnheardWork{
+func jobsOfSenders(p *process.Process, d *send.Delivery) []maintenance.Job {
+	unheard := maintenance.GiveUpWork{
 		Store: p.Store, Broker: d.Inspector, Log: p.Log, GivenUp: maintenance.NewGivenUp(p.Metrics), LostAfter: p.Config.Hosters.LostAfter,
 	}
 	removed := maintenance.RemovedLanes{
@@ -99,7 +99,7 @@ func jobsOfSenders(p *process.Process, d *send.Dispatcher) []maintenance.Job {
 }
 
 // gaugesOfQueues shows the lengths of all queues that this program may send to.
-func gaugesOfQueues(p *process.Process, d *send.Dispatcher) *dispatch.QueueGauges {
+func gaugesOfQueues(p *process.Process, d *send.Delivery) *dispatch.QueueGauges {
 	gauges := &dispatch.QueueGauges{Lengths: d.Inspector, Log: p.Log, Queues: func(ctx context.Context) ([]string, error) {
 		queues, err := dispatch.KnownQueues(ctx, p.Store, p.Config.Lanes)
 		names := make([]string, len(queues))
@@ -113,7 +113,7 @@ func gaugesOfQueues(p *process.Process, d *send.Dispatcher) *dispatch.QueueGauge
 }
 
 // contactWithBroker returns a component that checks whether the broker answers. Without it the daemon is not ready.
-func contactWithBroker(p *process.Process, d *send.Dispatcher) service.Component {
+func contactWithBroker(p *process.Process, d *send.Delivery) service.Component {
 	return p.Contact("RabbitMQ", func(ctx context.Context) error {
 		_, err := d.Inspector.Length(ctx, "celery", 0)
 		if celery.IsOfQueue(err) {

@@ -27,7 +27,7 @@ type workerData struct {
 
 type daemonData struct {
 	db.Daemon
-	Silent bool       `json:"silent"` // it was last seen more than unseenAfter ago
+	Silent bool       `json:"silent"` // it was last seen more than overdueAfter ago
 	Away   []lasting  `json:"away"`   // what it waits for
 	Late   []lasting  `json:"late"`   // loops whose round is overdue
 	Last   *time.Time `json:"last"`   // the last successful round of any loop
@@ -55,11 +55,11 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := r.Reads.KeeperJobs(ctx)
+	jobs, err := r.Reads.MaintenanceJobs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	silent := func(d db.Daemon) bool { return r.Now.Sub(d.Seen) >= unseenAfter }
+	silent := func(d db.Daemon) bool { return r.Now.Sub(d.Seen) >= overdueAfter }
 	workers := workersOf(slices.DeleteFunc(slices.Clone(rows), silent))
 	d := daemonsData{Daemons: []daemonData{}, Found: len(rows), Workers: workers[:min(len(workers), maxRows)], Heard: len(workers), Jobs: []jobData{}}
 	slices.SortFunc(rows, func(a, b db.Daemon) int {

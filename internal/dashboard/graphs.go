@@ -34,17 +34,17 @@ const (
 )
 
 type graphsData struct {
-	Form    url.Values         `json:"-"` // the query
-	Filter  graphs.GraphSearch `json:"filter"`
-	Query   template.URL       `json:"-"` // of the filter, for actions and the next page
-	Actions []operation        `json:"-"`
-	Graphs  []taskgraph.Line   `json:"graphs"` // with the numbers of the last countedTasks tasks
-	Next    int64              `json:"next"`   // the next page has the numbers below this one; 0: there is none
+	Form    url.Values       `json:"-"` // the query
+	Filter  graphs.Search    `json:"filter"`
+	Query   template.URL     `json:"-"` // of the filter, for actions and the next page
+	Actions []operation      `json:"-"`
+	Graphs  []taskgraph.Line `json:"graphs"` // with the numbers of the last countedTasks tasks
+	Next    int64            `json:"next"`   // the next page has the numbers below this one; 0: there is none
 }
 
 func (graphsData) Counted() int64 { return countedTasks }
 
-func (graphsData) States() []string { return graphs.GraphsStates }
+func (graphsData) States() []string { return graphs.States }
 
 func showGraphs(ctx context.Context, r *Request) (any, error) {
 	query := r.URL.Query()
@@ -66,9 +66,9 @@ func showGraphs(ctx context.Context, r *Request) (any, error) {
 }
 
 // graphFilter reads the filter of a query.
-func graphFilter(query url.Values) (f graphs.GraphSearch, err error) {
+func graphFilter(query url.Values) (f graphs.Search, err error) {
 	f.Name = query.Get("name")
-	if f.State = query.Get("state"); f.State != "" && !slices.Contains(graphs.GraphsStates, f.State) {
+	if f.State = query.Get("state"); f.State != "" && !slices.Contains(graphs.States, f.State) {
 		return f, refuseWord(query, "state", "open, failed, completed or cancelled")
 	}
 	if f.After, err = dateOf(query, "after"); err != nil {

@@ -68,8 +68,8 @@ func (f facts) problems() problems {
 	return all
 }
 
-// unseenAfter is how long a daemon, which updates its row once a minute, may be silent.
-const unseenAfter = 5 * time.Minute
+// overdueAfter is how long a daemon, which updates its row once a minute, may be silent.
+const overdueAfter = 5 * time.Minute
 
 func (f facts) ofDaemons(all *problems) {
 	alive, newest := map[string]bool{}, map[string]time.Time{}
@@ -79,15 +79,15 @@ func (f facts) ofDaemons(all *problems) {
 		if d.Started.After(newest[d.Name]) {
 			newest[d.Name] = d.Started
 		}
-		alive[d.Name] = alive[d.Name] || f.now.Sub(d.Seen) < unseenAfter
-		if p := (place{d.Name, d.Host}); d.Seen.After(last[p]) && f.now.Sub(d.Seen) >= unseenAfter {
+		alive[d.Name] = alive[d.Name] || f.now.Sub(d.Seen) < overdueAfter
+		if p := (place{d.Name, d.Host}); d.Seen.After(last[p]) && f.now.Sub(d.Seen) >= overdueAfter {
 			last[p] = d.Seen
 		}
 	}
 	for _, d := range f.daemons {
-		if silent := f.now.Sub(d.Seen); silent >= unseenAfter && (newest[d.Name].After(d.Seen) || last[place{d.Name, d.Host}].After(d.Seen)) {
+		if silent := f.now.Sub(d.Seen); silent >= overdueAfter && (newest[d.Name].After(d.Seen) || last[place{d.Name, d.Host}].After(d.Seen)) {
 			continue // it was replaced, or another one became silent later
-		} else if silent >= unseenAfter {
+		} else if silent >= overdueAfter {
 			alert := "DaemonDown"
 			if !alive[d.Name] {
 				alert = "DaemonMissing"

@@ -39,7 +39,7 @@ func TestQueuesThatStandStill(t *testing.T) {
 			queue("unread", status.Queue{}), queue("one", status.Queue{Ready: 1}),
 		}, nil
 	}
-	err := s.store.SeeDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Host: "host1", Started: time.Now().Add(-2 * time.Hour)})
+	err := s.store.RecordDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Host: "host1", Started: time.Now().Add(-2 * time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}

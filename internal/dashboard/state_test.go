@@ -222,7 +222,7 @@ func TestDaemonsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
 	for _, name := range []string{"start-runner", "start-listener"} {
-		err := s.store.SeeDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: name, Version: "1.2", Host: "host1", Started: time.Now().Add(-2 * time.Hour), State: db.DaemonState{
+		err := s.store.RecordDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: name, Version: "1.2", Host: "host1", Started: time.Now().Add(-2 * time.Hour), State: db.DaemonState{
 			Waiting: map[string]float64{"RabbitMQ": 300, "PostgreSQL": 0}, Last: map[string]time.Time{"x": time.Now()},
 		}})
 		if err != nil {

@@ -172,7 +172,7 @@ type taskData struct {
 	Arguments   string               `json:"arguments"`
 	Explanation *explain.Explanation `json:"explanation"` // nil: see Unexplained
 	Unexplained string               `json:"unexplained,omitempty"`
-	Graph       *graphs.GraphTask    `json:"graph"`
+	Graph       *graphs.Task         `json:"graph"`
 	Runs        []runData            `json:"runs"`
 	Labels      []label              `json:"-"`                // of the runs' timeline
 	Queue       string               `json:"queue"`            // "" if the task's type is unknown or has lanes

@@ -22,7 +22,7 @@ func TestWorkers(t *testing.T) {
 		{"a": {Heard: now, Active: 2, Ended: 5, Failed: 1}, "idle": {Heard: now}},
 		{"a": {Heard: now.Add(-time.Second), Active: 3, Ended: 4}, hostile: {Heard: now, Ended: 2, Failed: 2}},
 	} {
-		if err := s.store.SeeDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Started: now, State: db.DaemonState{Workers: heard}}); err != nil {
+		if err := s.store.RecordDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Started: now, State: db.DaemonState{Workers: heard}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -107,7 +107,7 @@ func (b *batch) postpone(r refusal, delay time.Duration) {
 // write records the outcomes. Rows that are to be sent again stay as they are.
 func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 	for _, p := range b.postponed {
-		if err := tx.Postpone(ctx, p.rows, p.reason.Error(), p.delay); err != nil {
+		if err := tx.BackOff(ctx, p.rows, p.reason.Error(), p.delay); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (l *laned) maintenance() {
 	l.t.Helper()
 	l.exec("insert into scheduler_go.configured_lanes (lane_set, seen) values ('load-git', now()) on conflict (lane_set) do update set seen = now()")
 	log := slog.New(slog.NewTextHandler(l.t.Output(), nil))
-	unheard := maintenance.UnheardWork{Store: l.store, Broker: l.inspector, Log: log}
+	unheard := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: log}
 	removed := maintenance.RemovedLanes{Store: l.store, Slots: l.slots, Log: log}
 	for _, job := range []maintenance.Job{
 		maintenance.Events(l.store, l.inspector), unheard.Job(), removed.Job(), maintenance.LowWater(l.store), maintenance.BelowLowWater(l.store, log),

@@ -81,7 +81,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		for _, q := range queues {
 			sets = append(sets, q.Lanes.Name)
 		}
-		if err := p.Store.SeeLaneSets(ctx, sets, now); err != nil {
+		if err := p.Store.RecordLaneSets(ctx, sets, now); err != nil {
 			return err
 		}
 		p.recorded = now

@@ -27,7 +27,7 @@ func TestLanesStayAfterAnOutage(t *testing.T) {
 		if n := waiting(); n != before {
 			t.Fatalf("%d minutes after the outage %d of %d are left in the backlog", i, n, before)
 		}
-		if err := l.store.SeeLaneSets(t.Context(), []string{"load-git"}, back.Add(time.Duration(i)*time.Minute+30*time.Second)); err != nil {
+		if err := l.store.RecordLaneSets(t.Context(), []string{"load-git"}, back.Add(time.Duration(i)*time.Minute+30*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 	}

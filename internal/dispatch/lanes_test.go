@@ -456,7 +456,7 @@ func (l *laned) maintain(now time.Time, queues ...dispatch.Queue) {
 	log := slog.New(slog.NewTextHandler(l.t.Output(), nil))
 	laned := func(context.Context) ([]dispatch.Queue, error) { return queues, nil }
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{Store: l.store, Slots: l.slots, Log: log, Reg: prometheus.NewRegistry(), Queues: laned})
-	unheard := maintenance.UnheardWork{Store: l.store, Broker: l.inspector, Log: log}
+	unheard := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: log}
 	removed := maintenance.RemovedLanes{
 		Store: l.store, Slots: l.slots, Log: log,
 		Home: func(context.Context, string) (dispatch.Queue, error) {

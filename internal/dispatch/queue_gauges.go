@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// lookPeriod is how often a QueueGauges looks.
-const lookPeriod = 30 * time.Second
+// observePeriod is how often a QueueGauges looks.
+const observePeriod = 30 * time.Second
 
 // QueueGauges show how many messages and consumers queues have now, also those for which
 // nothing is claimed.
@@ -45,7 +45,7 @@ func (g *QueueGauges) Register(reg prometheus.Registerer, slots *Slots) {
 
 // Run looks every half minute until ctx ends.
 func (g *QueueGauges) Run(ctx context.Context) error {
-	return service.Every(ctx, lookPeriod, g.Log, "measuring queues", g.RunOnce)
+	return service.Every(ctx, observePeriod, g.Log, "measuring queues", g.RunOnce)
 }
 
 // RunOnce looks once.

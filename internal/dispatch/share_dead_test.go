@@ -88,7 +88,7 @@ func TestStartedWorkWithoutALimitIsGivenUp(t *testing.T) {
 	testenv.Declare(t, s.channel(t), "q", nil)
 	s.exec(t, "update scheduler_go.work set state = 'sent'")
 	s.begin("a", float64(s.now.Unix()))
-	m := maintenance.UnheardWork{Store: s.store, Broker: s.inspector, Log: slog.New(slog.DiscardHandler)}
+	m := maintenance.GiveUpWork{Store: s.store, Broker: s.inspector, Log: slog.New(slog.DiscardHandler)}
 	inFlight := func(after time.Duration) int {
 		t.Helper()
 		if _, err := m.GiveUp(t.Context(), s.now.Add(after)); err != nil {

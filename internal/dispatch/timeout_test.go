@@ -43,7 +43,7 @@ func TestGivingUpThatTimesOutIsHalved(t *testing.T) {
 	exec("create trigger slow before delete on scheduler_go.work for each row execute function slow()")
 	exec(`do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
 	b.store.Pool().Reset() // new connections
-	m := maintenance.UnheardWork{Store: b.store, Broker: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	m := maintenance.GiveUpWork{Store: b.store, Broker: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	later := time.Now().Add(30 * 24 * time.Hour)
 	testenv.Becomes(t, "giving up", nil, func() error {
 		_, err := m.GiveUp(t.Context(), later)

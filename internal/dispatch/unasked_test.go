@@ -99,7 +99,7 @@ func TestNothingIsGivenUpOfAQueueThatCannotBeAsked(t *testing.T) {
 	const each = 3
 	sent(t, b, "a locked one", each)
 	sent(t, b, "other", each)
-	m := maintenance.UnheardWork{Store: b.store, Broker: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	m := maintenance.GiveUpWork{Store: b.store, Broker: b.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	left := func() (locked, other int) {
 		t.Helper()
 		if err := b.store.Pool().QueryRow(t.Context(), `select count(*) filter (where queue <> 'other'), count(*) filter (where queue = 'other')

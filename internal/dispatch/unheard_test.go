@@ -45,7 +45,7 @@ func TestNothingIsGivenUpThatHasJustLeftItsQueue(t *testing.T) {
 	queue, events := testenv.Channel(t, l.broker.URL), testenv.ListenerQueue(t, l.broker.URL)
 	testenv.Declare(t, queue, express, nil)
 	testenv.Put(t, queue, express, amqp.Publishing{})
-	m := maintenance.UnheardWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	giveUp := func(after time.Duration) {
 		t.Helper()
 		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
@@ -95,7 +95,7 @@ func TestRefusedMessageIsSilentSinceItWasSent(t *testing.T) {
 	lost, refused := pieces[0].id, pieces[1].id
 	l.exec("update scheduler_go.work set since = since - interval '1 hour', attempts = 5, not_before = 'infinity' where task_id = $1", refused)
 	l.exec("update scheduler_go.work set since = since - interval '13 minutes', state = 'sent' where task_id = $1", lost)
-	m := maintenance.UnheardWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	left := func(id uuid.UUID, after time.Duration) int {
 		t.Helper()
 		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
@@ -139,7 +139,7 @@ func TestNothingIsGivenUpThatWaitsDuringClaims(t *testing.T) {
 	})
 	defer claims.Wait()
 	defer stop()
-	m := maintenance.UnheardWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for hour := range 500 {
 		if _, err := m.GiveUp(t.Context(), l.now.Add(time.Duration(hour)*10*time.Minute)); err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func TestPlaceOfAnOrigin(t *testing.T) {
 	tells(3, "https://o5", "more than 3 origins are before it in")
 	tells(1, "https://o3", unknown) // each was listed and scheduled
 	for more := true; more; {
-		kept, err := store.KeepCandidates(t.Context())
+		kept, err := store.MaintainCandidates(t.Context())
 		if more = kept.More; err != nil {
 			t.Fatal(err)
 		}

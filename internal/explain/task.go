@@ -24,7 +24,7 @@ type Task struct {
 	Ahead   int // number of ready tasks that are claimed before it
 
 	AheadLimit int                 // the most that Ahead counts
-	Graph      *graphs.GraphTask   // nil: it is in no graph
+	Graph      *graphs.Task        // nil: it is in no graph
 	SetAside   *db.SetAside        // nil: it isn't set aside
 	WaitsFor   []graphs.Dependency // in its graph
 	LostAfter  time.Duration       // 0: silent runs are not given up

@@ -80,10 +80,10 @@ func (e Estimate) Chance(gap time.Duration) float64 {
 	return -math.Expm1(-e.Changes * math.Log1p(days(max(0, gap))/e.Days))
 }
 
-// Told returns the estimate after the first listing that tells of an update. The last update was quiet ago, the
+// WithReports returns the estimate after the first listing that tells of an update. The last update was quiet ago, the
 // previous observation ended known ago, and listing is the time between listings. There may have been more updates since
 // the previous listing, so only two gaps are observed: the one after the last update and the one until the previous listing.
-func (e Estimate) Told(prior Estimate, known, quiet, listing time.Duration) Estimate {
+func (e Estimate) WithReports(prior Estimate, known, quiet, listing time.Duration) Estimate {
 	return e.Observe(prior, max(0, known-max(listing, quiet))+max(quiet, time.Second), ChangedAt)
 }
 

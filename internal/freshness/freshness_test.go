@@ -306,8 +306,8 @@ func TestToldUpdates(t *testing.T) {
 	t.Parallel()
 	often, seldom := Estimate{}, Estimate{}
 	for range 50 {
-		often = often.Told(General, day, time.Hour, day)
-		seldom = seldom.Told(General, year, 12*time.Hour, day)
+		often = often.WithReports(General, day, time.Hour, day)
+		seldom = seldom.WithReports(General, year, 12*time.Hour, day)
 	}
 	if r := often.Rate(); r < 1.5 || r > maxRate {
 		t.Errorf("with updates an hour before each listing: %g a day", r)

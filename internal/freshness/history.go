@@ -38,7 +38,7 @@ func (h *History) Visited(at time.Time, changed bool) (chance float64, known boo
 	}
 	h.Listed()
 	since := h.Seen
-	if h.Told() {
+	if h.HasUpdates() {
 		since = h.Known
 	}
 	if h.Seen.IsZero() {
@@ -59,25 +59,25 @@ func (h *History) Visited(at time.Time, changed bool) (chance float64, known boo
 // Listed updates the estimate if the lister has reported an update after Updated, and reports whether
 // it has.
 func (h *History) Listed() bool {
-	if !h.Told() || !h.LastUpdate.After(h.Updated) {
+	if !h.HasUpdates() || !h.LastUpdate.After(h.Updated) {
 		return false
 	}
 	if h.Updated.IsZero() { // the first report: the time since the update before it is unknown
 		h.Known = h.Seen
 	} else {
-		h.Estimate = h.Estimate.Told(h.prior(h.LastSeen), h.LastSeen.Sub(h.Known), h.LastSeen.Sub(h.LastUpdate), h.Listing)
+		h.Estimate = h.Estimate.WithReports(h.prior(h.LastSeen), h.LastSeen.Sub(h.Known), h.LastSeen.Sub(h.LastUpdate), h.Listing)
 		h.Known = later(h.Known, h.LastSeen)
 	}
 	h.Updated = h.LastUpdate
 	return true
 }
 
-// Told reports whether the lister reports updates of the origin.
-func (h *History) Told() bool { return !h.LastUpdate.IsZero() }
+// HasUpdates reports whether the lister reports updates of the origin.
+func (h *History) HasUpdates() bool { return !h.LastUpdate.IsZero() }
 
 // stale reports whether the last update that the lister reports may have come after the last successful visit, as far as
 // its date tells.
-func (h *History) stale() bool { return h.Told() && model.UpdateEnds(h.LastUpdate).After(h.Seen) }
+func (h *History) stale() bool { return h.HasUpdates() && model.UpdateEnds(h.LastUpdate).After(h.Seen) }
 
 // passes returns when the time has passed that the date of the last update may mean, if the last successful visit was in it.
 // A visit before that can't tell whether it sees the update. Otherwise passes returns the zero time.
@@ -91,7 +91,7 @@ func (h *History) passes() time.Time {
 // prior returns the estimate for an origin of which nothing was observed, as of a moment.
 func (h *History) prior(at time.Time) Estimate {
 	f := Facts{Lister: h.Prior, Fork: h.Fork, Age: at.Sub(h.FirstSeen)}
-	if h.Told() {
+	if h.HasUpdates() {
 		f.SinceUpdate = at.Sub(h.LastUpdate)
 	}
 	return f.Prior()
@@ -105,7 +105,7 @@ const UselessVisits = 5
 // counts instead once that is longer: a lister that has stopped says nothing of changes since.
 func (h *History) Origin(now time.Time) Origin {
 	of := Origin{Estimate: h.Estimate.Or(h.prior(h.Seen)), Cost: h.Cost, Useless: UselessVisits * h.Typical}
-	if h.Told() {
+	if h.HasUpdates() {
 		of.Listing, of.Updated = max(h.Listing, now.Sub(h.LastSeen)), max(0, h.LastUpdate.Sub(h.Seen))
 	}
 	if h.stale() {

@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// UnheardAfter is how long the event of a start or an end may be delayed.
-const UnheardAfter = 10 * time.Minute
+// GiveUpAfter is how long the event of a start or an end may be delayed.
+const GiveUpAfter = 10 * time.Minute
 
 const (
 	eventsPeriod = 10 * time.Second
@@ -27,7 +27,7 @@ const (
 // events are known as of a moment at which the management API found the queue empty, without
 // unacknowledged messages. Without a queue, too: nothing is kept for a listener.
 //
-// A Keeper must have it before the jobs that judge by that moment: UnheardWork and LostRuns.
+// A Keeper must have it before the jobs that judge by that moment: GiveUpWork and LostRuns.
 func Events(store *db.Store, broker dispatch.Observer) Job {
 	return Job{Name: "events", Period: eventsPeriod, Do: func(ctx context.Context) (string, error) {
 		return lookAtEvents(ctx, store, broker)

@@ -30,7 +30,7 @@ func Freshness(store *db.Store, policies map[string][]model.WeightedPolicy) Job 
 		if err := ConfigureFreshness(ctx, store, policies); err != nil { // task types may be new
 			return "", err
 		}
-		return "", store.KeepFreshness(ctx, store.Now(), freshnessTime)
+		return "", store.MaintainFreshness(ctx, store.Now(), freshnessTime)
 	}}
 }
 

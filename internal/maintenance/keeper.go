@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// lookPeriod is how often a Keeper looks for jobs that are due.
-const lookPeriod = 10 * time.Second
+// pollPeriod is how often a Keeper looks for jobs that are due.
+const pollPeriod = 10 * time.Second
 
 // retryAfter is how long after a failure a job is tried again, if its period is longer.
 const retryAfter = time.Minute
@@ -35,7 +35,7 @@ type Job struct {
 // Store lets one process at a time do a job.
 type Store interface {
 	DueJobs(ctx context.Context, periods map[string]time.Duration, retry time.Duration) (due []string, failures map[string]error, err error)
-	Keep(ctx context.Context, job string, period, retry, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
+	RunJob(ctx context.Context, job string, period, retry, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
 }
 
 // Keeper does jobs.
@@ -51,7 +51,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return (&service.Loop{
 		Name: cmp.Or(k.Name, "maintenance"), Log: k.Log,
 		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, k.RunOnce(ctx) },
-		Period:  lookPeriod, Jitter: true, Beside: true,
+		Period:  pollPeriod, Jitter: true, Optional: true,
 	}).Run(ctx)
 }
 
@@ -75,7 +75,7 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 	for _, job := range k.Jobs {
 		failure := failures[job.Name]
 		if slices.Contains(due, job.Name) {
-			done, err := k.Store.Keep(ctx, job.Name, job.Period, retryAfter, cmp.Or(job.Timeout, DefaultTimeout), job.Do)
+			done, err := k.Store.RunJob(ctx, job.Name, job.Period, retryAfter, cmp.Or(job.Timeout, DefaultTimeout), job.Do)
 			if done || err != nil {
 				failure = err
 			}

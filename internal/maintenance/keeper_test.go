@@ -51,7 +51,7 @@ func TestOneProcessDoesAJobOncePerPeriod(t *testing.T) {
 	if done.Load() != 1 || most.Load() != 1 {
 		t.Errorf("done %d times, by %d at once", done.Load(), most.Load())
 	}
-	jobs, err := store.KeeperJobs(t.Context())
+	jobs, err := store.MaintenanceJobs(t.Context())
 	if err != nil || len(jobs) != 2 {
 		t.Fatalf("%+v, %v", jobs, err)
 	}
@@ -200,7 +200,7 @@ func TestJobsOfTheDeadAreTakenOver(t *testing.T) {
 	if err := stalled.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if jobs, err := store.KeeperJobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].Result != "by another" {
+	if jobs, err := store.MaintenanceJobs(t.Context()); err != nil || len(jobs) != 1 || jobs[0].Result != "by another" {
 		t.Errorf("%+v, %v", jobs, err)
 	}
 }

@@ -50,7 +50,7 @@ type LostOptions struct {
 // A run is lost when nothing was heard of it for the given time, up to the moment up to which ends are
 // known (db.Store.EndsKnown), and either a worker had
 // started it, or its message is neither outgoing nor in its queue, which is empty, and was so
-// at a look UnheardAfter before that moment: what a worker has taken from it since may have started. While
+// at a look GiveUpAfter before that moment: what a worker has taken from it since may have started. While
 // its queue can't be asked, no run is lost, nor, while it is unknown how many messages
 // workers hold, one that was not started. The listener ignores a result that comes after
 // all: a run ends once. Runs that PostgreSQL refuses to end are logged, and hold up no
@@ -62,10 +62,10 @@ type LostOptions struct {
 // than the last one begins at once, and what it has left alone is logged.
 type LostRuns struct {
 	LostOptions
-	now  func() time.Time
-	lost *prometheus.CounterVec
-	size bulk.BatchSize
-	told string // the rules of which it was logged what they leave alone
+	now         func() time.Time
+	lost        *prometheus.CounterVec
+	size        bulk.BatchSize
+	loggedRules string // the rules of which it was logged what they leave alone
 }
 
 // NewLostRuns makes a LostRuns; its counter is registered on o.Reg.
@@ -134,8 +134,8 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 		n += given
 		return len(lost) - len(ours), err
 	})
-	if err == nil && ended && rules.Rules != l.told {
-		err = l.tell(ctx, rules.Rules, since)
+	if err == nil && ended && rules.Rules != l.loggedRules {
+		err = l.logLeft(ctx, rules.Rules, since)
 	}
 	if err = errors.Join(askErr, err); n == 0 {
 		return 0, err
@@ -144,12 +144,12 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// tell logs what the last sweep, by these rules, has left alone, if anything: it leaves out runs whose
+// logLeft logs what the last sweep, by these rules, has left alone, if anything: it leaves out runs whose
 // message may be in a queue, which a later sweep may find.
-func (l *LostRuns) tell(ctx context.Context, rules string, since model.Sending) error {
+func (l *LostRuns) logLeft(ctx context.Context, rules string, since model.Sending) error {
 	found, err := l.Store.SilentRuns(ctx)
 	if err == nil && found.Left > 0 {
-		l.told = rules
+		l.loggedRules = rules
 		l.Log.Warn("silent runs are left alone: they were sent before this program sent here, and lost_after would send their tasks again; "+
 			"see RunsLeftAlone in docs/runbooks.md", "runs", found.Left, "sending_since", since[false])
 	}
@@ -220,7 +220,7 @@ func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (tim
 	if err := l.Store.NoteEmptyQueue(ctx, queue, l.now()); err != nil {
 		return time.Time{}, err
 	}
-	return l.Store.LeftQueue(ctx, queue, known.Add(-UnheardAfter))
+	return l.Store.LeftQueue(ctx, queue, known.Add(-GiveUpAfter))
 }
 
 // lostRules returns how lost runs are looked for: after how long a silence, by task type, and by

@@ -33,7 +33,7 @@ func (r *RemovedLanes) Job() Job {
 // to without lanes, as far as there are slots.
 func (r *RemovedLanes) Release(ctx context.Context, now time.Time) (string, error) {
 	if r.LaneSets != nil { // a process first says what it has
-		if err := r.Store.SeeLaneSets(ctx, r.LaneSets(), now); err != nil {
+		if err := r.Store.RecordLaneSets(ctx, r.LaneSets(), now); err != nil {
 			return "", err
 		}
 	}

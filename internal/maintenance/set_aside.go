@@ -13,7 +13,7 @@ import (
 // changed, and logs new ones, each once.
 func SetAside(store *db.Store, log *slog.Logger) Job {
 	return Job{Name: "set aside", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
-		tasks, origins, err := store.TellSetAside(ctx)
+		tasks, origins, err := store.NewlySetAside(ctx)
 		for _, t := range tasks {
 			log.Warn("task set aside: it can't be sent", "task", t.Task, "reason", t.Reason)
 		}

@@ -48,7 +48,7 @@ func TestFigures(t *testing.T) {
 	} {
 		exec(statement)
 	}
-	if _, err := store.KeepCandidates(t.Context()); err != nil {
+	if _, err := store.MaintainCandidates(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	m := New(store, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -152,7 +152,7 @@ func TestActiveOrigins(t *testing.T) {
 	}
 	keep := func() {
 		t.Helper()
-		if _, err := store.KeepCandidates(t.Context()); err != nil {
+		if _, err := store.MaintainCandidates(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,7 +23,7 @@ func (p *Process) seen() service.Component {
 			if p.Workers != nil {
 				d.State.Workers = p.Workers()
 			}
-			return service.Within(ctx, contactTimeout, func(ctx context.Context) error { return p.Store.SeeDaemon(ctx, d) })
+			return service.Within(ctx, contactTimeout, func(ctx context.Context) error { return p.Store.RecordDaemon(ctx, d) })
 		})
 		remove := func(ctx context.Context) error { return p.Store.RemoveDaemon(ctx, d.ID) }
 		if err := service.Within(service.InFlight(ctx), time.Second, remove); err != nil {

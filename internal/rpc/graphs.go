@@ -208,7 +208,7 @@ func answerGraphs(c *call, a graphList) ([]taskgraph.Line, error) {
 func badGraph(err error) error {
 	_, dependency := errors.AsType[*graphs.DependencyError](err)
 	_, refused := errors.AsType[*taskgraph.RefusedError](err)
-	_, change := errors.AsType[*graphs.GraphError](err)
+	_, change := errors.AsType[*graphs.Error](err)
 	_, value := errors.AsType[*postgres.RefusedError](err)
 	if dependency || value || refused || change || errors.Is(err, model.ErrUnknownTaskType) || errors.Is(err, model.ErrUnknownGraph) {
 		return &exception{class: "ValueError", args: []string{err.Error()}, status: http.StatusBadRequest}

@@ -116,14 +116,14 @@ assert submitted["graph"] > 2 and list(submitted["tasks"]) == ["é"], submitted
 	}
 
 	call("cancel", `{"graph_id": 1}`, http.StatusOK)
-	if _, err := store.DrainGraphs(t.Context(), someTime); err != nil {
+	if _, err := store.AdvanceGraphs(t.Context(), someTime); err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(states()); !strings.Contains(got, "cancelled:2") {
 		t.Errorf("states after cancelling: %s", got)
 	}
 	call("retry", `{"graph_id": 1}`, http.StatusOK)
-	if _, err := store.DrainGraphs(t.Context(), someTime); err != nil {
+	if _, err := store.AdvanceGraphs(t.Context(), someTime); err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(states()); !strings.Contains(got, "ready:1") || !strings.Contains(got, "waiting:1") {

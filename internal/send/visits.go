@@ -24,7 +24,7 @@ type Visits struct {
 // Its methods return the number of messages sent.
 type Sender struct {
 	options    Options
-	dispatcher *Dispatcher
+	dispatcher *Delivery
 }
 
 // NewSender makes a Sender for a database, which must be of this program's version; stop ends it.
@@ -33,7 +33,7 @@ func NewSender(ctx context.Context, o Options, store *db.Store) (send *Sender, s
 	if err != nil {
 		return nil, nil, err
 	}
-	d := NewDispatcher(o, store, broker)
+	d := NewDelivery(o, store, broker)
 	return &Sender{o, d}, d.Close, store.CheckVersion(ctx)
 }
 

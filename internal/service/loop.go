@@ -35,7 +35,7 @@ type Loop struct {
 	Backoff Backoff // the waits after an error
 	// Beside says that the daemon is alive and ready without this loop, however slow it is
 	// or whatever fails.
-	Beside bool
+	Optional bool
 }
 
 // Run works until ctx ends, finishes the round it is in, and returns nil. An
@@ -54,7 +54,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	wake := l.Wake
 	pulse := newPulse(l.Log, l.Name)
-	pulse.beside, pulse.awaited = l.Beside, !l.Beside
+	pulse.beside, pulse.awaited = l.Optional, !l.Optional
 	HealthOf(ctx).add(pulse)
 	defer pulse.Gone() // nobody waits for a loop that has ended
 	pulse.Done(wait)
@@ -82,7 +82,7 @@ func (l *Loop) Run(ctx context.Context) error {
 func Every(ctx context.Context, period time.Duration, log *slog.Logger, name string, do func(ctx context.Context) error) error {
 	next := rand.N(period)
 	return (&Loop{
-		Name: name, Log: log, Period: period, Beside: true,
+		Name: name, Log: log, Period: period, Optional: true,
 		RunOnce: func(ctx context.Context) (Result, error) {
 			result, err := Result{Next: next}, do(ctx)
 			if err == nil {

@@ -75,7 +75,7 @@ func TestLoopBeside(t *testing.T) {
 		loop := Loop{
 			Name: "maintenance", Log: log,
 			RunOnce: func(context.Context) (Result, error) { return Result{}, <-rounds },
-			Period:  time.Minute, Beside: true,
+			Period:  time.Minute, Optional: true,
 		}
 		ended := make(chan error)
 		go func() { ended <- loop.Run(ctx) }()

@@ -30,7 +30,7 @@ func TestRuntimeAtTheLimit(t *testing.T) {
 			t.Run(name+", "+order, func(t *testing.T) {
 				t.Parallel()
 				id, w := uuid.New(), newWorld()
-				w.work[id] = &ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Started: new(float64(begin.Unix())),
+				w.work[id] = &ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Started: new(float64(begin.Unix())),
 					Lane: ledger.WorkLane{Set: "load-git", Name: "express", Left: 1, SoftLimit: softLimit * time.Second}}
 				over := begin.Add(time.Duration(c.took * float64(time.Second)))
 				outcomes := []Outcome{

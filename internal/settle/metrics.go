@@ -66,7 +66,7 @@ type observation struct {
 
 // observe returns what a batch shows that was not known before. runs and work are those of
 // decide, and s what that returned. It is pure.
-func observe(byID map[string]*report, runs []ledger.HeardRun, work []ledger.HeardWork, s ledger.Settlement) []observation {
+func observe(byID map[string]*report, runs []ledger.LockedRun, work []ledger.LockedWork, s ledger.Settlement) []observation {
 	all := make(map[string]*observation, len(byID))
 	for id, t := range byID {
 		all[id] = &observation{taskType: otherTypes, took: -1, waited: -1, open: true}
@@ -93,7 +93,7 @@ func observe(byID map[string]*report, runs []ledger.HeardRun, work []ledger.Hear
 }
 
 // addWork adds what a row of the ledger tells.
-func (o *observation) addWork(w ledger.HeardWork, t *report) {
+func (o *observation) addWork(w ledger.LockedWork, t *report) {
 	if w.TaskType != "" {
 		o.taskType = w.TaskType
 	}
@@ -110,7 +110,7 @@ func (o *observation) addWork(w ledger.HeardWork, t *report) {
 }
 
 // addRun adds what a run of a task tells.
-func (o *observation) addRun(r ledger.HeardRun, t *report) {
+func (o *observation) addRun(r ledger.LockedRun, t *report) {
 	o.taskType, o.open = r.TaskType, r.Open()
 	start := r.Newest
 	if t.start != nil {

@@ -22,7 +22,7 @@ import (
 // db.Store.Settle does.
 type world struct {
 	runs    map[int64]*modelRun
-	work    map[uuid.UUID]*ledger.HeardWork
+	work    map[uuid.UUID]*ledger.LockedWork
 	backlog map[uuid.UUID]bool // requeued
 	charged map[string]float64 // seconds by group
 	pieces  map[string]int
@@ -35,8 +35,8 @@ type world struct {
 }
 
 type modelRun struct {
-	ledger.HeardRun
-	seen     *ledger.SeenStart
+	ledger.LockedRun
+	seen     *ledger.StartEvent
 	started  time.Time
 	ended    time.Time
 	worker   string
@@ -49,7 +49,7 @@ type modelRun struct {
 
 func newWorld() *world {
 	return &world{
-		runs: make(map[int64]*modelRun), work: make(map[uuid.UUID]*ledger.HeardWork), backlog: make(map[uuid.UUID]bool),
+		runs: make(map[int64]*modelRun), work: make(map[uuid.UUID]*ledger.LockedWork), backlog: make(map[uuid.UUID]bool),
 		charged: make(map[string]float64), pieces: make(map[string]int), records: make(map[string]int), memory: make(map[int64]ledger.WorkMemory),
 	}
 }
@@ -64,15 +64,15 @@ func (w *world) newID() (id uuid.UUID) {
 func (w *world) apply(outcomes []Outcome) {
 	byID := gather(outcomes)
 	h := keysOf(byID)
-	var runs []ledger.HeardRun
+	var runs []ledger.LockedRun
 	for _, id := range slices.Sorted(maps.Keys(w.runs)) {
 		if r := w.runs[id]; slices.Contains(h.BackendIDs, r.BackendID) {
-			row := r.HeardRun
+			row := r.LockedRun
 			row.Newest = r.seen
 			runs = append(runs, row)
 		}
 	}
-	var work []ledger.HeardWork
+	var work []ledger.LockedWork
 	for _, id := range h.TaskIDs {
 		if row, ok := w.work[id]; ok && !w.backlog[id] {
 			work = append(work, *row)
@@ -91,7 +91,7 @@ func (w *world) apply(outcomes []Outcome) {
 }
 
 func (w *world) write(s ledger.Settlement) {
-	for _, start := range s.SeenStarts {
+	for _, start := range s.StartEvents {
 		w.runs[start.Run].seen = &start.Start
 	}
 	begin := func(b ledger.RunBegin) {
@@ -240,12 +240,12 @@ func draw(t *rapid.T, n int) (uuid.UUID, drawn) {
 
 func (w *world) add(n int, id uuid.UUID, d drawn) {
 	if d.runs {
-		w.runs[int64(n)] = &modelRun{HeardRun: ledger.HeardRun{ID: int64(n), Task: int64(n / 2), TaskType: "task", BackendID: id.String(), Status: model.RunScheduled, Scheduled: begin}}
+		w.runs[int64(n)] = &modelRun{LockedRun: ledger.LockedRun{ID: int64(n), Task: int64(n / 2), TaskType: "task", BackendID: id.String(), Status: model.RunScheduled, Scheduled: begin}}
 	}
 	if !d.shared && !d.laned {
 		return
 	}
-	row := ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin}
+	row := ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin}
 	if d.shared {
 		row.Share = ledger.Share{Shared: true, Group: fmt.Sprint("g", n%2), Cost: d.cost}
 	}

@@ -24,12 +24,12 @@ type Start struct {
 	EventTime float64 // worker's clock, seconds since 1970 UTC; it only orders the starts of a run
 }
 
-func (s *Start) observed() ledger.SeenStart {
-	return ledger.SeenStart{EventTime: s.EventTime, Worker: *cmp.Or(s.Worker, new(""))}
+func (s *Start) observed() ledger.StartEvent {
+	return ledger.StartEvent{EventTime: s.EventTime, Worker: *cmp.Or(s.Worker, new(""))}
 }
 
 // before orders the starts of a run.
-func before(a, b ledger.SeenStart) bool {
+func before(a, b ledger.StartEvent) bool {
 	return cmp.Or(cmp.Compare(a.EventTime, b.EventTime), cmp.Compare(a.Worker, b.Worker)) < 0
 }
 
@@ -53,12 +53,12 @@ const (
 
 // report merges the outcomes of a batch for one backend id.
 type report struct {
-	start        *Outcome // the newest
-	end          *Outcome // the first
-	endPlace     int      // of end in the batch
-	lateError    *string  // of a failure after the first end
-	runtime      *time.Duration
-	runtimeHeard time.Time
+	start           *Outcome // the newest
+	end             *Outcome // the first
+	endPlace        int      // of end in the batch
+	lateError       *string  // of a failure after the first end
+	runtime         *time.Duration
+	runtimeReported time.Time
 }
 
 // gather merges outcomes into one record per backend id.
@@ -86,7 +86,7 @@ func gather(outcomes []Outcome) map[string]*report {
 				t.end = &first
 			}
 		case o.Runtime != nil && t.runtime == nil:
-			t.runtime, t.runtimeHeard = o.Runtime, o.Heard
+			t.runtime, t.runtimeReported = o.Runtime, o.Heard
 		}
 	}
 	return byID
@@ -106,8 +106,8 @@ func merged(first, later End) End {
 }
 
 // keysOf lists what a batch is about, for the store to load.
-func keysOf(byID map[string]*report) ledger.Heard {
-	var h ledger.Heard
+func keysOf(byID map[string]*report) ledger.Subjects {
+	var h ledger.Subjects
 	for text := range byID {
 		h.BackendIDs = append(h.BackendIDs, text)
 		if id, ok := model.ParseTaskID(text); ok {
@@ -125,7 +125,7 @@ func (t *report) endReceived() time.Time {
 	if t.end != nil {
 		return t.end.Heard
 	}
-	return t.runtimeHeard
+	return t.runtimeReported
 }
 
 // startTime is when the newest start was, in seconds since 1970 UTC, on the worker's

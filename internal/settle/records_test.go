@@ -29,14 +29,14 @@ func TestRecordsOfLanes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id := uuid.New()
-			work := ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Lane: ledger.WorkLane{Set: "load-git", Name: "slow", Below: c.below, SoftLimit: time.Hour}}
+			work := ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Lane: ledger.WorkLane{Set: "load-git", Name: "slow", Below: c.below, SoftLimit: time.Hour}}
 			began := begin.Add(40 * time.Second)
 			over := began.Add(time.Duration(c.took * float64(time.Second)))
 			got := decide(gather([]Outcome{
 				{BackendID: id.String(), Heard: began, Start: &Start{EventTime: model.UnixSeconds(began)}},
 				{BackendID: id.String(), Heard: over, Runtime: new(over.Sub(began))},
 				{BackendID: id.String(), Heard: over, End: &End{Status: model.RunEventful, EventTime: model.UnixSeconds(over)}},
-			}), nil, []ledger.HeardWork{work}, uuid.New)
+			}), nil, []ledger.LockedWork{work}, uuid.New)
 
 			want := make(ledger.LaneRecords)
 			want.Add("load-git", "slow", ledger.LaneWait, lanes.Bucket(40), began, 1)
@@ -55,12 +55,12 @@ func TestRecordsOfLanes(t *testing.T) {
 func TestHeardIsTheLastEnd(t *testing.T) {
 	t.Parallel()
 	var outcomes []Outcome
-	var work []ledger.HeardWork
+	var work []ledger.LockedWork
 	for _, second := range []int{2, 3, 1} {
 		id := uuid.New()
 		at := begin.Add(time.Duration(second) * time.Second)
 		outcomes = append(outcomes, Outcome{BackendID: id.String(), Heard: at, Runtime: new(time.Second)})
-		work = append(work, ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Lane: ledger.WorkLane{Set: "load-git", Name: "slow", SoftLimit: time.Hour}})
+		work = append(work, ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Lane: ledger.WorkLane{Set: "load-git", Name: "slow", SoftLimit: time.Hour}})
 	}
 	if got, want := decide(gather(outcomes), nil, work, uuid.New).Heard, begin.Add(3*time.Second); !got.Equal(want) {
 		t.Errorf("as of %v, want %v", got, want)

@@ -49,14 +49,14 @@ func TestRevokedTasksOfGraphs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
-			on := func(deadline time.Time, condition graphs.Condition, places ...int) (n graphs.NewGraphTask) {
+			on := func(deadline time.Time, condition graphs.Condition, places ...int) (n graphs.NewTask) {
 				n.Type, n.Deadline = "good", deadline
 				for _, place := range places {
 					n.DependsOn = append(n.DependsOn, graphs.NewDependency{Place: place, On: condition})
 				}
 				return n
 			}
-			tasks := []graphs.NewGraphTask{
+			tasks := []graphs.NewTask{
 				on(time.Time{}, ""),                           // the one that is revoked
 				on(time.Time{}, graphs.OnCompleted, 0),        // needs it
 				on(now.Add(time.Hour), graphs.OnCompleted, 1), // needs that, by a deadline
@@ -79,7 +79,7 @@ func TestRevokedTasksOfGraphs(t *testing.T) {
 				}
 				apply(t, store, batch...)
 				for more := true; more; {
-					round, err := store.DrainGraphs(t.Context(), now.Add(time.Minute))
+					round, err := store.AdvanceGraphs(t.Context(), now.Add(time.Minute))
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -10,7 +10,7 @@ import (
 
 // settleRuns decides what becomes of runs. Those whose work is requeued only start;
 // those whose work timed out for good are not retried.
-func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.HeardRun, requeued, final map[string]bool) {
+func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.LockedRun, requeued, final map[string]bool) {
 	var ending []endingRun
 	for _, r := range runs {
 		t := byID[r.BackendID]
@@ -34,7 +34,7 @@ func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.Hea
 			s.Revoked = append(s.Revoked, ledger.RunRevoked{Run: r.ID, Task: r.Task, Reason: string(Revoked)})
 		}
 		if t.runtime != nil {
-			s.Durations = append(s.Durations, ledger.RunDuration{Run: r.ID, Seconds: t.runtime.Seconds(), Heard: t.runtimeHeard})
+			s.Durations = append(s.Durations, ledger.RunDuration{Run: r.ID, Seconds: t.runtime.Seconds(), Heard: t.runtimeReported})
 		}
 	}
 	s.Ended = waves(ending)
@@ -42,16 +42,16 @@ func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.Hea
 
 // newStart records the start of a run in the batch, and reports whether it is the newest
 // one heard of.
-func newStart(s *ledger.Settlement, r ledger.HeardRun, t *report) bool {
+func newStart(s *ledger.Settlement, r ledger.LockedRun, t *report) bool {
 	if t.start == nil || r.Newest != nil && !before(*r.Newest, t.start.Start.observed()) {
 		return false
 	}
-	s.SeenStarts = append(s.SeenStarts, ledger.SeenStartOf{Run: r.ID, Start: t.start.Start.observed(), Heard: t.start.Heard})
+	s.StartEvents = append(s.StartEvents, ledger.StartEventOf{Run: r.ID, Start: t.start.Start.observed(), Heard: t.start.Heard})
 	return true
 }
 
 type endingRun struct {
-	ledger.HeardRun
+	ledger.LockedRun
 	report *report
 	starts bool
 	final  bool
@@ -85,7 +85,7 @@ func waves(ending []endingRun) [][]ledger.RunEnding {
 }
 
 // lateError gives a failed run that has no error text the one of a later report.
-func lateError(s *ledger.Settlement, r ledger.HeardRun, t *report) {
+func lateError(s *ledger.Settlement, r ledger.LockedRun, t *report) {
 	text := t.lateError
 	failed, has := r.Status == model.RunFailed, r.HasError
 	switch {

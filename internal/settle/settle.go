@@ -34,7 +34,7 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	byID := gather(outcomes)
 	var shown []observation
 	var records ledger.LaneRecords
-	err := s.Settle(ctx, keysOf(byID), func(runs []ledger.HeardRun, work []ledger.HeardWork) ledger.Settlement {
+	err := s.Settle(ctx, keysOf(byID), func(runs []ledger.LockedRun, work []ledger.LockedWork) ledger.Settlement {
 		decided := decide(byID, runs, work, uuid.New)
 		shown, records = observe(byID, runs, work, decided), decided.Records
 		decided.Ends = s.Metrics.ends(shown)
@@ -48,7 +48,7 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 }
 
 // decide returns what a batch changes. It is pure, except for the ids of newID.
-func decide(byID map[string]*report, runs []ledger.HeardRun, work []ledger.HeardWork, newID func() uuid.UUID) ledger.Settlement {
+func decide(byID map[string]*report, runs []ledger.LockedRun, work []ledger.LockedWork, newID func() uuid.UUID) ledger.Settlement {
 	w := newWorkSettler(runs, newID)
 	for _, row := range work {
 		w.settle(row, byID[row.TaskID.String()])

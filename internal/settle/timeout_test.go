@@ -33,8 +33,8 @@ func TestTimeOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id, w := uuid.New(), newWorld()
-			w.runs[1] = &modelRun{HeardRun: ledger.HeardRun{ID: 1, Task: 1, BackendID: id.String(), Status: c.run}}
-			w.work[id] = &ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Started: new(model.UnixSeconds(begin)), TimedOut: c.timedOut,
+			w.runs[1] = &modelRun{LockedRun: ledger.LockedRun{ID: 1, Task: 1, BackendID: id.String(), Status: c.run}}
+			w.work[id] = &ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Started: new(model.UnixSeconds(begin)), TimedOut: c.timedOut,
 				Lane: ledger.WorkLane{Set: "load-git", Name: "lane", Left: c.left, Retried: c.retried, SoftLimit: time.Minute}}
 			over := begin.Add(time.Minute)
 			w.apply([]Outcome{{BackendID: id.String(), Heard: over, End: &End{Status: model.RunFailed, TimedOut: true, EventTime: model.UnixSeconds(over)}}})

@@ -22,7 +22,7 @@ func TestEventsWithoutTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id, w := uuid.New(), newWorld()
-			w.work[id] = &ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Share: ledger.Share{Shared: true, Group: "g", Cost: 7}}
+			w.work[id] = &ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Share: ledger.Share{Shared: true, Group: "g", Cost: 7}}
 			w.apply([]Outcome{{BackendID: id.String(), Heard: begin, Start: &Start{EventTime: c.startTime}}})
 			w.apply([]Outcome{{BackendID: id.String(), Heard: begin.Add(40 * time.Second), End: &End{Status: model.RunEventful, EventTime: c.endTime}}})
 			if got := w.charged["q/g"]; got != 40 {
@@ -37,11 +37,11 @@ func TestEventsWithoutTimes(t *testing.T) {
 func TestRunsOfOneTaskEndInTurn(t *testing.T) {
 	t.Parallel()
 	var outcomes []Outcome
-	var runs []ledger.HeardRun
+	var runs []ledger.LockedRun
 	for i, task := range []int64{1, 2, 1, 1, 2} {
 		backendID := string(rune('a' + i))
 		outcomes = append(outcomes, Outcome{BackendID: backendID, Heard: begin, End: &End{Status: model.RunEventful}})
-		runs = append([]ledger.HeardRun{{ID: int64(10 + i), Task: task, BackendID: backendID, Status: model.RunStarted}}, runs...)
+		runs = append([]ledger.LockedRun{{ID: int64(10 + i), Task: task, BackendID: backendID, Status: model.RunStarted}}, runs...)
 	}
 	var got [][]int64
 	for _, wave := range decide(gather(outcomes), runs, nil, uuid.New).Ended {
@@ -61,7 +61,7 @@ func TestRunsOfOneTaskEndInTurn(t *testing.T) {
 func TestEndBeforeStart(t *testing.T) {
 	t.Parallel()
 	id, w := uuid.New(), newWorld()
-	w.work[id] = &ledger.HeardWork{TaskID: id, Home: "q", Claimed: begin, Share: ledger.Share{Shared: true, Group: "g", Cost: 7}}
+	w.work[id] = &ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Share: ledger.Share{Shared: true, Group: "g", Cost: 7}}
 	now := float64(begin.Unix())
 	w.apply([]Outcome{
 		{BackendID: id.String(), Heard: begin, Start: &Start{EventTime: now}},
@@ -76,15 +76,15 @@ func TestEndBeforeStart(t *testing.T) {
 func TestWaitsOfFirstTries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		work   ledger.HeardWork
+		work   ledger.LockedWork
 		starts int
 		want   int
 	}{
-		"first try":                             {ledger.HeardWork{}, 1, 1},
-		"started again":                         {ledger.HeardWork{}, 2, 1},
-		"second try":                            {ledger.HeardWork{TimedOut: 1}, 1, 0},
-		"ended before its start was heard":      {ledger.HeardWork{Settled: true}, 1, 1},
-		"second try, ended before it was heard": {ledger.HeardWork{Settled: true, TimedOut: 1}, 1, 0},
+		"first try":                             {ledger.LockedWork{}, 1, 1},
+		"started again":                         {ledger.LockedWork{}, 2, 1},
+		"second try":                            {ledger.LockedWork{TimedOut: 1}, 1, 0},
+		"ended before its start was heard":      {ledger.LockedWork{Settled: true}, 1, 1},
+		"second try, ended before it was heard": {ledger.LockedWork{Settled: true, TimedOut: 1}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

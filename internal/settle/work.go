@@ -14,19 +14,19 @@ import (
 // workSettler decides what becomes of messages of the ledger.
 type workSettler struct {
 	ledger.Settlement
-	runs     map[string]ledger.HeardRun // by backend id
-	requeued map[string]bool            // backend ids
-	final    map[string]bool            // backend ids that timed out in the last lane
+	runs     map[string]ledger.LockedRun // by backend id
+	requeued map[string]bool             // backend ids
+	final    map[string]bool             // backend ids that timed out in the last lane
 	newID    func() uuid.UUID
 }
 
-func newWorkSettler(runs []ledger.HeardRun, newID func() uuid.UUID) *workSettler {
+func newWorkSettler(runs []ledger.LockedRun, newID func() uuid.UUID) *workSettler {
 	w := &workSettler{
 		Settlement: ledger.Settlement{
 			Charges: make(ledger.Charges), Records: make(ledger.LaneRecords),
 			Memories: make(map[int64]ledger.WorkMemory), Counts: make(map[ledger.SketchCount]float64), HalfLife: lanes.SketchHalfLife,
 		},
-		runs: make(map[string]ledger.HeardRun, len(runs)), requeued: make(map[string]bool), final: make(map[string]bool), newID: newID,
+		runs: make(map[string]ledger.LockedRun, len(runs)), requeued: make(map[string]bool), final: make(map[string]bool), newID: newID,
 	}
 	for _, r := range runs {
 		w.runs[r.BackendID] = r
@@ -36,7 +36,7 @@ func newWorkSettler(runs []ledger.HeardRun, newID func() uuid.UUID) *workSettler
 
 // settle decides what becomes of one message: it started, it ended, or it timed out and
 // is requeued on the next lane under a new id, as if its end had not been heard.
-func (s *workSettler) settle(w ledger.HeardWork, t *report) {
+func (s *workSettler) settle(w ledger.LockedWork, t *report) {
 	if w.Settled {
 		s.learnMore(w, t)
 		return
@@ -81,7 +81,7 @@ func (s *workSettler) settle(w ledger.HeardWork, t *report) {
 
 // end decides what becomes of a message that ended other than by a time-out. What is not
 // known yet is learnt from events that its end overtook.
-func (s *workSettler) end(w ledger.HeardWork, t *report, took float64, known bool) {
+func (s *workSettler) end(w ledger.LockedWork, t *report, took float64, known bool) {
 	heard := t.endReceived()
 	settled := ledger.WorkSettle{TaskID: w.TaskID, Heard: heard}
 	if w.Share.Shared {
@@ -113,7 +113,7 @@ func (s *workSettler) end(w ledger.HeardWork, t *report, took float64, known boo
 // timeOut decides what becomes of a message that timed out: it is requeued on the next
 // lane, if there is one and its run has not been given up. If there is none, that is final for
 // its run, unless the lane says otherwise.
-func (s *workSettler) timeOut(w ledger.HeardWork, t *report, took float64, known bool) {
+func (s *workSettler) timeOut(w ledger.LockedWork, t *report, took float64, known bool) {
 	heard := t.endReceived()
 	limit := w.Lane.SoftLimit.Seconds()
 	if w.Share.Shared {
@@ -149,7 +149,7 @@ func (s *workSettler) timeOut(w ledger.HeardWork, t *report, took float64, known
 
 // learnMore uses what is told of settled work: results overtake the events that tell
 // when it started and how long it took.
-func (s *workSettler) learnMore(w ledger.HeardWork, t *report) {
+func (s *workSettler) learnMore(w ledger.LockedWork, t *report) {
 	waits := t.start != nil && w.Started == nil
 	if waits && w.Lane.Set != "" && w.TimedOut == 0 {
 		s.wait(w, t)
@@ -161,10 +161,10 @@ func (s *workSettler) learnMore(w ledger.HeardWork, t *report) {
 		return
 	}
 	if w.Share.Shared {
-		s.Charges.Add(w.Home, w.Share.Group, t.runtime.Seconds()-w.Share.Cost, 0, t.runtimeHeard)
+		s.Charges.Add(w.Home, w.Share.Group, t.runtime.Seconds()-w.Share.Cost, 0, t.runtimeReported)
 	}
 	if w.Lane.Set != "" {
-		s.done(w, t.runtime.Seconds(), t.runtimeHeard)
+		s.done(w, t.runtime.Seconds(), t.runtimeReported)
 	}
 	s.WorkGone = append(s.WorkGone, w.TaskID)
 }
@@ -176,19 +176,19 @@ func (s *workSettler) hear(end time.Time) {
 }
 
 // record adds an event to the history of a message's lane.
-func (s *workSettler) record(w ledger.HeardWork, what string, heard time.Time) {
+func (s *workSettler) record(w ledger.LockedWork, what string, heard time.Time) {
 	s.hear(heard)
 	s.Records.Add(w.Lane.Set, w.Lane.Name, what, 0, heard, 1)
 }
 
 // wait records how long a first try waited to start.
-func (s *workSettler) wait(w ledger.HeardWork, t *report) {
+func (s *workSettler) wait(w ledger.LockedWork, t *report) {
 	began := t.start.Heard
 	s.Records.Add(w.Lane.Set, w.Lane.Name, ledger.LaneWait, lanes.Bucket(max(0, began.Sub(w.Claimed).Seconds())), began, 1)
 }
 
 // done learns from a message that did not time out.
-func (s *workSettler) done(w ledger.HeardWork, took float64, heard time.Time) {
+func (s *workSettler) done(w ledger.LockedWork, took float64, heard time.Time) {
 	s.remember(w, took, false, heard)
 	if w.Lane.Below > 0 && took <= w.Lane.Below {
 		s.record(w, ledger.LaneQuickSentSlow, heard)
@@ -196,7 +196,7 @@ func (s *workSettler) done(w ledger.HeardWork, took float64, heard time.Time) {
 }
 
 // remember records how long work took, in seconds.
-func (s *workSettler) remember(w ledger.HeardWork, took float64, atLeast bool, heard time.Time) {
+func (s *workSettler) remember(w ledger.LockedWork, took float64, atLeast bool, heard time.Time) {
 	s.hear(heard)
 	s.Memories[w.Lane.Key] = ledger.WorkMemory{Seconds: took, Behind: w.Lane.Behind, AtLeast: atLeast, Heard: heard}
 	for _, lister := range slices.Compact([]string{"", w.Lane.Lister}) {

@@ -137,13 +137,13 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 
 // keepsCandidates is a database: an RPC server keeps its candidates by itself.
 type keepsCandidates interface {
-	KeepCandidates(ctx context.Context) (origins.Kept, error)
+	MaintainCandidates(ctx context.Context) (origins.Maintained, error)
 }
 
-// keepCandidates drains all changes of candidates.
+// maintainCandidates drains all changes of candidates.
 func keepCandidates(ctx context.Context, store keepsCandidates) error {
 	for {
-		kept, err := store.KeepCandidates(ctx)
+		kept, err := store.MaintainCandidates(ctx)
 		if err != nil || !kept.More {
 			return err
 		}

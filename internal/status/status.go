@@ -178,7 +178,7 @@ func Lanes(ctx context.Context, store *db.Store, broker QueueSource, l *dispatch
 			TargetWait: lane.TargetWait.Seconds(), Waited: states[i].Waited(now).Seconds(),
 			Waiting: states[i].Waiting, Again: states[i].TimedOut, Sent: states[i].Sent, Running: states[i].Running,
 			Ended: h.Ended, TimedOut: h.TimedOut, QuickSentSlow: h.QuickSentSlow, SlowSentExpress: h.SlowSentExpress,
-			Unheard: h.Unheard, WaitMedian: h.Wait.Quantile(0.5), WaitP95: h.Wait.Quantile(0.95),
+			Unheard: h.GivenUp, WaitMedian: h.Wait.Quantile(0.5), WaitP95: h.Wait.Quantile(0.95),
 		}
 		if broker == nil {
 			continue

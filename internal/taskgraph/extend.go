@@ -27,7 +27,7 @@ func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now 
 		return s, &RefusedError{err}
 	}
 	var e graphs.Extension
-	stored, err := store.ExtendGraph(ctx, graph, key, func(tasks []graphs.GraphTask) (graphs.Extension, error) {
+	stored, err := store.ExtendGraph(ctx, graph, key, func(tasks []graphs.Task) (graphs.Extension, error) {
 		var err error
 		if e, err = d.extension(tasks, now); err != nil {
 			err = &RefusedError{err}
@@ -46,7 +46,7 @@ func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now 
 }
 
 // extension resolves a document against the tasks that the graph has.
-func (d document) extension(tasks []graphs.GraphTask, now time.Time) (e graphs.Extension, err error) {
+func (d document) extension(tasks []graphs.Task, now time.Time) (e graphs.Extension, err error) {
 	ids := make(map[string]int64, len(tasks))
 	for _, t := range tasks {
 		ids[t.Name] = t.ID
@@ -69,7 +69,7 @@ func (d document) extension(tasks []graphs.GraphTask, now time.Time) (e graphs.E
 		if r.On.Task == 0 || r.On.On != "" {
 			err = fmt.Errorf("of %q: expected names or numbers of tasks that were there", r.On.Name)
 		}
-		e.Remove = append(e.Remove, graphs.GraphEdge{Task: r.Task, DependsOn: r.On.Task})
+		e.Remove = append(e.Remove, graphs.Edge{Task: r.Task, DependsOn: r.On.Task})
 	}
 	if err != nil {
 		err = fmt.Errorf("remove_dependencies: %w", err)

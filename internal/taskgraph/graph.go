@@ -12,9 +12,9 @@ import (
 )
 
 type Graph struct {
-	Summary  graphs.GraphSummary // without the numbers of tasks
-	Tasks    []graphs.GraphTask  // sorted: each comes after its dependencies
-	Edges    []graphs.GraphEdge
+	Summary  graphs.Summary // without the numbers of tasks
+	Tasks    []graphs.Task  // sorted: each comes after its dependencies
+	Edges    []graphs.Edge
 	Runtimes map[string]time.Duration // by task type, if known
 	Ends     map[int64]time.Time      // by task: when its last run ended
 	Within   time.Duration            // the period until now over which the pace is measured
@@ -56,16 +56,16 @@ func Settle(ctx context.Context, store *db.Store, graph int64) error {
 	const wait = 50 * time.Millisecond
 	own, after := true, int64(math.MinInt64)
 	for began := time.Now(); time.Since(began) < settleTime; {
-		var round graphs.GraphRound
+		var round graphs.Round
 		var err error
 		if own {
 			var last int64
-			if last, round, err = store.SettleGraph(ctx, graph, after, time.Now()); last != 0 {
+			if last, round, err = store.AdvanceGraph(ctx, graph, after, time.Now()); last != 0 {
 				after = last
 			} else {
 				own = round.More || round.Waits
 			}
-		} else if round, err = store.DrainGraphs(ctx, time.Now()); err == nil && !round.More && !round.Waits {
+		} else if round, err = store.AdvanceGraphs(ctx, time.Now()); err == nil && !round.More && !round.Waits {
 			return nil
 		}
 		if err == nil && round.Waits && !round.More {

@@ -50,7 +50,7 @@ func Submit(ctx context.Context, store *db.Store, text []byte, now time.Time) (s
 }
 
 // submitted returns the numbers of the tasks that were stored, or of all tasks of a graph that had been stored before.
-func submitted(ctx context.Context, store *db.Store, stored graphs.SubmittedGraph, tasks []graphs.NewGraphTask) (Submitted, error) {
+func submitted(ctx context.Context, store *db.Store, stored graphs.Submitted, tasks []graphs.NewTask) (Submitted, error) {
 	s := Submitted{Graph: stored.ID, Tasks: make(map[string]int64), Size: sizeOf(tasks), Known: stored.Known}
 	for i, id := range stored.Tasks {
 		s.Tasks[tasks[i].Name] = id

@@ -10,7 +10,7 @@ import (
 
 // inOrder sorts tasks so that each comes after its dependencies (Kahn's algorithm) and adjusts the places in
 // DependsOn. A task may depend on itself; a longer cycle is an error.
-func inOrder(tasks []graphs.NewGraphTask) ([]graphs.NewGraphTask, error) {
+func inOrder(tasks []graphs.NewTask) ([]graphs.NewTask, error) {
 	left := make([]int, len(tasks)) // number of dependencies that are not in order yet
 	dependents := make([][]int, len(tasks))
 	var order []int
@@ -39,7 +39,7 @@ func inOrder(tasks []graphs.NewGraphTask) ([]graphs.NewGraphTask, error) {
 	for at, i := range order {
 		place[i] = at
 	}
-	ordered := make([]graphs.NewGraphTask, len(tasks))
+	ordered := make([]graphs.NewTask, len(tasks))
 	for at, i := range order {
 		t := tasks[i]
 		for k, d := range t.DependsOn {
@@ -54,7 +54,7 @@ func inOrder(tasks []graphs.NewGraphTask) ([]graphs.NewGraphTask, error) {
 
 // cycle describes a cycle among the tasks that have dependencies left. Each of them depends on another one of
 // them, so following the dependencies leads into a cycle.
-func cycle(tasks []graphs.NewGraphTask, left []int) error {
+func cycle(tasks []graphs.NewTask, left []int) error {
 	at := slices.IndexFunc(left, func(n int) bool { return n > 0 })
 	seen := map[int]int{} // by task: its index in path
 	var path []int
@@ -72,7 +72,7 @@ func cycle(tasks []graphs.NewGraphTask, left []int) error {
 }
 
 // circle lists at most a dozen tasks of a cycle.
-func circle(tasks []graphs.NewGraphTask, path []int) string {
+func circle(tasks []graphs.NewTask, path []int) string {
 	const most = 12
 	var names []string
 	for i, at := range path {

@@ -70,7 +70,7 @@ func Parse(text []byte, now time.Time) (graphs.NewGraph, error) {
 }
 
 // read parses a document and its key.
-func read(text []byte) (d document, key graphs.GraphKey, err error) {
+func read(text []byte) (d document, key graphs.Key, err error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
 		return d, key, errors.New("the graph is empty: expected a mapping with a list of tasks")
@@ -124,16 +124,16 @@ func faultOf(text []byte, fault *pgjson.Fault) error {
 }
 
 // keyOf returns a key with the digest of its document, which doesn't depend on the order of a mapping's keys.
-func keyOf(key string, text []byte) (graphs.GraphKey, error) {
+func keyOf(key string, text []byte) (graphs.Key, error) {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(&value); err != nil {
-		return graphs.GraphKey{}, err
+		return graphs.Key{}, err
 	}
 	sorted, err := json.Marshal(value)
 	digest := sha256.Sum256(sorted)
-	return graphs.GraphKey{Text: key, Digest: digest[:]}, err
+	return graphs.Key{Text: key, Digest: digest[:]}, err
 }
 
 // parse parses the tasks of a document and resolves their dependencies: on each other and, by name, on the tasks of ids.
@@ -175,7 +175,7 @@ func kindOf(e *json.UnmarshalTypeError) string {
 // parser collects tasks so that their dependencies can be resolved once all are known.
 type parser struct {
 	now       time.Time
-	tasks     []graphs.NewGraphTask
+	tasks     []graphs.NewTask
 	dependsOn [][]json.RawMessage // of each task, as written
 	places    map[string]int      // index in tasks, by name
 	ids       map[string]int64    // numbers of the tasks that are already in the graph, by name
@@ -201,7 +201,7 @@ func (p *parser) add(i int, raw json.RawMessage) error {
 	if _, taken := p.ids[d.Name]; taken {
 		return fmt.Errorf("the graph has a task %q already", d.Name)
 	}
-	t := graphs.NewGraphTask{
+	t := graphs.NewTask{
 		Name: d.Name, Type: d.Type, Priority: model.TaskPriority(d.Priority), Retries: d.Retries,
 		Arguments: model.TaskArguments{Args: d.Args, Kwargs: d.Kwargs},
 	}

@@ -36,7 +36,7 @@ tasks:
 		{"name": "verify", "type": "verify-all", "depends_on": [{"task": "load", "on": "failed"}, {"on": "completed", "task": 12}, "verify"], "requires": "all-resolved", "deadline": "36h"},
 		{"name": "list", "type": "list-x", "args": [1,"x"], "kwargs": {"n":1180591620717411303424}, "priority": "high", "retries": 3},
 		{"name": "load", "type": "load-x", "depends_on": ["list"], "deadline": "2030-01-02T00:00:00+01:00"}]}`
-	want := graphs.NewGraph{Name: "import", Tasks: []graphs.NewGraphTask{
+	want := graphs.NewGraph{Name: "import", Tasks: []graphs.NewTask{
 		{
 			Name: "list", Type: "list-x", Priority: "high", Retries: new(int64(3)),
 			Arguments: model.TaskArguments{Args: []byte(`[1,"x"]`), Kwargs: []byte(`{"n":1180591620717411303424}`)},
@@ -138,7 +138,7 @@ func TestParseErrors(t *testing.T) {
 
 // In an extension, tasks of the graph may be given by name and by number, and are the same.
 func TestExtensionErrors(t *testing.T) {
-	tasks := []graphs.GraphTask{{ID: 5, Name: "a"}, {ID: 6, Name: "b"}}
+	tasks := []graphs.Task{{ID: 5, Name: "a"}, {ID: 6, Name: "b"}}
 	for text, want := range map[string]string{
 		"tasks: [{name: c, type: x, depends_on: [a, 5]}]":                    `task "c" depends on task 5 twice`,
 		"add_dependencies: {b: [5, a]}":                                      `add_dependencies: task "b" depends on "a" twice`,
@@ -162,9 +162,9 @@ func TestExtensionErrors(t *testing.T) {
 // A long circle is shown in part.
 func TestLongCircle(t *testing.T) {
 	const n = 1000
-	tasks := make([]graphs.NewGraphTask, n)
+	tasks := make([]graphs.NewTask, n)
 	for i := range tasks {
-		tasks[i] = graphs.NewGraphTask{Name: fmt.Sprint(i), DependsOn: []graphs.NewDependency{{Place: (i + 1) % n}}}
+		tasks[i] = graphs.NewTask{Name: fmt.Sprint(i), DependsOn: []graphs.NewDependency{{Place: (i + 1) % n}}}
 	}
 	_, err := inOrder(tasks)
 	if want := `"0" → "1" → "2" → "3" → "4" → "5" → … (989 more) → "995" → "996" → "997" → "998" → "999" → "0"`; err == nil || !strings.HasSuffix(err.Error(), want) {
@@ -178,10 +178,10 @@ func TestOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "tasks")
 		at := rapid.Permutation(numbers(n)).Draw(t, "order") // where each is written
-		tasks := make([]graphs.NewGraphTask, n)
+		tasks := make([]graphs.NewTask, n)
 		want := map[string][]string{}
 		for i := range n {
-			task := graphs.NewGraphTask{Name: fmt.Sprint(i)}
+			task := graphs.NewTask{Name: fmt.Sprint(i)}
 			on := rapid.SliceOfNDistinct(rapid.IntRange(0, i), 0, i, rapid.ID[int]).Draw(t, "on") // i: itself
 			for _, d := range on {
 				task.DependsOn = append(task.DependsOn, graphs.NewDependency{Place: at[d]})

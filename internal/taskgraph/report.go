@@ -39,7 +39,7 @@ type Step struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-func stepOf(t graphs.GraphTask) Step {
+func stepOf(t graphs.Task) Step {
 	return Step{Task: t.ID, Name: t.Name, Type: t.Type, State: t.State}
 }
 
@@ -152,7 +152,7 @@ func (g Graph) places() map[int64]int {
 }
 
 // onlyItself reports whether the only unfinished dependency of a task is the task itself.
-func (d dependencies) onlyItself(tasks []graphs.GraphTask, i int) bool {
+func (d dependencies) onlyItself(tasks []graphs.Task, i int) bool {
 	return d.itself[i] && !slices.ContainsFunc(d.inside[i], func(on int) bool { return tasks[on].State.Open() })
 }
 

@@ -18,20 +18,20 @@ import (
 // graph makes a graph of lines "name type state [dependency…]"; numbers are those
 // of the lines, dependencies names or numbers of tasks outside, :failed after it a condition.
 func graph(lines ...string) Graph {
-	g := Graph{Summary: graphs.GraphSummary{ID: 7, Name: "g", Submitted: now}}
+	g := Graph{Summary: graphs.Summary{ID: 7, Name: "g", Submitted: now}}
 	ids := map[string]int64{}
 	for i, line := range lines {
 		words := strings.Fields(line)
 		id := int64(i + 1)
 		ids[words[0]] = id
-		g.Tasks = append(g.Tasks, graphs.GraphTask{ID: id, Name: words[0], Type: words[1], State: model.GraphState(words[2])})
+		g.Tasks = append(g.Tasks, graphs.Task{ID: id, Name: words[0], Type: words[1], State: model.GraphState(words[2])})
 		for _, word := range words[3:] {
 			name, condition, conditional := strings.Cut(word, ":")
 			on, inside := ids[name]
 			if !inside {
 				_, _ = fmt.Sscan(name, &on)
 			}
-			edge := graphs.GraphEdge{Task: id, DependsOn: on}
+			edge := graphs.Edge{Task: id, DependsOn: on}
 			if conditional {
 				edge.Needs = &condition
 			}

@@ -174,7 +174,7 @@ type Size struct {
 	Removed      int `json:"removed,omitempty"` // dependencies that an extension removed
 }
 
-func sizeOf(tasks []graphs.NewGraphTask) Size {
+func sizeOf(tasks []graphs.NewTask) Size {
 	size := Size{Tasks: len(tasks)}
 	for _, t := range tasks {
 		n := len(t.DependsOn)

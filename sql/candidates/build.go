@@ -212,8 +212,8 @@ type BuildLog struct {
 	first       int64 // candidates when it began
 }
 
-// Tell logs a step, if the last message is older than every, and the end of the build.
-func (l *BuildLog) Tell(log *slog.Logger, b Build, now time.Time, every time.Duration) {
+// Report logs a step, if the last message is older than every, and the end of the build.
+func (l *BuildLog) Report(log *slog.Logger, b Build, now time.Time, every time.Duration) {
 	building := !l.began.IsZero()
 	switch {
 	case b.Phase == PhaseReady && building:
@@ -247,7 +247,7 @@ func BuildAll(ctx context.Context, db beginner, log *slog.Logger) error {
 		if err != nil {
 			return fmt.Errorf("%w; what is done stays done: run it again to go on", err)
 		}
-		told.Tell(log, Build(build), time.Now(), progressEvery)
+		told.Report(log, Build(build), time.Now(), progressEvery)
 		if build.Phase == PhaseReady {
 			return nil
 		}

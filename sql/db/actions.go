@@ -51,9 +51,9 @@ func (a Action) Open() bool { return a.State == ActionCounting || a.State == Act
 
 // ActionFilter says to what an action is done, one of these.
 type ActionFilter struct {
-	Tasks       *TaskSearch         `json:"tasks,omitempty"`
-	Graphs      []int64             `json:"graphs,omitempty"`
-	GraphSearch *graphs.GraphSearch `json:"graph_search,omitempty"`
+	Tasks       *TaskSearch    `json:"tasks,omitempty"`
+	Graphs      []int64        `json:"graphs,omitempty"`
+	GraphSearch *graphs.Search `json:"graph_search,omitempty"`
 }
 
 var (

@@ -38,8 +38,8 @@ type Worker struct {
 	Failed int       `json:"failed"` // of these
 }
 
-// SeeDaemon records that a daemon runs.
-func (a MonitorStore) SeeDaemon(ctx context.Context, d Daemon) error {
+// RecordDaemon records that a daemon runs.
+func (a MonitorStore) RecordDaemon(ctx context.Context, d Daemon) error {
 	state, err := json.Marshal(d.State)
 	if err != nil {
 		return err

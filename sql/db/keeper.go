@@ -12,10 +12,10 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// DueJobs returns those of the jobs, given with their periods, that [KeeperStore.Keep] would do now,
+// DueJobs returns those of the jobs, given with their periods, that [JobStore.Keep] would do now,
 // and the errors of the jobs whose last run, in any process, failed. A job that failed is due again after retry,
 // if its period is longer. It is one statement.
-func (s KeeperStore) DueJobs(ctx context.Context, periods map[string]time.Duration, retry time.Duration) (due []string, failures map[string]error, err error) {
+func (s JobStore) DueJobs(ctx context.Context, periods map[string]time.Duration, retry time.Duration) (due []string, failures map[string]error, err error) {
 	p := queries.DueKeeperJobsParams{AfterFailure: retry.Seconds()}
 	for job, period := range periods {
 		p.Jobs, p.Periods = append(p.Jobs, job), append(p.Periods, period.Seconds())
@@ -33,12 +33,12 @@ func (s KeeperStore) DueJobs(ctx context.Context, periods map[string]time.Durati
 	return due, failures, stmt.Failed(err, "look for maintenance jobs that are due")
 }
 
-// Keep does a job if its last run began a period ago, or failed and began retry ago, by the database's clock, and no
+// RunJob does a job if its last run began a period ago, or failed and began retry ago, by the database's clock, and no
 // other process is doing it. do is cancelled after timeout; after twice that time others
 // may take over from a process that died. It reports whether the job was done.
 //
 // do returns what it did, in words for operators. They, or its error, are kept in the job's row.
-func (s KeeperStore) Keep(ctx context.Context, job string, period, retry, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error) {
+func (s JobStore) RunJob(ctx context.Context, job string, period, retry, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error) {
 	began, err := s.q.TakeKeeperJob(ctx, queries.TakeKeeperJobParams{
 		Job: job, Lease: 2 * timeout.Seconds(), Period: period.Seconds(), AfterFailure: retry.Seconds(),
 	})
@@ -63,8 +63,8 @@ func (s KeeperStore) Keep(ctx context.Context, job string, period, retry, timeou
 	return true, jobErr
 }
 
-// KeeperJobs lists the jobs by name, and how the last run of each went.
-func (a KeeperStore) KeeperJobs(ctx context.Context) ([]queries.KeeperJobsRow, error) {
+// MaintenanceJobs lists the jobs by name, and how the last run of each went.
+func (a JobStore) MaintenanceJobs(ctx context.Context) ([]queries.KeeperJobsRow, error) {
 	jobs, err := a.q.KeeperJobs(ctx)
 	return jobs, stmt.Failed(err, "list maintenance jobs")
 }

@@ -39,16 +39,16 @@ func TestSettleLooksRunsUp(t *testing.T) {
 	now := time.Now()
 	settle := func(ids []uuid.UUID, change bool) (found int) {
 		t.Helper()
-		heard := ledger.Heard{TaskIDs: ids}
+		heard := ledger.Subjects{TaskIDs: ids}
 		for _, id := range ids {
 			heard.BackendIDs = append(heard.BackendIDs, id.String())
 		}
-		if err := store.Settle(t.Context(), heard, func(runs []ledger.HeardRun, work []ledger.HeardWork) (s ledger.Settlement) {
+		if err := store.Settle(t.Context(), heard, func(runs []ledger.LockedRun, work []ledger.LockedWork) (s ledger.Settlement) {
 			if found = len(runs); !change {
 				return s
 			}
 			if found == 0 { // the statements are prepared all the same
-				runs, work = []ledger.HeardRun{{ID: -1, Task: -1}}, []ledger.HeardWork{{TaskID: ids[0]}}
+				runs, work = []ledger.LockedRun{{ID: -1, Task: -1}}, []ledger.LockedWork{{TaskID: ids[0]}}
 			}
 			var wave []ledger.RunEnding
 			for _, r := range runs {

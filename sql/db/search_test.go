@@ -332,7 +332,7 @@ func TestActionsOfNewerPrograms(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
 	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) values ('a', now())")
-	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &graphs.GraphSearch{Name: "a"}}, false)
+	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &graphs.Search{Name: "a"}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestGraphInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
 	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted, cancelled) select 'g' || n, now(), now() from generate_series(1, 3) n")
-	a, err := store.BeginAction(t.Context(), "ana", "retry graph", db.ActionFilter{GraphSearch: &graphs.GraphSearch{State: "cancelled"}}, false)
+	a, err := store.BeginAction(t.Context(), "ana", "retry graph", db.ActionFilter{GraphSearch: &graphs.Search{State: "cancelled"}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func TestActionsByGraphStateAreBounded(t *testing.T) {
 			matching++
 		}
 	}
-	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &graphs.GraphSearch{State: "open"}}, true)
+	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &graphs.Search{State: "open"}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

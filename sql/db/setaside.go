@@ -13,8 +13,8 @@ import (
 // tables set_aside_tasks and set_aside_origins, with the reason: claims pass them by, and
 // the others go on. They are tried again when they change, and after a day at most.
 const (
-	// maxTold bounds how many are logged at once.
-	maxTold = 100
+	// maxListed bounds how many are logged at once.
+	maxListed = 100
 
 	// maxCounted bounds their counts.
 	maxCounted = 100_000
@@ -37,14 +37,14 @@ func (a ExplainStore) SetAsideOrigins(ctx context.Context, url string) ([]querie
 }
 
 // RetrySetAside puts back tasks and origins that changed, or whose Until has passed.
-func (s KeeperStore) RetrySetAside(ctx context.Context) error {
+func (s JobStore) RetrySetAside(ctx context.Context) error {
 	return stmt.Failed(errors.Join(s.q.RetryTasks(ctx), s.q.RetryOrigins(ctx)), "try again what was set aside")
 }
 
-// TellSetAside returns tasks and origins that were set aside and that it has not returned before.
-func (s KeeperStore) TellSetAside(ctx context.Context) (tasks []queries.TellTasksRow, origins []queries.TellOriginsRow, err error) {
-	if tasks, err = s.q.TellTasks(ctx, maxTold); err == nil {
-		origins, err = s.q.TellOrigins(ctx, maxTold)
+// NewlySetAside returns tasks and origins that were set aside and that it has not returned before.
+func (s JobStore) NewlySetAside(ctx context.Context) (tasks []queries.NewlySetAsideTasksRow, origins []queries.NewlySetAsideOriginsRow, err error) {
+	if tasks, err = s.q.NewlySetAsideTasks(ctx, maxListed); err == nil {
+		origins, err = s.q.NewlySetAsideOrigins(ctx, maxListed)
 	}
 	return tasks, origins, stmt.Failed(err, "list what was set aside")
 }

@@ -98,7 +98,7 @@ func TestAllRefusedAreNotSetAside(t *testing.T) {
 	store := testenv.OpenLocal(t, testenv.Database(t))
 	sqltest.ListN(t, store, 300)
 	refuseCandidates(t, store, "new.url")
-	if kept, err := store.KeepCandidates(t.Context()); err == nil {
+	if kept, err := store.MaintainCandidates(t.Context()); err == nil {
 		t.Errorf("the drain went well: %+v", kept)
 	}
 	if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.set_aside_origins"); n[0] != 0 {
@@ -130,7 +130,7 @@ func TestOddTaskStopsNoGraph(t *testing.T) {
 	drain := func() (released int64) {
 		t.Helper()
 		for range 100 {
-			round, err := store.DrainGraphs(t.Context(), time.Now())
+			round, err := store.AdvanceGraphs(t.Context(), time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestSetAsideIsToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []int{3, 0} {
-		_, origins, err := store.TellSetAside(t.Context())
+		_, origins, err := store.NewlySetAside(t.Context())
 		if err != nil || len(origins) != want {
 			t.Errorf("look %d: told of %v, %v", i, origins, err)
 		}

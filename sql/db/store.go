@@ -35,7 +35,7 @@ type Store struct {
 	graphsStore
 	ArchiveStore
 	ExplainStore
-	KeeperStore
+	JobStore
 	MonitorStore
 	RejectedStore
 	SearchStore
@@ -70,7 +70,7 @@ type (
 type (
 	ArchiveStore  struct{ store } // tasks and graphs that have ended
 	ExplainStore  struct{ store }
-	KeeperStore   struct{ store } // maintenance jobs
+	JobStore      struct{ store } // maintenance jobs
 	MonitorStore  struct{ store }
 	RejectedStore struct{ store } // events and records that were set aside
 	SearchStore   struct{ store } // what people look for
@@ -116,7 +116,7 @@ func storeOn(d *postgres.DB, rules Rules) *Store {
 	s := store{t, postgres.QueriesOf(d)}
 	return &Store{
 		d, migrate.ChecksOf(d), t, r.tasksStore, r.originsStore, r.ledgerStore, r.graphsStore,
-		ArchiveStore{s}, ExplainStore{s}, KeeperStore{s}, MonitorStore{s}, RejectedStore{s}, SearchStore{s}, ActionStore{s},
+		ArchiveStore{s}, ExplainStore{s}, JobStore{s}, MonitorStore{s}, RejectedStore{s}, SearchStore{s}, ActionStore{s},
 	}
 }
 

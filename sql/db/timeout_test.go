@@ -47,7 +47,7 @@ func TestDrainThatTimesOutIsHalved(t *testing.T) {
 	sqltest.ListN(t, store, 2000)
 	store = slowed(t, store, dsn, "scheduler_go.candidates", "1")
 	repeat(t, func(ctx context.Context) (bool, error) {
-		kept, err := store.KeepCandidates(ctx)
+		kept, err := store.MaintainCandidates(ctx)
 		return !kept.More, err
 	})
 	sqltest.CheckCandidates(t, store)
@@ -77,7 +77,7 @@ func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 			return err
 		}
 		for range 4 {
-			if _, err := slow.KeepCandidates(ctx); !postgres.TimedOut(err) {
+			if _, err := slow.MaintainCandidates(ctx); !postgres.TimedOut(err) {
 				t.Errorf("the drain ended with %v, want a time-out", err)
 			}
 		}
@@ -90,7 +90,7 @@ func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 		t.Errorf("%d candidates of the other visit type, want 1", n[0])
 	}
 	repeat(t, func(ctx context.Context) (bool, error) {
-		kept, err := slow.KeepCandidates(ctx)
+		kept, err := slow.MaintainCandidates(ctx)
 		return !kept.More, err
 	})
 	sqltest.CheckCandidates(t, store)
@@ -108,7 +108,7 @@ func TestBuildThatTimesOutIsHalved(t *testing.T) {
 	testenv.Exec(t, store.Pool(), "update scheduler_go.candidate_build set phase = 'empty'")
 	store = slowed(t, store, dsn, "scheduler_go.candidates", "1")
 	repeat(t, func(ctx context.Context) (bool, error) {
-		kept, err := store.KeepCandidates(ctx)
+		kept, err := store.MaintainCandidates(ctx)
 		return !kept.More, err
 	})
 	sqltest.CheckCandidates(t, store)
@@ -130,7 +130,7 @@ func TestGraphsThatTimeOutAreHalved(t *testing.T) {
 	store = slowed(t, store, dsn, "task", "10")
 	released := int64(0)
 	repeat(t, func(ctx context.Context) (bool, error) {
-		round, err := store.DrainGraphs(ctx, time.Now())
+		round, err := store.AdvanceGraphs(ctx, time.Now())
 		released += round.Released
 		return !round.More, err
 	})

@@ -119,7 +119,7 @@ func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 		t.Errorf("%+v, %v", f.Pools, err)
 	}
 	for built := false; !built; {
-		if _, err := store.KeepCandidates(t.Context()); err != nil {
+		if _, err := store.MaintainCandidates(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		built = testenv.Value[bool](t, store.Pool(), "select phase = 'ready' from scheduler_go.candidate_build")

@@ -46,7 +46,7 @@ func TestArchive(t *testing.T) {
 	add(1010, "a", "oneshot", "completed", ended, ended) // is locked
 	add(1011, "a", "oneshot", "completed", ended, ended) // an open task depends on it
 	add(50_000, "a", "oneshot", "completed", ended, ended)
-	depends := submitGraph(t, store, graphs.NewGraphTask{DependsOn: existing(1011)})
+	depends := submitGraph(t, store, graphs.NewTask{DependsOn: existing(1011)})
 	done, running := submitGraph(t, store, on(), on(0)), submitGraph(t, store, on(), on(0))
 	setStatus(t, store, model.TaskCompleted, done.Tasks[0], running.Tasks[0])
 	setStatus(t, store, model.TaskDisabled, done.Tasks[1]) // it never ran

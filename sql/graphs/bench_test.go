@@ -19,9 +19,9 @@ import (
 // largeGraph has n tasks of which each depends on four earlier ones.
 func largeGraph(t testing.TB, n int) graphs.NewGraph {
 	r := seed.Rand(t)
-	g := graphs.NewGraph{Name: "large", Tasks: make([]graphs.NewGraphTask, n)}
+	g := graphs.NewGraph{Name: "large", Tasks: make([]graphs.NewTask, n)}
 	for i := range g.Tasks {
-		t := graphs.NewGraphTask{
+		t := graphs.NewTask{
 			Name: fmt.Sprint("task-", i), Type: "step",
 			Arguments: model.TaskArguments{Kwargs: fmt.Appendf(nil, `{"url": "https://example.org/project/%d"}`, i)},
 		}
@@ -90,7 +90,7 @@ func endAll(b *testing.B, store *db.Store, tasks []int64, drain bool) (took time
 	if drain {
 		drains.Go(func() error {
 			for {
-				round, err := store.DrainGraphs(b.Context(), time.Now())
+				round, err := store.AdvanceGraphs(b.Context(), time.Now())
 				if err != nil {
 					return err
 				}
@@ -128,16 +128,16 @@ func BenchmarkOutcomesWithDependents(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
 				store := graphStore(b)
-				g := graphs.NewGraph{Tasks: make([]graphs.NewGraphTask, 0, 2*n+2)}
-				add := func(t graphs.NewGraphTask) {
+				g := graphs.NewGraph{Tasks: make([]graphs.NewTask, 0, 2*n+2)}
+				add := func(t graphs.NewTask) {
 					t.Name, t.Type = fmt.Sprint(len(g.Tasks)), "step"
 					g.Tasks = append(g.Tasks, t)
 				}
 				for range n + 2 { // the first and the last never end
-					add(graphs.NewGraphTask{})
+					add(graphs.NewTask{})
 				}
 				for i := range n {
-					add(map[string]graphs.NewGraphTask{"none": {}, "unwatched": on(1+i, n+1), "watched": on(0, 1+i)}[dependents])
+					add(map[string]graphs.NewTask{"none": {}, "unwatched": on(1+i, n+1), "watched": on(0, 1+i)}[dependents])
 				}
 				submitted, err := store.SubmitGraph(b.Context(), g, time.Now())
 				if err != nil {
@@ -167,10 +167,10 @@ func BenchmarkJoin(b *testing.B) {
 				store := graphStore(b)
 				var g graphs.NewGraph
 				for i := range n {
-					g.Tasks = append(g.Tasks, graphs.NewGraphTask{Name: fmt.Sprint("end-", i), Type: "step"})
+					g.Tasks = append(g.Tasks, graphs.NewTask{Name: fmt.Sprint("end-", i), Type: "step"})
 				}
 				for from := 0; from < n; from += size {
-					t := graphs.NewGraphTask{Name: fmt.Sprint("join-", from), Type: "step"}
+					t := graphs.NewTask{Name: fmt.Sprint("join-", from), Type: "step"}
 					for i := range size {
 						t.DependsOn = append(t.DependsOn, graphs.NewDependency{Place: from + i})
 					}

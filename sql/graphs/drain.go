@@ -66,26 +66,26 @@ const (
 // reopenPatience is how long all graphs wait for a locked task that is to wait again.
 const reopenPatience = 10 * time.Second
 
-// GraphRound is what one round of the drain did.
-type GraphRound struct {
+// Round is what one round of the drain did.
+type Round struct {
 	Released int64 // tasks that may run now
 	Failed   int64 // tasks that never will
 	More     bool  // there is more to do at once
 	Waits    bool  // there is more to do once other transactions have ended
 }
 
-// DrainGraphs does one round for graphs: it releases tasks whose dependencies have ended,
+// AdvanceGraphs does one round for graphs: it releases tasks whose dependencies have ended,
 // and disables those that can never run. While another process is draining, it does
 // nothing and sets Waits. A round that times out is undone, and the next is half as large.
-func (s Store) DrainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
-	var round GraphRound
+func (s Store) AdvanceGraphs(ctx context.Context, now time.Time) (Round, error) {
+	var round Round
 	pending, err := s.q.GraphsPending(ctx, now)
 	if err == nil && pending {
 		tasks := s.sizes.graphs.Of(drainGraphTasks)
 		err = s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *Tx) error {
 			locked, err := tx.q.TryLockGraphs(ctx)
 			if err == nil && locked {
-				round, err = tx.drainGraphs(ctx, now)
+				round, err = tx.advanceGraphs(ctx, now)
 			} else {
 				round.Waits = true
 			}
@@ -101,9 +101,9 @@ func (s Store) DrainGraphs(ctx context.Context, now time.Time) (GraphRound, erro
 // NoteRound records how a round of so many tasks went. After a time-out the next is half as large.
 func (s Store) NoteRound(tasks int, err error) { s.sizes.graphs.Note(tasks, err) }
 
-// drainGraphs does a round in steps, as what one step disables is a change for the next.
+// advanceGraphs does a round in steps, as what one step disables is a change for the next.
 // The lock is held.
-func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error) {
+func (tx *Tx) advanceGraphs(ctx context.Context, now time.Time) (Round, error) {
 	tasks := tx.sizes.graphs.Of(drainGraphTasks)
 	part := func(whole int) int64 { return int64(max(1, whole*tasks/drainGraphTasks)) }
 	round, err := tx.takeBackFailures(ctx, tasks, part(drainEdges), now)
@@ -119,7 +119,7 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 		if err != nil {
 			return round, err
 		}
-		step, err := tx.settleGraphTasks(ctx, tasks, part(drainEdges), now)
+		step, err := tx.checkQueued(ctx, tasks, part(drainEdges), now)
 		if err != nil {
 			return round, err
 		}
@@ -139,8 +139,8 @@ func (tx *Tx) drainGraphs(ctx context.Context, now time.Time) (GraphRound, error
 }
 
 // takeBackFailures has tasks wait again that could not run because of tasks that are open again. If it sets More or
-// Waits, nothing else may be done in this round. It leaves a task that PostgreSQL refuses to change to settleGraphTasks.
-func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now time.Time) (round GraphRound, err error) {
+// Waits, nothing else may be done in this round. It leaves a task that PostgreSQL refuses to change to checkQueued.
+func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now time.Time) (round Round, err error) {
 	p := queries.TakeBackGraphFailuresParams{MaxEdges: edges, At: now, PatienceSeconds: reopenPatience.Seconds()}
 	take := func(tasks int, onlyNote bool) error {
 		p.MaxTasks, p.OnlyNote = int64(tasks), onlyNote
@@ -156,9 +156,9 @@ func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now 
 	return round, errors.Join(err, unwritten)
 }
 
-// settleGraphTasks does up to tasks queued checks. It sets aside a task that PostgreSQL refuses to
+// checkQueued does up to tasks queued checks. It sets aside a task that PostgreSQL refuses to
 // change.
-func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now time.Time) (done queries.SettleGraphTasksRow, err error) {
+func (tx *Tx) checkQueued(ctx context.Context, tasks int, edges int64, now time.Time) (done queries.SettleGraphTasksRow, err error) {
 	var unwritten error
 	err = bulk.Bisect(0, tasks, func(first, end int) error {
 		return postgres.AsRefused(tx.Savepoint(ctx, func() error {
@@ -179,11 +179,11 @@ func (tx *Tx) settleGraphTasks(ctx context.Context, tasks int, edges int64, now 
 	return done, errors.Join(err, unwritten)
 }
 
-// SettleGraph checks tasks of a graph at once, whatever else is queued: of those after a given one, up to
+// AdvanceGraph checks tasks of a graph at once, whatever else is queued: of those after a given one, up to
 // drainGraphTasks that wait and watch no dependency, or, if the graph is cancelled, were not sent. It returns the last
-// of them; 0 if there are no more. As DrainGraphs, it does nothing and sets Waits while another process is draining, and
-// while failures are taken back. What is left is in the queue of DrainGraphs.
-func (s Store) SettleGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, round GraphRound, err error) {
+// of them; 0 if there are no more. As AdvanceGraphs, it does nothing and sets Waits while another process is draining, and
+// while failures are taken back. What is left is in the queue of AdvanceGraphs.
+func (s Store) AdvanceGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, round Round, err error) {
 	err = s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *Tx) error {
 		locked, err := tx.q.TryLockGraphs(ctx)
 		if err != nil || !locked {
@@ -194,14 +194,14 @@ func (s Store) SettleGraph(ctx context.Context, graph, after int64, now time.Tim
 		if err != nil || round.More || round.Waits {
 			return err
 		}
-		last, err = tx.settleGraph(ctx, graph, after, now)
+		last, err = tx.advanceGraph(ctx, graph, after, now)
 		return err
 	})
 	return last, round, stmt.Failed(err, "settle graph %d", graph)
 }
 
-// settleGraph does the checks of SettleGraph. It leaves tasks that PostgreSQL refuses to change to the drain. The lock is held.
-func (tx *Tx) settleGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, err error) {
+// advanceGraph does the checks of AdvanceGraph. It leaves tasks that PostgreSQL refuses to change to the drain. The lock is held.
+func (tx *Tx) advanceGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, err error) {
 	tasks, err := tx.q.UnsettledGraphTasks(ctx, queries.UnsettledGraphTasksParams{Graph: graph, After: after, MaxTasks: drainGraphTasks})
 	if err != nil || len(tasks) == 0 {
 		return 0, err

@@ -15,9 +15,9 @@ import (
 
 // Extension is what changes in a graph.
 type Extension struct {
-	Tasks  []NewGraphTask // as those of a NewGraph
+	Tasks  []NewTask // as those of a NewGraph
 	Add    []MoreDependency
-	Remove []GraphEdge // of tasks of the graph; Needs doesn't count
+	Remove []Edge // of tasks of the graph; Needs doesn't count
 }
 
 // MoreDependency is a dependency to add to a task of a graph.
@@ -29,7 +29,7 @@ type MoreDependency struct {
 // ExtendGraph adds tasks and dependencies to a graph, and removes dependencies, all or nothing, as
 // extend says for the graph's tasks. Only dependencies of tasks that wait, or can't run because of
 // others, can change. The errors are those of SubmitGraph and model.ErrUnknownGraph.
-func (s Store) ExtendGraph(ctx context.Context, graph int64, key GraphKey, extend func([]GraphTask) (Extension, error), now time.Time) (stored SubmittedGraph, err error) {
+func (s Store) ExtendGraph(ctx context.Context, graph int64, key Key, extend func([]Task) (Extension, error), now time.Time) (stored Submitted, err error) {
 	var known *knownGraph
 	err = postgres.RetryLostRaces(func() error {
 		return s.locked(ctx, func(tx *Tx) error {
@@ -40,7 +40,7 @@ func (s Store) ExtendGraph(ctx context.Context, graph int64, key GraphKey, exten
 			if err == nil && summary.Cancelled != nil {
 				err = graphErrorf("graph %d is cancelled", graph)
 			}
-			var tasks []GraphTask
+			var tasks []Task
 			if err == nil {
 				tasks, err = tx.GraphTasks(ctx, graph)
 			}
@@ -55,7 +55,7 @@ func (s Store) ExtendGraph(ctx context.Context, graph int64, key GraphKey, exten
 		})
 	})
 	if errors.As(err, &known) {
-		stored, err = SubmittedGraph{ID: known.graph, Known: true}, nil
+		stored, err = Submitted{ID: known.graph, Known: true}, nil
 		if known.graph != graph {
 			err = graphErrorf("the key was given before, for graph %d", known.graph)
 		}
@@ -64,7 +64,7 @@ func (s Store) ExtendGraph(ctx context.Context, graph int64, key GraphKey, exten
 }
 
 // extendGraph stores an extension. The lock of graphs is held.
-func (tx *Tx) extendGraph(ctx context.Context, graph int64, e Extension, now time.Time) (stored SubmittedGraph, err error) {
+func (tx *Tx) extendGraph(ctx context.Context, graph int64, e Extension, now time.Time) (stored Submitted, err error) {
 	if err := tx.CheckGraph(ctx, NewGraph{Tasks: e.Tasks}); err != nil {
 		return stored, err
 	}
@@ -78,9 +78,9 @@ func (tx *Tx) extendGraph(ctx context.Context, graph int64, e Extension, now tim
 	if stored, err = tx.storeTasks(ctx, graph, e.Tasks, now); err != nil {
 		return stored, err
 	}
-	var edges []GraphEdge
+	var edges []Edge
 	for _, a := range e.Add {
-		edges = append(edges, GraphEdge{Task: a.Task, DependsOn: a.On.number(stored.Tasks), Needs: new(string(a.On.On))})
+		edges = append(edges, Edge{Task: a.Task, DependsOn: a.On.number(stored.Tasks), Needs: new(string(a.On.On))})
 	}
 	if err := tx.recordEdges(ctx, edges); err != nil {
 		return stored, err
@@ -96,13 +96,13 @@ func (tx *Tx) extendGraph(ctx context.Context, graph int64, e Extension, now tim
 }
 
 // lockChanged locks the tasks whose dependencies change, and returns them by number.
-func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask, error) {
-	changed := make(map[int64]GraphTask)
+func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]Task, error) {
+	changed := make(map[int64]Task)
 	for _, a := range e.Add {
-		changed[a.Task] = GraphTask{}
+		changed[a.Task] = Task{}
 	}
 	for _, r := range e.Remove {
-		changed[r.Task] = GraphTask{}
+		changed[r.Task] = Task{}
 	}
 	ids := slices.Sorted(maps.Keys(changed))
 	if err := tx.q.LockGraphTasks(ctx, ids); err != nil {
@@ -110,7 +110,7 @@ func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask
 	}
 	rows, err := tx.q.GraphTasksOf(ctx, ids)
 	for _, r := range rows {
-		t := GraphTask(r)
+		t := Task(r)
 		changed[t.ID] = t
 		if t.State != model.GraphWaiting && t.State != model.GraphByDependency && t.State != model.GraphSkipped {
 			return nil, graphErrorf("task %q is in the state %s: only a task that waits, or can't run because of others, gets or loses dependencies", t.Name, t.State)
@@ -123,16 +123,16 @@ func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]GraphTask
 }
 
 // dependents returns the tasks that get dependencies, each with its new ones only.
-func dependents(e Extension, changed map[int64]GraphTask) (tasks []NewGraphTask) {
+func dependents(e Extension, changed map[int64]Task) (tasks []NewTask) {
 	for _, a := range e.Add {
-		tasks = append(tasks, NewGraphTask{Name: changed[a.Task].Name, DependsOn: []NewDependency{a.On}})
+		tasks = append(tasks, NewTask{Name: changed[a.Task].Name, DependsOn: []NewDependency{a.On}})
 	}
 	return tasks
 }
 
 // removeDependencies deletes the dependencies to remove, and updates the tasks' numbers of dependencies
 // for these and for those to add.
-func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[int64]GraphTask) error {
+func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[int64]Task) error {
 	rows, err := tx.q.DependenciesOf(ctx, slices.Sorted(maps.Keys(changed)))
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[i
 }
 
 // checkNoCircle returns an error if one of the tasks depends on itself by way of others.
-func (tx *Tx) checkNoCircle(ctx context.Context, ids []int64, changed map[int64]GraphTask) error {
+func (tx *Tx) checkNoCircle(ctx context.Context, ids []int64, changed map[int64]Task) error {
 	edges, err := tx.q.EdgesBelow(ctx, ids)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 )
 
 // submitGraph stores a graph whose tasks are named by their places.
-func submitGraph(t testing.TB, store *db.Store, tasks ...graphs.NewGraphTask) graphs.SubmittedGraph {
+func submitGraph(t testing.TB, store *db.Store, tasks ...graphs.NewTask) graphs.Submitted {
 	t.Helper()
 	for i := range tasks {
 		tasks[i].Name, tasks[i].Type = fmt.Sprint(i), "step"
@@ -31,7 +31,7 @@ func submitGraph(t testing.TB, store *db.Store, tasks ...graphs.NewGraphTask) gr
 }
 
 // on is a task that depends on others by place.
-func on(places ...int) (t graphs.NewGraphTask) {
+func on(places ...int) (t graphs.NewTask) {
 	for _, place := range places {
 		t.DependsOn = append(t.DependsOn, graphs.NewDependency{Place: place})
 	}
@@ -167,7 +167,7 @@ func drain1(t *testing.T, store *db.Store) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 3 {
-		if _, err := store.DrainGraphs(ctx, at(1)); err != nil {
+		if _, err := store.AdvanceGraphs(ctx, at(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,9 +182,9 @@ func TestSubmitWhileADependencyEnds(t *testing.T) {
 	for i, status := range []model.TaskStatus{model.TaskCompleted, model.TaskDisabled} {
 		tx := testenv.Begin(t, store.Pool())
 		testenv.Exec(t, tx, "update task set status = $1 where id = $2", status, first.Tasks[i])
-		submitted := make(chan graphs.SubmittedGraph, 1)
+		submitted := make(chan graphs.Submitted, 1)
 		go func() {
-			g, err := store.SubmitGraph(t.Context(), graphs.NewGraph{Tasks: []graphs.NewGraphTask{
+			g, err := store.SubmitGraph(t.Context(), graphs.NewGraph{Tasks: []graphs.NewTask{
 				{Name: "needs", Type: "step", DependsOn: existing(first.Tasks[i])},
 				{Name: "follows", Type: "step", DependsOn: existing(first.Tasks[i]), AnyResult: true},
 			}}, at(0))
@@ -241,7 +241,7 @@ func TestRoundsAreBounded(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
 	const n, chain = 1200, 200
-	tasks := []graphs.NewGraphTask{on()}
+	tasks := []graphs.NewTask{on()}
 	for range n {
 		tasks = append(tasks, on(0))
 	}
@@ -249,11 +249,11 @@ func TestRoundsAreBounded(t *testing.T) {
 		tasks = append(tasks, on(n+i))
 	}
 	g := submitGraph(t, store, tasks...)
-	rounds := func(want graphs.GraphRound) {
+	rounds := func(want graphs.Round) {
 		t.Helper()
-		var total graphs.GraphRound
+		var total graphs.Round
 		for range 100 {
-			round, err := store.DrainGraphs(t.Context(), at(1))
+			round, err := store.AdvanceGraphs(t.Context(), at(1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -270,16 +270,16 @@ func TestRoundsAreBounded(t *testing.T) {
 		}
 	}
 	setStatus(t, store, model.TaskDisabled, g.Tasks[0])
-	rounds(graphs.GraphRound{Failed: n + chain})
+	rounds(graphs.Round{Failed: n + chain})
 	testenv.Exec(t, store.Pool(), "update task set status = 'next_run_not_scheduled', next_run = now() where id = $1", g.Tasks[0])
-	rounds(graphs.GraphRound{})
+	rounds(graphs.Round{})
 	if again := testenv.Value[int](t, store.Pool(), "select count(*) from task where next_run = scheduler_go.never() and status = 'next_run_not_scheduled'"); again != n+chain {
 		t.Errorf("%d tasks wait again, want %d", again, n+chain)
 	}
 	setStatus(t, store, model.TaskCompleted, g.Tasks[0])
-	rounds(graphs.GraphRound{Released: n})
+	rounds(graphs.Round{Released: n})
 	setStatus(t, store, model.TaskCompleted, g.Tasks[n])
-	rounds(graphs.GraphRound{Released: 1})
+	rounds(graphs.Round{Released: 1})
 }
 
 // Whether a task that can't run was skipped or failed by a dependency follows what it depends
@@ -310,7 +310,7 @@ func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {
 	setStatus(t, store, model.TaskDisabled, g.Tasks[4])
 	drain(t, store)
 	checkGraph(t, store, g.ID, completed, model.GraphSkipped, completed, model.GraphSkipped, ownFailure)
-	_, err := store.ExtendGraph(t.Context(), g.ID, graphs.GraphKey{}, func([]graphs.GraphTask) (graphs.Extension, error) {
+	_, err := store.ExtendGraph(t.Context(), g.ID, graphs.Key{}, func([]graphs.Task) (graphs.Extension, error) {
 		return graphs.Extension{Add: []graphs.MoreDependency{{Task: g.Tasks[1], On: existing(g.Tasks[4])[0]}}}, nil
 	}, at(1))
 	if err != nil {
@@ -327,7 +327,7 @@ func TestDeletedTasks(t *testing.T) {
 	store := graphStore(t)
 	ctx := t.Context()
 	g := submitGraph(t, store, on(), on(), on(), on(0, 1), on(2))
-	outside := submitGraph(t, store, graphs.NewGraphTask{DependsOn: existing(g.Tasks[:2]...)})
+	outside := submitGraph(t, store, graphs.NewTask{DependsOn: existing(g.Tasks[:2]...)})
 	drain(t, store)
 	unmet := func(task int64) string {
 		t.Helper()
@@ -453,7 +453,7 @@ func TestCancelAndDeadline(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
 	retries := int64(3)
-	g := submitGraph(t, store, graphs.NewGraphTask{Retries: &retries}, on(), on(0))
+	g := submitGraph(t, store, graphs.NewTask{Retries: &retries}, on(), on(0))
 	setStatus(t, store, model.TaskScheduled, g.Tasks[0])
 	if err := store.CancelGraph(t.Context(), g.ID, at(1)); err != nil {
 		t.Fatal(err)
@@ -518,7 +518,7 @@ func TestDrainPassesByWhatIsLocked(t *testing.T) {
 	testenv.Exec(t, tx, "select from task where id = $1 for update", g.Tasks[1])
 	drain1(t, store)
 	checkGraph(t, store, g.ID, completed, waiting, ready)
-	if round, err := store.DrainGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
+	if round, err := store.AdvanceGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
 		t.Errorf("%+v, %v", round, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -582,7 +582,7 @@ func TestOverdueAndLocked(t *testing.T) {
 	tx := testenv.Begin(t, store.Pool())
 	testenv.Exec(t, tx, "select from task where id = $1 for update", g.Tasks[1])
 	drain1(t, store)
-	if round, err := store.DrainGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
+	if round, err := store.AdvanceGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
 		t.Errorf("%+v, %v", round, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

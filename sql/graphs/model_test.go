@@ -133,10 +133,10 @@ func graphStore(t testing.TB) *db.Store {
 	return store
 }
 
-// drainGraphs drains until there is nothing more to do.
+// advanceGraphs drains until there is nothing more to do.
 func drainGraphs(ctx context.Context, store *db.Store, now time.Time) error {
 	for {
-		round, err := store.DrainGraphs(ctx, now)
+		round, err := store.AdvanceGraphs(ctx, now)
 		if err != nil || !round.More && !round.Waits {
 			return err
 		}
@@ -154,9 +154,9 @@ func (w *graphWorld) submit(t *rapid.T) func(context.Context) error {
 	var g graphs.NewGraph
 	var added []*modelTask
 	for i := range n {
-		task := graphs.NewGraphTask{Name: fmt.Sprint(i), Type: "step", AnyResult: rapid.IntRange(0, 3).Draw(t, "any") == 0}
+		task := graphs.NewTask{Name: fmt.Sprint(i), Type: "step", AnyResult: rapid.IntRange(0, 3).Draw(t, "any") == 0}
 		m := &modelTask{graph: number, anyResult: task.AnyResult, state: model.GraphWaiting}
-		depend := func(task *graphs.NewGraphTask, m *modelTask, place int) {
+		depend := func(task *graphs.NewTask, m *modelTask, place int) {
 			if slices.ContainsFunc(m.deps, func(d modelDependency) bool { return d.place == place }) {
 				return
 			}
@@ -335,11 +335,11 @@ func (w *graphWorld) extend(t *rapid.T, m *modelTask) func(context.Context) erro
 		return rapid.SampledFrom([]graphs.Condition{"", graphs.OnCompleted, graphs.OnResolved, graphs.OnFailed}).Draw(t, "condition")
 	}
 	added := &modelTask{graph: m.graph, state: model.GraphWaiting}
-	task := graphs.NewGraphTask{Name: fmt.Sprintf("more %d", len(w.tasks)), Type: "step"}
+	task := graphs.NewTask{Name: fmt.Sprintf("more %d", len(w.tasks)), Type: "step"}
 	var e graphs.Extension
 	if len(m.deps) > 0 && rapid.Bool().Draw(t, "remove") {
 		i := rapid.IntRange(0, len(m.deps)-1).Draw(t, "removed")
-		e.Remove = []graphs.GraphEdge{{Task: m.id, DependsOn: w.tasks[m.deps[i].place].id}}
+		e.Remove = []graphs.Edge{{Task: m.id, DependsOn: w.tasks[m.deps[i].place].id}}
 		m.deps = slices.Delete(m.deps, i, i+1)
 	}
 	if rapid.Bool().Draw(t, "add") {
@@ -351,12 +351,12 @@ func (w *graphWorld) extend(t *rapid.T, m *modelTask) func(context.Context) erro
 			task.DependsOn = []graphs.NewDependency{{Task: w.tasks[d.place].id, On: d.on}}
 		}
 		on := condition()
-		e.Tasks, e.Add = []graphs.NewGraphTask{task}, []graphs.MoreDependency{{Task: m.id, On: graphs.NewDependency{On: on}}}
+		e.Tasks, e.Add = []graphs.NewTask{task}, []graphs.MoreDependency{{Task: m.id, On: graphs.NewDependency{On: on}}}
 		m.deps = append(m.deps, modelDependency{len(w.tasks), on})
 		w.tasks = append(w.tasks, added)
 	}
 	return func(ctx context.Context) error {
-		stored, err := w.store.ExtendGraph(ctx, w.graphs[m.graph], graphs.GraphKey{}, func([]graphs.GraphTask) (graphs.Extension, error) { return e, nil }, w.now)
+		stored, err := w.store.ExtendGraph(ctx, w.graphs[m.graph], graphs.Key{}, func([]graphs.Task) (graphs.Extension, error) { return e, nil }, w.now)
 		if err == nil && len(e.Tasks) > 0 {
 			added.id = stored.Tasks[0]
 		}
@@ -381,7 +381,7 @@ func (w *graphWorld) do(t *rapid.T, acts []func(context.Context) error) {
 				if i == 1 && n%3 == 2 {
 					ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(4000))*time.Microsecond)
 				}
-				_, err := w.store.DrainGraphs(ctx, w.now)
+				_, err := w.store.AdvanceGraphs(ctx, w.now)
 				cancel()
 				if err != nil && ctx.Err() == nil {
 					return err

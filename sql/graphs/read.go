@@ -11,40 +11,40 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// GraphSummary is a graph with the number of its tasks by state; NeverRun is dependency,
+// Summary is a graph with the number of its tasks by state; NeverRun is dependency,
 // skipped, deadline and cancelled together. More is whether it has tasks that were not counted.
-type GraphSummary queries.GraphsRow
+type Summary queries.GraphsRow
 
 // Open returns how many tasks have not ended.
-func (g GraphSummary) Open() int64 { return g.Waiting + g.Ready + g.Running }
+func (g Summary) Open() int64 { return g.Waiting + g.Ready + g.Running }
 
-// GraphTask is a task of a graph. Type is empty if it was deleted; FailedBy is the dependency because of
+// Task is a task of a graph. Type is empty if it was deleted; FailedBy is the dependency because of
 // which it never runs.
-type GraphTask = queries.GraphTasksRow
+type Task = queries.GraphTasksRow
 
-// GraphEdge says that a task depends on another; Needs is a Condition, nil as the task's
+// Edge says that a task depends on another; Needs is a Condition, nil as the task's
 // AnyResult says.
-type GraphEdge = queries.SchedulerGoGraphEdge
+type Edge = queries.SchedulerGoGraphEdge
 
-func summaryOf(r queries.GraphsRow) GraphSummary { return GraphSummary(r) }
+func summaryOf(r queries.GraphsRow) Summary { return Summary(r) }
 
 // SearchedTasks is how many tasks a page looks at: 20,000 in memory take some 20 ms. Tests have fewer.
 var SearchedTasks = 20_000
 
-// GraphSearch says which graphs somebody asks for; an empty field does not matter.
-type GraphSearch struct {
+// Search says which graphs somebody asks for; an empty field does not matter.
+type Search struct {
 	Name   string     `json:"name,omitempty"`   // a part of it
 	After  *time.Time `json:"after,omitempty"`  // submitted then or later
 	Before *time.Time `json:"before,omitempty"` // submitted before then
-	State  string     `json:"state,omitempty"`  // one of GraphsStates
+	State  string     `json:"state,omitempty"`  // one of States
 }
 
-// GraphsStates are the states that graphs are searched by: open (a task has not ended), failed (one failed or never
+// States are the states that graphs are searched by: open (a task has not ended), failed (one failed or never
 // runs, and the graph was not cancelled), completed (all are) and cancelled.
-var GraphsStates = []string{"open", "failed", "completed", "cancelled"}
+var States = []string{"open", "failed", "completed", "cancelled"}
 
 // String returns the search as JSON, for people.
-func (f GraphSearch) String() string {
+func (f Search) String() string {
 	text, _ := json.Marshal(f) // which has nothing that can't be
 	return string(text)
 }
@@ -55,9 +55,9 @@ const (
 	searchedStates = 300
 )
 
-// FoundGraphs is a page of graphs, the newest first.
-type FoundGraphs struct {
-	Graphs []GraphSummary
+// Found is a page of graphs, the newest first.
+type Found struct {
+	Graphs []Summary
 	Next   int64 // the number below which the next page begins; 0: there is none
 }
 
@@ -65,7 +65,7 @@ type FoundGraphs struct {
 // the last so many tasks of each, which also tell the graph's state. It looks at the next 20,000
 // graphs; in a search by state at 300, or, if tasks is math.MaxInt, at those of the next 20,000 tasks,
 // at least one.
-func (a Queries) FindGraphs(ctx context.Context, f GraphSearch, below int64, limit, tasks int) (found FoundGraphs, err error) {
+func (a Queries) FindGraphs(ctx context.Context, f Search, below int64, limit, tasks int) (found Found, err error) {
 	if below <= 0 {
 		below = math.MaxInt64
 	}
@@ -99,33 +99,33 @@ func (a Queries) FindGraphs(ctx context.Context, f GraphSearch, below int64, lim
 	return found, stmt.Failed(err, "search graphs")
 }
 
-func (a Queries) graphs(ctx context.Context, p queries.GraphsParams) ([]GraphSummary, error) {
+func (a Queries) graphs(ctx context.Context, p queries.GraphsParams) ([]Summary, error) {
 	rows, err := a.q.Graphs(ctx, p)
 	return stmt.List(rows, stmt.Failed(err, "read graphs"), summaryOf)
 }
 
 // Graphs lists the newest graphs.
-func (a Queries) Graphs(ctx context.Context, limit int) ([]GraphSummary, error) {
+func (a Queries) Graphs(ctx context.Context, limit int) ([]Summary, error) {
 	return a.graphs(ctx, queries.GraphsParams{EndGraph: math.MaxInt64, MaxLooked: int64(limit), MaxGraphs: int64(limit), MaxTasks: math.MaxInt64})
 }
 
 // Graph returns the summary of a graph, or model.ErrUnknownGraph.
-func (a Queries) Graph(ctx context.Context, graph int64) (GraphSummary, error) {
+func (a Queries) Graph(ctx context.Context, graph int64) (Summary, error) {
 	return a.graph(ctx, graph, math.MaxInt64)
 }
 
 // GraphHead returns the summary of a graph without the numbers of its tasks, or model.ErrUnknownGraph.
-func (a Queries) GraphHead(ctx context.Context, graph int64) (GraphSummary, error) {
+func (a Queries) GraphHead(ctx context.Context, graph int64) (Summary, error) {
 	return a.graph(ctx, graph, 0)
 }
 
-func (a Queries) graph(ctx context.Context, graph, tasks int64) (GraphSummary, error) {
+func (a Queries) graph(ctx context.Context, graph, tasks int64) (Summary, error) {
 	graphs, err := a.graphs(ctx, queries.GraphsParams{FirstGraph: graph, EndGraph: graph + 1, MaxLooked: 1, MaxGraphs: 1, MaxTasks: tasks})
 	if err == nil && len(graphs) == 0 {
 		err = model.ErrUnknownGraph
 	}
 	if err != nil {
-		return GraphSummary{}, err
+		return Summary{}, err
 	}
 	return graphs[0], nil
 }
@@ -137,13 +137,13 @@ func (a Queries) IsSmallGraph(ctx context.Context, graph int64, tasks, edges int
 }
 
 // GraphTasks returns the tasks of a graph, each after those it depends on.
-func (a Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTask, error) {
+func (a Queries) GraphTasks(ctx context.Context, graph int64) ([]Task, error) {
 	rows, err := a.q.GraphTasks(ctx, graph)
 	return rows, stmt.Failed(err, "read the tasks of graph %d", graph)
 }
 
 // GraphEdges returns the dependencies of the tasks of a graph, by task.
-func (a Queries) GraphEdges(ctx context.Context, graph int64) ([]GraphEdge, error) {
+func (a Queries) GraphEdges(ctx context.Context, graph int64) ([]Edge, error) {
 	rows, err := a.q.GraphEdges(ctx, graph)
 	return rows, stmt.Failed(err, "read the dependencies of graph %d", graph)
 }
@@ -160,10 +160,10 @@ func (a Queries) UnmetDependencies(ctx context.Context, task int64, limit int) (
 	return rows, stmt.Failed(err, "read what task %d depends on", task)
 }
 
-// GraphTask returns a task's place in its graph; nil if it is in none.
-func (a Queries) GraphTask(ctx context.Context, task int64) (*GraphTask, error) {
+// Task returns a task's place in its graph; nil if it is in none.
+func (a Queries) GraphTask(ctx context.Context, task int64) (*Task, error) {
 	rows, err := a.q.GraphTask(ctx, task)
-	return stmt.First(stmt.List(rows, err, func(r queries.GraphTaskRow) GraphTask { return GraphTask(r) }))
+	return stmt.First(stmt.List(rows, err, func(r queries.GraphTaskRow) Task { return Task(r) }))
 }
 
 // Runtimes returns how long successful runs of task types took lately, on average;

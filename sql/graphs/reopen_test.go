@@ -19,16 +19,16 @@ import (
 // one that comes last, of an extension. All of them are then cancelled.
 func reportGraph(t *testing.T, store *db.Store, n int) (graph, report, late int64) {
 	t.Helper()
-	tasks := []graphs.NewGraphTask{{AnyResult: true, DependsOn: []graphs.NewDependency{{Place: 0}}}}
+	tasks := []graphs.NewTask{{AnyResult: true, DependsOn: []graphs.NewDependency{{Place: 0}}}}
 	for range n {
 		tasks = append(tasks, on())
 	}
 	g := submitGraph(t, store, tasks...)
-	stored, err := store.ExtendGraph(t.Context(), g.ID, graphs.GraphKey{}, func([]graphs.GraphTask) (graphs.Extension, error) {
+	stored, err := store.ExtendGraph(t.Context(), g.ID, graphs.Key{}, func([]graphs.Task) (graphs.Extension, error) {
 		return graphs.Extension{
-			Tasks:  []graphs.NewGraphTask{{Name: "late", Type: "step"}},
+			Tasks:  []graphs.NewTask{{Name: "late", Type: "step"}},
 			Add:    []graphs.MoreDependency{{Task: g.Tasks[0], On: graphs.NewDependency{Place: 0}}},
-			Remove: []graphs.GraphEdge{{Task: g.Tasks[0], DependsOn: g.Tasks[0]}},
+			Remove: []graphs.Edge{{Task: g.Tasks[0], DependsOn: g.Tasks[0]}},
 		}, nil
 	}, at(0))
 	if err != nil {
@@ -48,7 +48,7 @@ func beside(t *testing.T, store *db.Store, do func()) {
 	var drains errgroup.Group
 	drains.Go(func() error {
 		for ctx.Err() == nil {
-			if _, err := store.DrainGraphs(t.Context(), at(1)); err != nil {
+			if _, err := store.AdvanceGraphs(t.Context(), at(1)); err != nil {
 				return err
 			}
 		}
@@ -124,9 +124,9 @@ func TestRetryIsKilledInTheMiddle(t *testing.T) {
 }
 
 // chain stores a chain of n tasks, and a clean-up for the failure of its last one, which also waits for other tasks.
-func chain(t *testing.T, store *db.Store, n int, others ...int) (g graphs.SubmittedGraph, cleanUp int64) {
+func chain(t *testing.T, store *db.Store, n int, others ...int) (g graphs.Submitted, cleanUp int64) {
 	t.Helper()
-	tasks := []graphs.NewGraphTask{on(), on()} // the second belongs to no chain
+	tasks := []graphs.NewTask{on(), on()} // the second belongs to no chain
 	tasks = append(tasks, on(0))
 	for i := range n - 2 {
 		tasks = append(tasks, on(i+2))
@@ -170,7 +170,7 @@ func TestFailuresAreTakenBackFirst(t *testing.T) {
 	g, cleanUp := chain(t, store, 1000)
 	setStatus(t, store, model.TaskDisabled, g.Tasks[0])
 	for testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.graph_states where graph = $1 and state = 'dependency'", g.ID) == 0 {
-		if _, err := store.DrainGraphs(t.Context(), at(1)); err != nil {
+		if _, err := store.AdvanceGraphs(t.Context(), at(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,9 +190,9 @@ func TestFailuresOfTwoAreTakenBack(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
 	g := submitGraph(t, store, on(), on(0))
-	extended, err := store.ExtendGraph(t.Context(), g.ID, graphs.GraphKey{}, func([]graphs.GraphTask) (graphs.Extension, error) {
+	extended, err := store.ExtendGraph(t.Context(), g.ID, graphs.Key{}, func([]graphs.Task) (graphs.Extension, error) {
 		return graphs.Extension{
-			Tasks: []graphs.NewGraphTask{{Name: "late", Type: "step", DependsOn: existing(g.Tasks[0])}},
+			Tasks: []graphs.NewTask{{Name: "late", Type: "step", DependsOn: existing(g.Tasks[0])}},
 			Add:   []graphs.MoreDependency{{Task: g.Tasks[1], On: graphs.NewDependency{Place: 0}}},
 		}, nil
 	}, at(0))
@@ -306,7 +306,7 @@ func TestTakingBackWaitsForLocks(t *testing.T) {
 	setStatus(t, store, model.TaskNotScheduled, g.Tasks[0])
 	setStatus(t, store, model.TaskCompleted, g.Tasks[1], other.Tasks[0])
 	drain1(t, store)
-	if round, err := store.DrainGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
+	if round, err := store.AdvanceGraphs(t.Context(), at(1)); err != nil || !round.Waits || round.More {
 		t.Errorf("%+v, %v", round, err)
 	}
 	if s := graphState(t, store, cleanUp); s != waiting {
@@ -331,7 +331,7 @@ func TestCancelWaitsForAnExtension(t *testing.T) {
 	store := graphStore(t)
 	g := submitGraph(t, store, on())
 	cancelled := make(chan error, 1)
-	stored, err := store.ExtendGraph(t.Context(), g.ID, graphs.GraphKey{}, func([]graphs.GraphTask) (graphs.Extension, error) {
+	stored, err := store.ExtendGraph(t.Context(), g.ID, graphs.Key{}, func([]graphs.Task) (graphs.Extension, error) {
 		go func() { cancelled <- store.CancelGraph(t.Context(), g.ID, at(1)) }()
 		for range 100 { // until it waits, or has ended
 			if len(cancelled) > 0 || testenv.Value[int](t, store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") > 0 {
@@ -339,7 +339,7 @@ func TestCancelWaitsForAnExtension(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		return graphs.Extension{Tasks: []graphs.NewGraphTask{{Name: "late", Type: "step"}, {Name: "later", Type: "step", DependsOn: []graphs.NewDependency{{Place: 0}}}}}, nil
+		return graphs.Extension{Tasks: []graphs.NewTask{{Name: "late", Type: "step"}, {Name: "later", Type: "step", DependsOn: []graphs.NewDependency{{Place: 0}}}}}, nil
 	}, at(1))
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +358,7 @@ func TestCancelWaitsForAnExtension(t *testing.T) {
 func TestCancelBesideABacklog(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
-	tasks := []graphs.NewGraphTask{on()}
+	tasks := []graphs.NewTask{on()}
 	for range 60_000 {
 		tasks = append(tasks, on(0))
 	}

@@ -20,20 +20,20 @@ import (
 // NewGraph is a graph to submit.
 type NewGraph struct {
 	Name string // for people; may be empty
-	Key  GraphKey
+	Key  Key
 	// Tasks are in an order in which each comes after those it depends on.
-	Tasks []NewGraphTask
+	Tasks []NewTask
 }
 
-// GraphKey is a client's key for a submission or extension, which is stored once only. The zero value
+// Key is a client's key for a submission or extension, which is stored once only. The zero value
 // is none.
-type GraphKey struct {
+type Key struct {
 	Text   string
 	Digest []byte // of what is submitted: another one with the same key is an error
 }
 
-// NewGraphTask is a task of a graph to submit. It is one-shot.
-type NewGraphTask struct {
+// NewTask is a task of a graph to submit. It is one-shot.
+type NewTask struct {
 	Name      string // in its graph
 	Type      string
 	Arguments model.TaskArguments // nil: none; with References to tasks that it depends on
@@ -56,15 +56,15 @@ type NewDependency struct {
 // Condition is how a dependency must end for the task to run.
 type Condition string
 
-// Conditions. The empty one is as NewGraphTask.AnyResult says.
+// Conditions. The empty one is as NewTask.AnyResult says.
 const (
 	OnCompleted Condition = "completed"
 	OnResolved  Condition = "resolved" // in any way
 	OnFailed    Condition = "failed"
 )
 
-// SubmittedGraph is a graph that was stored.
-type SubmittedGraph struct {
+// Submitted is a graph that was stored.
+type Submitted struct {
 	ID    int64
 	Tasks []int64 // numbers, in the order they were given; none if it is known
 	Known bool    // it was stored before, with the same key
@@ -87,12 +87,12 @@ func (e *DependencyError) Error() string {
 	return fmt.Sprintf("task %q depends on task %d, %s", e.Task, e.Dependency, e.Problem)
 }
 
-// GraphError says why a graph can't be submitted or extended.
-type GraphError struct{ Problem string }
+// Error says why a graph can't be submitted or extended.
+type Error struct{ Problem string }
 
-func (e *GraphError) Error() string { return e.Problem }
+func (e *Error) Error() string { return e.Problem }
 
-func graphErrorf(format string, args ...any) error { return &GraphError{fmt.Sprintf(format, args...)} }
+func graphErrorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
 
 // CheckGraph checks that the task types and existing dependencies of a graph exist.
 // Errors are model.ErrUnknownTaskType or a *DependencyError.
@@ -114,7 +114,7 @@ func (a Queries) CheckGraph(ctx context.Context, g NewGraph) error {
 }
 
 // checkDependencies checks that tasks can depend on the existing ones that they name.
-func (a Queries) checkDependencies(ctx context.Context, tasks []NewGraphTask) error {
+func (a Queries) checkDependencies(ctx context.Context, tasks []NewTask) error {
 	found, err := a.q.TasksToDependOn(ctx, existing(tasks))
 	if err != nil {
 		return fmt.Errorf("look for existing dependencies: %w", err)
@@ -138,7 +138,7 @@ func (a Queries) checkDependencies(ctx context.Context, tasks []NewGraphTask) er
 }
 
 // existing returns the existing tasks that others depend on, sorted, once each.
-func existing(tasks []NewGraphTask) []int64 {
+func existing(tasks []NewTask) []int64 {
 	ids := []int64{}
 	for _, t := range tasks {
 		for _, d := range t.DependsOn {
@@ -152,9 +152,9 @@ func existing(tasks []NewGraphTask) []int64 {
 }
 
 // SubmitGraph stores a graph, all of it or nothing. Tasks without dependencies
-// may run from now on. The errors are those of CheckGraph, a *GraphError if its key is
+// may run from now on. The errors are those of CheckGraph, a *Error if its key is
 // that of another one, and a *RefusedError.
-func (s Store) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (submitted SubmittedGraph, err error) {
+func (s Store) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (submitted Submitted, err error) {
 	var known *knownGraph
 	err = s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *Tx) error {
 		graph, err := tx.q.CreateGraph(ctx, queries.CreateGraphParams{Name: g.Name, Submitted: now})
@@ -173,7 +173,7 @@ func (s Store) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (subm
 		return err
 	})
 	if errors.As(err, &known) {
-		submitted, err = SubmittedGraph{ID: known.graph, Known: true}, nil
+		submitted, err = Submitted{ID: known.graph, Known: true}, nil
 	}
 	return submitted, stmt.Failed(postgres.AsRefused(err), "submit graph")
 }
@@ -185,7 +185,7 @@ func (k *knownGraph) Error() string { return fmt.Sprintf("the key is that of gra
 
 // takeKey writes a key, if there is one. It returns a *knownGraph if the same was submitted with it
 // before.
-func (tx *Tx) takeKey(ctx context.Context, key GraphKey, graph int64) error {
+func (tx *Tx) takeKey(ctx context.Context, key Key, graph int64) error {
 	if key.Text == "" {
 		return nil
 	}
@@ -204,16 +204,16 @@ func (tx *Tx) takeKey(ctx context.Context, key GraphKey, graph int64) error {
 }
 
 // storeTasks adds tasks to a graph.
-func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask, now time.Time) (stored SubmittedGraph, err error) {
+func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewTask, now time.Time) (stored Submitted, err error) {
 	ids, err := tx.q.NextTaskIDs(ctx, int64(len(tasks)))
 	if err != nil {
 		return stored, err
 	}
-	var edges []GraphEdge
+	var edges []Edge
 	var check []int64 // those that depend on tasks that may have ended
 	place := 0
 	type row struct {
-		NewGraphTask
+		NewTask
 		ID, Retries, Watch int64
 		Arguments          string
 		Waits              bool
@@ -248,16 +248,16 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewGraphTask,
 	if err := tx.recordEdges(ctx, edges); err != nil {
 		return stored, err
 	}
-	return SubmittedGraph{ID: graph, Tasks: ids}, tx.checkLater(ctx, existing(tasks), check)
+	return Submitted{ID: graph, Tasks: ids}, tx.checkLater(ctx, existing(tasks), check)
 }
 
 // edges returns the dependencies of the task with number id, and which of them to watch first: none if
 // some are outside the graph, as these may have ended. ids are the numbers of the graph's tasks.
-func (t *NewGraphTask) edges(id int64, ids []int64) (edges []GraphEdge, watch int64, outside bool) {
+func (t *NewTask) edges(id int64, ids []int64) (edges []Edge, watch int64, outside bool) {
 	for _, d := range t.DependsOn {
 		on := d.number(ids)
 		outside = outside || d.Task != 0
-		edges = append(edges, GraphEdge{Task: id, DependsOn: on, Needs: new(string(d.On))})
+		edges = append(edges, Edge{Task: id, DependsOn: on, Needs: new(string(d.On))})
 		if on != id || len(t.DependsOn) == 1 { // itself last
 			watch = max(watch, on) // nobody else knows of it yet
 		}
@@ -270,7 +270,7 @@ func (t *NewGraphTask) edges(id int64, ids []int64) (edges []GraphEdge, watch in
 
 // arguments returns the task's arguments with the numbers of the tasks that they refer to;
 // edges are those of its dependencies, in their order.
-func (t *NewGraphTask) arguments(edges []GraphEdge) ([]byte, error) {
+func (t *NewTask) arguments(edges []Edge) ([]byte, error) {
 	named := map[string]int64{}
 	for i, d := range t.DependsOn {
 		named[d.Name] = edges[i].DependsOn
@@ -290,7 +290,7 @@ func (d NewDependency) number(ids []int64) int64 {
 	return ids[d.Place]
 }
 
-func (tx *Tx) recordEdges(ctx context.Context, edges []GraphEdge) error {
+func (tx *Tx) recordEdges(ctx context.Context, edges []Edge) error {
 	for chunk := range slices.Chunk(edges, submitChunk) {
 		if err := tx.q.RecordGraphEdges(ctx, stmt.Columns[queries.RecordGraphEdgesParams](chunk)); err != nil {
 			return err
@@ -328,7 +328,7 @@ func (s Store) CancelGraph(ctx context.Context, graph int64, now time.Time) erro
 				err = model.ErrUnknownGraph
 			}
 			if err == nil {
-				_, err = tx.settleGraph(ctx, graph, math.MinInt64, now)
+				_, err = tx.advanceGraph(ctx, graph, math.MinInt64, now)
 			}
 			if err == nil {
 				err = tx.q.NotifyGraphs(ctx)

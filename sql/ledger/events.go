@@ -20,9 +20,9 @@ type EventReader struct {
 	Complete time.Time // all that the broker sent to it before is written
 }
 
-// EventLook is a look at a queue of events in which no message waited: its consumers had all that
+// EventObservation is a look at a queue of events in which no message waited: its consumers had all that
 // were not written. It was made between two moments, by the database's clock.
-type EventLook struct {
+type EventObservation struct {
 	Began, Ended time.Time
 	Consumers    int // how many read the queue
 }
@@ -55,16 +55,16 @@ func (a Queries) RaiseEventQueue(ctx context.Context, queue string, complete tim
 // at the queue. A look counts once all consumers that there were are listeners which had read the queue
 // before it and have written what was sent to them by its end. It returns the moment up to which
 // events are known.
-func (s Store) ReportEvents(ctx context.Context, r EventReader, looks []EventLook) (time.Time, error) {
+func (s Store) ReportEvents(ctx context.Context, r EventReader, looks []EventObservation) (time.Time, error) {
 	err := s.q.ReportEventReader(ctx, queries.ReportEventReaderParams{Session: r.Session, Queue: r.Queue, Since: r.Since, Complete: r.Complete})
 	if err != nil {
 		return time.Time{}, stmt.Failed(err, "record what a listener has written")
 	}
-	p := queries.RaiseByLooksParams{Queue: r.Queue}
+	p := queries.RaiseByObservationsParams{Queue: r.Queue}
 	for _, l := range looks {
 		p.Began, p.Ended, p.Consumers = append(p.Began, l.Began), append(p.Ended, l.Ended), append(p.Consumers, int64(l.Consumers))
 	}
-	complete, err := s.q.RaiseByLooks(ctx, p)
+	complete, err := s.q.RaiseByObservations(ctx, p)
 	return complete, stmt.Failed(err, "record up to when the events of workers are known")
 }
 

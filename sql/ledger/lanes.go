@@ -123,17 +123,17 @@ func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, 
 	return stmt.Failed(tx.q.SendBacklog(ctx, p), "send the backlog of lane %q", lane.Name)
 }
 
-// SeeLaneSets records that a process has lane sets in its configuration.
-func (a Queries) SeeLaneSets(ctx context.Context, sets []string, now time.Time) error {
-	return stmt.Failed(a.q.SeeLaneSets(ctx, queries.SeeLaneSetsParams{LaneSets: sets, Now: now}), "record the configured lane sets")
+// RecordLaneSets records that a process has lane sets in its configuration.
+func (a Queries) RecordLaneSets(ctx context.Context, sets []string, now time.Time) error {
+	return stmt.Failed(a.q.RecordLaneSets(ctx, queries.RecordLaneSetsParams{LaneSets: sets, Now: now}), "record the configured lane sets")
 }
 
-// A lane set is removed when looks have found for unseenFor that no process has it, each at most
-// looksWithin after the one before. A process that has it says so each minute.
+// A lane set is removed when looks have found for removedFor that no process has it, each at most
+// observedWithin after the one before. A process that has it says so each minute.
 const (
-	seenWithin  = 2 * time.Minute
-	looksWithin = 3 * time.Minute
-	unseenFor   = 3 * time.Minute
+	configuredWithin = 2 * time.Minute
+	observedWithin   = 3 * time.Minute
+	removedFor       = 3 * time.Minute
 )
 
 // RemovedLaneSets looks at the lane sets with a backlog, once a minute, and lists those that no process has
@@ -141,7 +141,7 @@ const (
 // lists none for three minutes: processes could not say that they have them.
 func (a Queries) RemovedLaneSets(ctx context.Context, now time.Time) ([]string, error) {
 	sets, err := a.q.RemovedLaneSets(ctx, queries.RemovedLaneSetsParams{
-		Now: now, SeenAfter: now.Add(-seenWithin), LookedAfter: now.Add(-looksWithin), UnseenBefore: now.Add(-unseenFor),
+		Now: now, SeenAfter: now.Add(-configuredWithin), LookedAfter: now.Add(-observedWithin), UnseenBefore: now.Add(-removedFor),
 	})
 	return sets, stmt.Failed(err, "list the lane sets that were removed")
 }
@@ -180,7 +180,7 @@ type LaneRecord struct {
 	TimedOut        int
 	QuickSentSlow   int // predicted to need this lane, and done in the time of one before
 	SlowSentExpress int // those of TimedOut that had not timed out before
-	Unheard         int // given up
+	GivenUp         int // given up
 }
 
 // LaneHistory returns the history since a moment, at most a day ago, by lane name, in
@@ -206,8 +206,8 @@ func (a Queries) LaneHistory(ctx context.Context, set string, since time.Time) (
 			h.QuickSentSlow += n
 		case LaneSlowSentExpress:
 			h.SlowSentExpress += n
-		case LaneUnheard:
-			h.Unheard += n
+		case LaneGivenUp:
+			h.GivenUp += n
 		}
 	}
 	return history, stmt.Failed(err, "read the history of the lanes of %q", set)
@@ -230,7 +230,7 @@ const (
 	LaneTimedOut        = "timed_out"
 	LaneQuickSentSlow   = "quick_sent_slow"
 	LaneSlowSentExpress = "slow_sent_express"
-	LaneUnheard         = "unheard"
+	LaneGivenUp         = "unheard"
 )
 
 // LaneRecords collects additions to the history, so that each row is written once.

@@ -162,7 +162,7 @@ func TestLooksAtGraphsPassByWhatIsDone(t *testing.T) {
 	read := func() (blocks int) {
 		t.Helper()
 		before := sqltest.BlocksOf(t, store, "graph_changes") + sqltest.BlocksOf(t, store, "graph_checks")
-		if _, err := store.DrainGraphs(t.Context(), time.Now()); err != nil {
+		if _, err := store.AdvanceGraphs(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		return sqltest.BlocksOf(t, store, "graph_changes") + sqltest.BlocksOf(t, store, "graph_checks") - before

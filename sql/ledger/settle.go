@@ -15,36 +15,36 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Heard says what a batch of events is about.
-type Heard struct {
+// Subjects says what a batch of events is about.
+type Subjects struct {
 	BackendIDs []string    // Celery's task ids
 	TaskIDs    []uuid.UUID // those that started or ended, and may be in the ledger
 }
 
-// HeardRun is a row of task_run that events are about, locked.
-type HeardRun struct {
+// LockedRun is a row of task_run that events are about, locked.
+type LockedRun struct {
 	ID, Task  int64
 	BackendID string
 	TaskType  string
 	Scheduled time.Time
 	Status    model.RunStatus
-	HasError  bool       // its metadata has an error text
-	Newest    *SeenStart // the newest start heard of
+	HasError  bool        // its metadata has an error text
+	Newest    *StartEvent // the newest start heard of
 }
 
 // Open reports whether the run has not ended.
-func (r HeardRun) Open() bool {
+func (r LockedRun) Open() bool {
 	return r.Status == model.RunScheduled || r.Status == model.RunStarted
 }
 
-// SeenStart orders the starts of a run: Celery starts it again when it retries it.
-type SeenStart struct {
+// StartEvent orders the starts of a run: Celery starts it again when it retries it.
+type StartEvent struct {
 	EventTime float64 // the worker's clock, seconds since 1970 UTC
 	Worker    string  // breaks ties
 }
 
-// HeardWork is a row of the ledger that events are about, locked: sent or settled.
-type HeardWork struct {
+// LockedWork is a row of the ledger that events are about, locked: sent or settled.
+type LockedWork struct {
 	TaskID   uuid.UUID
 	Settled  bool
 	Home     string
@@ -58,14 +58,14 @@ type HeardWork struct {
 
 // Settlement is what a batch of events changes in the database.
 type Settlement struct {
-	SeenStarts []SeenStartOf
-	Begun      []RunBegin    // open runs that started
-	LateStarts []RunBegin    // of runs that had ended
-	Ended      [][]RunEnding // open runs, in waves: at most one run of a task in each
-	Errors     []RunError    // of failed runs that have none
-	Revoked    []RunRevoked  // runs that had failed before
-	Durations  []RunDuration
-	Requeued   []RunRequeue // open runs that continue under another task id
+	StartEvents []StartEventOf
+	Begun       []RunBegin    // open runs that started
+	LateStarts  []RunBegin    // of runs that had ended
+	Ended       [][]RunEnding // open runs, in waves: at most one run of a task in each
+	Errors      []RunError    // of failed runs that have none
+	Revoked     []RunRevoked  // runs that had failed before
+	Durations   []RunDuration
+	Requeued    []RunRequeue // open runs that continue under another task id
 
 	WorkBegun    []WorkBegin
 	WorkGone     []uuid.UUID
@@ -84,9 +84,9 @@ type Settlement struct {
 
 // Changes of one run or one message. Metadata is merged into the run's.
 type (
-	SeenStartOf struct {
+	StartEventOf struct {
 		Run   int64
-		Start SeenStart
+		Start StartEvent
 		Heard time.Time
 	}
 	RunBegin struct {
@@ -188,7 +188,7 @@ func (m RunMetadata) String() string {
 // tasks by id, rows of our other tables; only then runs and tasks are updated.
 //
 // It returns a *RefusedError if PostgreSQL refuses a value.
-func (s Store) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, []HeardWork) Settlement) error {
+func (s Store) Settle(ctx context.Context, heard Subjects, decide func([]LockedRun, []LockedWork) Settlement) error {
 	return postgres.AsRefused(postgres.RetryLostRaces(func() error {
 		// Not ByKey: the trigger that the end of each run fires would plan its statements each time.
 		return s.inTx(ctx, postgres.ByIndex, func(ctx context.Context, tx *Tx) error {
@@ -202,7 +202,7 @@ func (s Store) Settle(ctx context.Context, heard Heard, decide func([]HeardRun, 
 					return err
 				}
 			}
-			work, _ := stmt.List(rows, nil, heardWorkOf)
+			work, _ := stmt.List(rows, nil, lockedWorkOf)
 			settlement := decide(runs, work)
 			return stmt.InOrder(ctx, tx.recordDeliveries(settlement.delivered(rows)), func(ctx context.Context) error { return tx.writeSettlement(ctx, settlement) })
 		})
@@ -239,31 +239,31 @@ func (s Settlement) delivered(rows []queries.LockWorkRow) map[string]int32 {
 	return perQueue
 }
 
-func (tx *Tx) lockRuns(ctx context.Context, heard Heard) ([]HeardRun, error) {
+func (tx *Tx) lockRuns(ctx context.Context, heard Subjects) ([]LockedRun, error) {
 	rows, err := tx.q.LockRuns(ctx, heard.BackendIDs)
-	runs, err := stmt.List(rows, err, func(r queries.LockRunsRow) HeardRun {
+	runs, err := stmt.List(rows, err, func(r queries.LockRunsRow) LockedRun {
 		// The backend id is not null: the run was found by its value.
-		return HeardRun{
+		return LockedRun{
 			ID: r.ID, Task: r.Task, BackendID: *r.BackendID, TaskType: r.Type, Scheduled: stmt.OrZero(r.Scheduled), Status: r.Status, HasError: r.HasError,
 		}
 	})
 	if len(runs) == 0 {
 		return runs, err
 	}
-	byID := make(map[int64]*HeardRun, len(runs))
+	byID := make(map[int64]*LockedRun, len(runs))
 	for i := range runs {
 		byID[runs[i].ID] = &runs[i]
 	}
 	// After the locks: another listener may have written some before it released them.
 	starts, err := tx.q.NewestStarts(ctx, slices.Collect(maps.Keys(byID)))
 	for _, s := range starts {
-		byID[s.Run].Newest = &SeenStart{EventTime: s.EventTime, Worker: s.Worker}
+		byID[s.Run].Newest = &StartEvent{EventTime: s.EventTime, Worker: s.Worker}
 	}
 	return runs, err
 }
 
-func heardWorkOf(r queries.LockWorkRow) HeardWork {
-	w := HeardWork{
+func lockedWorkOf(r queries.LockWorkRow) LockedWork {
+	w := LockedWork{
 		TaskID: r.TaskID, Settled: r.State == "settled", Home: r.Queue, TaskType: r.TaskType, Claimed: r.Claimed, Started: r.Started, TimedOut: int(r.TimedOut),
 	}
 	if r.Home != nil {
@@ -298,7 +298,7 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 
 // settleRuns writes what becomes of runs.
 func (tx *Tx) settleRuns(s Settlement) []stmt.Step {
-	steps := []stmt.Step{stmt.Arrays(s.SeenStarts, tx.q.RecordStarts), stmt.Arrays(s.Begun, tx.q.StartRuns), stmt.Arrays(s.LateStarts, tx.q.FillStarts)}
+	steps := []stmt.Step{stmt.Arrays(s.StartEvents, tx.q.RecordStarts), stmt.Arrays(s.Begun, tx.q.StartRuns), stmt.Arrays(s.LateStarts, tx.q.FillStarts)}
 	// Runs of one task end one statement after another, because each moves the task on
 	// from where the one before left it, and the order within a statement is
 	// PostgreSQL's choice.

@@ -215,11 +215,11 @@ func (tx *Tx) recordDeliveries(perQueue map[string]int32) stmt.Step {
 	}
 }
 
-// Postpone delays messages that the broker refused, and records the reason. It leaves alone
+// BackOff delays messages that the broker refused, and records the reason. It leaves alone
 // those that another deliverer has taken since.
-func (tx *Tx) Postpone(ctx context.Context, messages []*Outgoing, reason string, delay time.Duration) error {
+func (tx *Tx) BackOff(ctx context.Context, messages []*Outgoing, reason string, delay time.Duration) error {
 	ids, untils := known(messages)
-	return tx.q.PostponeWork(ctx, queries.PostponeWorkParams{TaskIds: ids, Untils: untils, Reason: reason, Seconds: delay.Seconds()})
+	return tx.q.BackOffWork(ctx, queries.BackOffWorkParams{TaskIds: ids, Untils: untils, Reason: reason, Seconds: delay.Seconds()})
 }
 
 // Lease keeps outgoing messages from being sent for some time, by the database's clock, and
@@ -303,28 +303,28 @@ func (a Queries) QueuesWithSent(ctx context.Context) ([]string, error) {
 // MaintenanceBatch is how many rows of the ledger maintenance deletes at a time.
 const MaintenanceBatch = 1000
 
-// Unheard says which sent work of a queue is given up.
-type Unheard struct {
+// GiveUp says which sent work of a queue is given up.
+type GiveUp struct {
 	Queue   string
 	Waiting int // how many messages can still be in the queue
 	Now     time.Time
 
-	UnheardBefore time.Time // what began and whose limit ended before; what has not begun, is beyond Waiting, and was so at a look before
-	BegunBefore   time.Time // what began before, without a limit
-	LostBefore    time.Time // all that was sent before
-	Most          int       // messages at a time
+	SilentBefore time.Time // what began and whose limit ended before; what has not begun, is beyond Waiting, and was so at a look before
+	BegunBefore  time.Time // what began before, without a limit
+	LostBefore   time.Time // all that was sent before
+	Most         int       // messages at a time
 }
 
 // GiveUpWork gives up sent work of a queue whose end will not be heard, and records which other work is out of its
 // queue, to be given up by a later call. Waiting was counted while the queue's lock was held (LockQueues), as it is
 // still. Groups are charged the expected cost. It returns the number of messages by lane set, and whether there
 // may be more.
-func (tx *Tx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int, more bool, err error) {
-	if err := tx.q.NoteWorkLook(ctx, queries.NoteWorkLookParams{Queue: u.Queue, Waiting: int64(u.Waiting), Looked: u.Now}); err != nil {
+func (tx *Tx) GiveUpWork(ctx context.Context, u GiveUp) (givenUp map[string]int, more bool, err error) {
+	if err := tx.q.RecordWorkObservation(ctx, queries.RecordWorkObservationParams{Queue: u.Queue, Waiting: int64(u.Waiting), Looked: u.Now}); err != nil {
 		return nil, false, stmt.Failed(err, "record which work left queue %q", u.Queue)
 	}
-	rows, err := tx.q.UnheardWork(ctx, queries.UnheardWorkParams{
-		Queue: u.Queue, Waiting: int64(u.Waiting), Now: u.Now, UnheardBefore: u.UnheardBefore, BegunBefore: u.BegunBefore, LostBefore: u.LostBefore, MaxRows: int32(u.Most),
+	rows, err := tx.q.WorkToGiveUp(ctx, queries.WorkToGiveUpParams{
+		Queue: u.Queue, Waiting: int64(u.Waiting), Now: u.Now, UnheardBefore: u.SilentBefore, BegunBefore: u.BegunBefore, LostBefore: u.LostBefore, MaxRows: int32(u.Most),
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, false, stmt.Failed(err, "give up work of queue %q", u.Queue)
@@ -338,7 +338,7 @@ func (tx *Tx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int
 			charges.Add(r.Home, *r.ShareGroup, *r.Cost, 1, u.Now)
 		}
 		if r.LaneSet != nil {
-			records.Add(*r.LaneSet, *r.LaneName, LaneUnheard, 0, u.Now, 1)
+			records.Add(*r.LaneSet, *r.LaneName, LaneGivenUp, 0, u.Now, 1)
 		}
 		givenUp[stmt.OrZero(r.LaneSet)]++
 	}
@@ -348,7 +348,7 @@ func (tx *Tx) GiveUpWork(ctx context.Context, u Unheard) (givenUp map[string]int
 
 // NoteEmptyQueue records that a queue was seen empty at a moment, or later.
 func (a Queries) NoteEmptyQueue(ctx context.Context, queue string, looked time.Time) error {
-	return stmt.Failed(a.q.NoteEmptyLook(ctx, queries.NoteEmptyLookParams{Queue: queue, Looked: looked}), "record that queue %q is empty", queue)
+	return stmt.Failed(a.q.RecordEmptyQueue(ctx, queries.RecordEmptyQueueParams{Queue: queue, Looked: looked}), "record that queue %q is empty", queue)
 }
 
 // LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
@@ -358,10 +358,10 @@ func (a Queries) LeftQueue(ctx context.Context, queue string, lookedBefore time.
 	return left, stmt.Failed(err, "look up what left queue %q", queue)
 }
 
-// ForgetLooks deletes what is known of the looks at queues before a moment, except what says most of each queue, and all
+// ForgetObservations deletes what is known of the looks at queues before a moment, except what says most of each queue, and all
 // that is from before uselessBefore.
-func (a Queries) ForgetLooks(ctx context.Context, lookedBefore, uselessBefore time.Time) error {
-	return stmt.Failed(a.q.ForgetLooks(ctx, queries.ForgetLooksParams{LookedBefore: lookedBefore, UselessBefore: uselessBefore}), "forget looks at queues")
+func (a Queries) ForgetObservations(ctx context.Context, lookedBefore, uselessBefore time.Time) error {
+	return stmt.Failed(a.q.ForgetObservations(ctx, queries.ForgetObservationsParams{LookedBefore: lookedBefore, UselessBefore: uselessBefore}), "forget looks at queues")
 }
 
 // ForgetDeliveries deletes what is known of deliveries before a moment. It must be a
@@ -383,15 +383,15 @@ func (s Store) ForgetSettled(ctx context.Context, before time.Time) error {
 	}
 }
 
-// PutOff says why a run's message was postponed.
-type PutOff struct {
+// Backoff says why a run's message was postponed.
+type Backoff struct {
 	Attempts int32  // how often the broker refused it
 	Reason   string // the last time
 	Again    time.Time
 }
 
-// PutOffMessages finds the postponed messages of these runs, by the runs' numbers.
-func (a Queries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (map[int64]PutOff, error) {
+// Backoffs finds the postponed messages of these runs, by the runs' numbers.
+func (a Queries) Backoffs(ctx context.Context, runs []model.TaskRun) (map[int64]Backoff, error) {
 	byID := make(map[string]int64, len(runs))
 	var ids []uuid.UUID
 	for _, r := range runs {
@@ -400,10 +400,10 @@ func (a Queries) PutOffMessages(ctx context.Context, runs []model.TaskRun) (map[
 			byID[id.String()] = r.ID
 		}
 	}
-	rows, err := a.q.PutOffMessages(ctx, ids)
-	putOff := make(map[int64]PutOff, len(rows))
+	rows, err := a.q.Backoffs(ctx, ids)
+	putOff := make(map[int64]Backoff, len(rows))
 	for _, row := range rows {
-		putOff[byID[row.BackendID]] = PutOff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
+		putOff[byID[row.BackendID]] = Backoff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
 	}
 	return putOff, stmt.Failed(err, "look for messages put off")
 }

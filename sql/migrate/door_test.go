@@ -306,11 +306,11 @@ func TestDoorRoleLeavesTheBuild(t *testing.T) {
 	dsn := testenv.Database(t)
 	role, owner := testenv.OpenLocal(t, testenv.AsDoor(t, dsn)), testenv.OpenLocal(t, dsn)
 	testenv.Exec(t, testenv.Connect(t, dsn), "truncate listed_origins cascade")
-	if kept, err := role.KeepCandidates(t.Context()); err != nil || kept.More {
+	if kept, err := role.MaintainCandidates(t.Context()); err != nil || kept.More {
 		t.Errorf("%+v %v", kept, err)
 	}
 	for {
-		kept, err := owner.KeepCandidates(t.Context())
+		kept, err := owner.MaintainCandidates(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +318,7 @@ func TestDoorRoleLeavesTheBuild(t *testing.T) {
 			break
 		}
 	}
-	if kept, err := role.KeepCandidates(t.Context()); err != nil || kept.Build.Part() != 1 {
+	if kept, err := role.MaintainCandidates(t.Context()); err != nil || kept.Build.Part() != 1 {
 		t.Errorf("after the build: %+v %v", kept, err)
 	}
 }

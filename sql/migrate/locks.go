@@ -23,8 +23,8 @@ const (
 	// behind the first.
 	lockRetry = time.Second
 
-	// lockLook is how often a locker reads what a step waits for.
-	lockLook = 250 * time.Millisecond
+	// lockPollPeriod is how often a locker reads what a step waits for.
+	lockPollPeriod = 250 * time.Millisecond
 )
 
 // SQLSTATEs of steps that are tried again.
@@ -105,7 +105,7 @@ func (l *locker) try(ctx context.Context, pid uint32, step string, do func() err
 // look polls until ended is closed, and returns what pid was last seen to wait for: the table, and who
 // has locked it.
 func (l *locker) look(ctx context.Context, pid uint32, ended <-chan struct{}) string {
-	ticker := time.NewTicker(lockLook)
+	ticker := time.NewTicker(lockPollPeriod)
 	defer ticker.Stop()
 	seen := "a lock"
 	for {
@@ -113,14 +113,14 @@ func (l *locker) look(ctx context.Context, pid uint32, ended <-chan struct{}) st
 		case <-ended:
 			return seen
 		case <-ticker.C:
-			if found, err := l.lookOnce(ctx, pid); err == nil && found != "" {
+			if found, err := l.pollOnce(ctx, pid); err == nil && found != "" {
 				seen = found
 			}
 		}
 	}
 }
 
-func (l *locker) lookOnce(ctx context.Context, pid uint32) (string, error) {
+func (l *locker) pollOnce(ctx context.Context, pid uint32) (string, error) {
 	tables, err := stmt.Column[string](ctx, l.watch, `
 		select case when relation is null then locktype else 'table ' || relation::regclass end
 		from pg_locks where pid = $1 and not granted`, int32(pid))

@@ -47,20 +47,20 @@ const (
 	grabDrains = 5000
 )
 
-// Kept is what one call of KeepCandidates did.
-type Kept struct {
+// Maintained is what one call of MaintainCandidates did.
+type Maintained struct {
 	Drained int64            // changes
 	More    bool             // there is more to do at once
 	Build   candidates.Build // how far the build is; without a phase while another process works on it
 }
 
-// KeepCandidates does a part of the work that keeps candidates up to date:
+// MaintainCandidates does a part of the work that keeps candidates up to date:
 // draining, unparking, and building them where they are not built (a table was
 // truncated). It does nothing while another process is doing it, and leaves building to the owner of
 // candidates, as which RPC servers work. A batch that times out
 // is an error, but what went well stays done, and the next call takes half as many.
-func (s Store) KeepCandidates(ctx context.Context) (Kept, error) {
-	var kept Kept
+func (s Store) MaintainCandidates(ctx context.Context) (Maintained, error) {
+	var kept Maintained
 	var late error
 	var build queries.BuildPhaseRow
 	locked := false
@@ -70,7 +70,7 @@ func (s Store) KeepCandidates(ctx context.Context) (Kept, error) {
 			return err
 		}
 		if build, err = tx.q.BuildPhase(ctx); err == nil && build.Phase == candidates.PhaseReady {
-			kept, late, err = tx.keepCandidates(ctx)
+			kept, late, err = tx.maintainCandidates(ctx)
 		}
 		return err
 	})
@@ -86,9 +86,9 @@ func (s Store) KeepCandidates(ctx context.Context) (Kept, error) {
 	return kept, stmt.Failed(errors.Join(err, late), "keep candidates up to date")
 }
 
-// keepCandidates drains a batch of each visit type and unparks one. The lock of candidates is held.
+// maintainCandidates drains a batch of each visit type and unparks one. The lock of candidates is held.
 // late joins the time-outs of batches, which stop no other batch.
-func (tx *Tx) keepCandidates(ctx context.Context) (kept Kept, late, err error) {
+func (tx *Tx) maintainCandidates(ctx context.Context) (kept Maintained, late, err error) {
 	visitTypes, err := tx.q.ChangedVisitTypes(ctx)
 	if err != nil {
 		return kept, nil, err

@@ -259,7 +259,7 @@ func (w *benchWorld) listNew(b *testing.B, n int) (perSecond float64, backlog in
 	var keeper errgroup.Group
 	keeper.Go(func() error {
 		for ctx.Err() == nil {
-			if _, err := w.store.KeepCandidates(b.Context()); err != nil {
+			if _, err := w.store.MaintainCandidates(b.Context()); err != nil {
 				return err
 			}
 		}

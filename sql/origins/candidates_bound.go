@@ -40,7 +40,7 @@ func (b Bounded) String() string {
 
 // BoundChanges drains the changes of candidates for about atMost, if candidates are built. If there
 // are more than limit, built or not, it gives candidates up: it deletes the changes, and
-// candidates are empty until KeepCandidates or Migrate builds them anew. Meanwhile grabs read
+// candidates are empty until MaintainCandidates or Migrate builds them anew. Meanwhile grabs read
 // the tables.
 func (s Store) BoundChanges(ctx context.Context, limit int64, atMost time.Duration) (b Bounded, err error) {
 	deadline := time.Now().Add(atMost)
@@ -59,8 +59,8 @@ func (s Store) BoundChanges(ctx context.Context, limit int64, atMost time.Durati
 		return b, stmt.Failed(err, "give candidates up")
 	case build.Phase == candidates.PhaseReady:
 		for more := true; more && err == nil && time.Now().Before(deadline); {
-			var kept Kept
-			kept, err = s.KeepCandidates(ctx)
+			var kept Maintained
+			kept, err = s.MaintainCandidates(ctx)
 			b.Drained += kept.Drained
 			more = kept.More
 		}

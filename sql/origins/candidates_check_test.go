@@ -149,7 +149,7 @@ func TestBuildLog(t *testing.T) {
 			}
 			return a
 		}}))
-		told.Tell(log, candidates.Build{Phase: step.phase, Rows: step.rows, Origins: 1000}, began.Add(step.after), time.Minute)
+		told.Report(log, candidates.Build{Phase: step.phase, Rows: step.rows, Origins: 1000}, began.Add(step.after), time.Minute)
 		if got := strings.TrimSpace(text.String()); got != step.want {
 			t.Errorf("after %s, %s: %q, want %q", step.after, step.phase, got, step.want)
 		}

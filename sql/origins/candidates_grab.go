@@ -159,7 +159,7 @@ func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilt
 	}
 	q.byLister = build.ByLister && !some
 	if !some {
-		listers = q.sparing.instances()
+		listers = q.room.instances()
 	}
 	if cf.byLister = build.ByLister && (some || q.eachLister); cf.byLister {
 		q.want([]VisitGroup{{Listers: listers, Count: q.groups[0].Count}})
@@ -274,7 +274,7 @@ func (cf *candidateFilter) selected() string {
 	) c where turn <= count and exists (select from usable)
 ), found as materialized (
 	select lo.url, coalesce(date_part('epoch', lo.last_update), '-infinity') as updated, ` + originColumns + `,
-	       case when lo.lister_id = c.lister_id then lo.lister_id end as lister_id, case when lo.lister_id = c.lister_id then ` + whyOdd + ` end as odd,
+	       case when lo.lister_id = c.lister_id then lo.lister_id end as lister_id, case when lo.lister_id = c.lister_id then ` + whyNotSent + ` end as odd,
 	       c.queue_position as next_visit_queue_position, c.place
 	from first c join listed_origins lo on lo.url = c.url and lo.visit_type = c.visit_type
 	order by c.place, c.turn

@@ -134,7 +134,7 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	for range 2 {
 		keepers.Go(func() error {
 			for writing.Err() == nil {
-				if _, err := w.store.KeepCandidates(t.Context()); err != nil {
+				if _, err := w.store.MaintainCandidates(t.Context()); err != nil {
 					return err
 				}
 				if _, err := w.store.Pool().Exec(t.Context(), "select scheduler_go.raise_low_water(1)"); err != nil {
@@ -464,7 +464,7 @@ func TestBuildGoesOn(t *testing.T) {
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	sqltest.Keep(t, w.store)
 	w.exec(t, "update scheduler_go.candidate_build set phase = 'empty'")
-	if _, err := w.store.KeepCandidates(t.Context()); err != nil { // to the phase "rows"
+	if _, err := w.store.MaintainCandidates(t.Context()); err != nil { // to the phase "rows"
 		t.Fatal(err)
 	}
 	r := seed.Rand(t)

@@ -119,14 +119,14 @@ const (
 	freshnessName  = "moments of candidates"
 )
 
-// KeepFreshness does a minute's part, for at most about atMost, of the walk that computes moments anew,
+// MaintainFreshness does a minute's part, for at most about atMost, of the walk that computes moments anew,
 // as thresholds move and listers report updates. One process at a time calls it.
-func (s Store) KeepFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
+func (s Store) MaintainFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := s.momentsWalk(now, freshnessEvery).Take(ctx, s.q, atMost)
 	return err
 }
 
-// RenewMoments does the whole walk of KeepFreshness at once, due or not, for simulated time. It does
+// RenewMoments does the whole walk of MaintainFreshness at once, due or not, for simulated time. It does
 // nothing while candidates are not built.
 func (s Store) RenewMoments(ctx context.Context, now time.Time) error {
 	err := s.q.CancelWalk(ctx, freshnessName)
@@ -271,7 +271,7 @@ func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
 	staleness := o.Origin(now).Staleness(now.Sub(o.Seen)).Seconds()
 	n := w.VisitTypes[o.VisitType]
 	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Threshold
-	if o.Told() {
+	if o.HasUpdates() {
 		n.Told, n.Known = n.Told+1, n.Known+staleness
 	}
 	w.VisitTypes[o.VisitType] = n

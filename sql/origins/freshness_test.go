@@ -46,7 +46,7 @@ func computeMoments(t *testing.T, store *db.Store, now time.Time) {
 	testenv.Exec(t, store.Pool(), "update scheduler_go.walks set began = 'epoch', finished = null")
 	pages := testenv.Value[int](t, store.Pool(), "select (pg_relation_size('scheduler_go.candidates') / 8192)::int")
 	for calls := 0; testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.walks where name = 'moments of candidates' and finished is not null") == 0; calls++ {
-		if err := store.KeepFreshness(t.Context(), now, time.Minute); err != nil {
+		if err := store.MaintainFreshness(t.Context(), now, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if calls > 3*pages+10 { // what moves is seen twice
@@ -211,7 +211,7 @@ func TestVisitsTeachRates(t *testing.T) {
 	same("after a visit without news of its lister", known(told).Estimate, want)
 	testenv.Exec(t, store.Pool(), "update listed_origins set last_update = $2, last_seen = $3 where url = $1", told, start.AddDate(0, 0, 6), start.AddDate(0, 0, 7))
 	write(visit(told, 8, model.VisitSuccessful, "c"))
-	want = want.Told(freshness.Facts{Age: 7 * day, SinceUpdate: day}.Prior(), 3*day, day, day)
+	want = want.WithReports(freshness.Facts{Age: 7 * day, SinceUpdate: day}.Prior(), 3*day, day, day)
 	same("after an update, and the visit that it caused", known(told).Estimate, want)
 	write(visit(told, 9, model.VisitSuccessful, "c"))
 	want = want.Observe(freshness.Facts{Age: 9 * day, SinceUpdate: 3 * day}.Prior(), 2*day, freshness.Unchanged)

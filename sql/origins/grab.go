@@ -42,9 +42,9 @@ func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.
 // Grabs are the grabs of one claim, in its transaction: those of several policies and groups, which keep the limits
 // of hosters together.
 type Grabs struct {
-	tx      *Tx
-	now     time.Time
-	sparing *sparing // nil until the first grab, or without limits of hosters
+	tx   *Tx
+	now  time.Time
+	room *hosterRoom // nil until the first grab, or without limits of hosters
 }
 
 // Grabs begins the grabs of a claim at the moment now.
@@ -174,12 +174,12 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 	q.args["visit_type"], q.args["now"] = f.VisitType, now
 	if !dryRun {
 		if tx.hosters.Any() {
-			return g.grabSparing(ctx, q, f)
+			return g.grabWithinLimits(ctx, q, f)
 		}
 		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
 			return nil, err
 		}
-		q.effects = append([]string{setOddAside}, marks(f)...)
+		q.effects = append([]string{setAside}, marks(f)...)
 	}
 	migrated := true
 	if dryRun { // which also answers on a database that was not migrated
@@ -225,7 +225,7 @@ func (tx *Tx) selectVisits(ctx context.Context, q *grabQuery, f model.VisitFilte
 type grabQuery struct {
 	groups  []VisitGroup // what is asked for; without grouped, one of all listers
 	grouped bool
-	sparing *sparing // what hosters take; nil: anything
+	room    *hosterRoom // what hosters take; nil: anything
 
 	// byLister reports that closed listers may be left out by a walk of each other one, which
 	// eachLister asks for.
@@ -259,7 +259,7 @@ func (q *grabQuery) want(groups []VisitGroup) {
 	var places, counts []int32
 	for i, g := range groups {
 		for _, l := range g.Listers {
-			if !q.sparing.isClosed(l) {
+			if !q.room.isClosed(l) {
 				listers = append(listers, l)
 				places = append(places, int32(i))
 				counts = append(counts, int32(g.Count))
@@ -269,20 +269,20 @@ func (q *grabQuery) want(groups []VisitGroup) {
 	q.args["listers"], q.args["places"], q.args["counts"] = listers, places, counts
 }
 
-// setOddAside sets aside what cannot be sent. If there is anything, nothing else is done:
+// setAside sets aside what cannot be sent. If there is anything, nothing else is done:
 // the grab is run again, for others in its place.
-const setOddAside = `odd as (
+const setAside = `odd as (
 	insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason)
 	select distinct lister_id, url, visit_type, scheduler_go.origin_content(extra_loader_arguments, first_seen, last_seen, last_update), odd
 	from selected where odd is not null
 	on conflict do nothing
 )`
 
-const noneOdd = "not exists (select from selected where odd is not null)"
+const noneSetAside = "not exists (select from selected where odd is not null)"
 
 const markScheduled = `marked as (
 	insert into origin_visit_stats as ovs (url, visit_type, last_scheduled)
-	select distinct url, visit_type, @now::timestamptz from selected where ` + noneOdd + ` order by url, visit_type -- locks in order
+	select distinct url, visit_type, @now::timestamptz from selected where ` + noneSetAside + ` order by url, visit_type -- locks in order
 	on conflict (url, visit_type) do update
 	set last_scheduled = greatest(ovs.last_scheduled, excluded.last_scheduled)
 )`
@@ -291,12 +291,12 @@ const markScheduled = `marked as (
 // it pass.
 const noteMarked = `noted as (
 	insert into scheduler_go.candidate_changes (visit_type, url, scheduled)
-	select distinct visit_type, url, @now::timestamptz from selected where ` + noneOdd + `
+	select distinct visit_type, url, @now::timestamptz from selected where ` + noneSetAside + `
 )`
 
 const moveQueuePosition = `moved as (
 	insert into visit_scheduler_queue_position as p (visit_type, position)
-	select visit_type, coalesce(max(next_visit_queue_position), 0) from selected where ` + noneOdd + ` group by visit_type
+	select visit_type, coalesce(max(next_visit_queue_position), 0) from selected where ` + noneSetAside + ` group by visit_type
 	on conflict (visit_type) do update set position = greatest(p.position, excluded.position)
 )`
 
@@ -368,7 +368,7 @@ func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedV
 // mark marks visits by the effects of a grab. It leaves out, and sets aside, those that
 // PostgreSQL refuses to mark alone.
 func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]GrabbedVisit, error) {
-	effects := slices.DeleteFunc(slices.Clone(q.effects), func(effect string) bool { return effect == setOddAside })
+	effects := slices.DeleteFunc(slices.Clone(q.effects), func(effect string) bool { return effect == setAside })
 	if len(visits) == 0 || len(effects) == 0 {
 		return visits, nil
 	}
@@ -436,8 +436,8 @@ left join found lo on lo.odd is null`, q.args)
 const originColumns = `lo.visit_type, lo.extra_loader_arguments,
 	lo.enabled, lo.first_seen, lo.last_seen, lo.last_update, lo.is_fork, lo.forked_from_url`
 
-// whyOdd says of a row of listed_origins why it cannot be sent.
-const whyOdd = "scheduler_go.odd_origin(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update)"
+// whyNotSent says of a row of listed_origins why it cannot be sent.
+const whyNotSent = "scheduler_go.odd_origin(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update)"
 
 // wanted is a CTE with the index of its group and how many of it are asked for, by
 // lister.
@@ -477,7 +477,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
 	odd := "null::text"
 	if migrated {
-		q.where, odd = append(q.where, notSetAside), whyOdd
+		q.where, odd = append(q.where, notSetAside), whyNotSent
 	}
 	columns := "lo.url, null::double precision as updated, lo.lister_id, " + originColumns + ", " + odd + " as odd"
 	q.args["enabled"] = !f.Disabled

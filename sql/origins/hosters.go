@@ -30,25 +30,25 @@ func (a Queries) HosterLoads(ctx context.Context, hosters model.Hosters, now tim
 	return loads, stmt.Failed(err, "count the visits of hosters")
 }
 
-// sparing is the remaining capacity of hosters in a transaction that claims visits. The lock of hosters
+// hosterRoom is the remaining capacity of hosters in a transaction that claims visits. The lock of hosters
 // is held.
-type sparing struct {
+type hosterRoom struct {
 	model.Hosters
 	loads   map[string]HosterLoad
 	listers map[uuid.UUID]string // the hoster that each lister's instance is
 	closed  map[string]bool      // hosters without capacity
 }
 
-// spare takes the lock of hosters and reads their loads, once in a claim.
-func (g *Grabs) spare(ctx context.Context) (s *sparing, err error) {
-	if g.sparing != nil {
-		return g.sparing, nil
+// openHosters takes the lock of hosters and reads their loads, once in a claim.
+func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
+	if g.room != nil {
+		return g.room, nil
 	}
 	tx := g.tx
 	if err := tx.q.LockHosters(ctx); err != nil {
 		return nil, err
 	}
-	s = &sparing{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool)}
+	s = &hosterRoom{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool)}
 	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, g.now); err != nil {
 		return nil, err
 	}
@@ -64,19 +64,19 @@ func (g *Grabs) spare(ctx context.Context) (s *sparing, err error) {
 			s.closed[hoster] = true
 		}
 	}
-	g.sparing = s
+	g.room = s
 	return s, nil
 }
 
 // room reports whether a hoster takes another visit.
-func (s *sparing) room(hoster string) bool {
+func (s *hosterRoom) room(hoster string) bool {
 	load := s.loads[hoster]
 	maxInFlight, perMinute := s.Limit(hoster).Reached(load.InFlight, load.LastMinute)
 	return !maxInFlight && !perMinute
 }
 
 // add adds visits to the loads of hosters.
-func (s *sparing) add(hosters []string, visits int) {
+func (s *hosterRoom) add(hosters []string, visits int) {
 	for _, h := range hosters {
 		load := s.loads[h]
 		load.InFlight += visits
@@ -86,7 +86,7 @@ func (s *sparing) add(hosters []string, visits int) {
 }
 
 // of returns the hosters with a limit that an origin counts for.
-func (s *sparing) of(o model.ListedOrigin) (limited []string) {
+func (s *hosterRoom) of(o model.ListedOrigin) (limited []string) {
 	for _, hoster := range []string{s.listers[o.ListerID], model.HostOf(o.URL)} {
 		if s.Limit(hoster).Limited() {
 			limited = append(limited, hoster)
@@ -97,7 +97,7 @@ func (s *sparing) of(o model.ListedOrigin) (limited []string) {
 
 // take returns the visits whose hosters have room, in their order, and counts them. It closes the
 // hosters without room for another visit; all reports whether it closed none.
-func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
+func (s *hosterRoom) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
 	all = true
 	for _, v := range visits {
 		v.Hosters = s.of(v.Origin)
@@ -113,7 +113,7 @@ func (s *sparing) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
 }
 
 // instances returns all listers, none if s is nil.
-func (s *sparing) instances() []uuid.UUID {
+func (s *hosterRoom) instances() []uuid.UUID {
 	if s == nil {
 		return nil
 	}
@@ -121,12 +121,12 @@ func (s *sparing) instances() []uuid.UUID {
 }
 
 // isClosed reports whether the instance of a lister is closed; false if s is nil.
-func (s *sparing) isClosed(lister uuid.UUID) bool { return s != nil && s.closed[s.listers[lister]] }
+func (s *hosterRoom) isClosed(lister uuid.UUID) bool { return s != nil && s.closed[s.listers[lister]] }
 
 // openListers returns the condition that leaves out the listers whose instances are closed, for a row
 // of that alias; none if no instance is closed.
 func (q *grabQuery) openListers(alias string) []string {
-	closed := slices.DeleteFunc(q.sparing.instances(), func(l uuid.UUID) bool { return !q.sparing.isClosed(l) })
+	closed := slices.DeleteFunc(q.room.instances(), func(l uuid.UUID) bool { return !q.room.isClosed(l) })
 	if len(closed) == 0 {
 		return nil
 	}
@@ -138,8 +138,8 @@ func (q *grabQuery) openListers(alias string) []string {
 // host is closed.
 func (q *grabQuery) openHosts(alias string) []string {
 	var closed []string
-	if q.sparing != nil {
-		closed = slices.DeleteFunc(slices.Collect(maps.Keys(q.sparing.closed)), model.IsInstance)
+	if q.room != nil {
+		closed = slices.DeleteFunc(slices.Collect(maps.Keys(q.room.closed)), model.IsInstance)
 	}
 	if len(closed) == 0 {
 		return nil
@@ -148,19 +148,19 @@ func (q *grabQuery) openHosts(alias string) []string {
 	return []string{"coalesce(substring(lower(" + alias + ".url) from @host::text), '') <> all(@closed_hosts::text[])"}
 }
 
-// grabSparing does what grab does, within the limits of hosters. It leaves out visits whose hosters have
+// grabWithinLimits does what grab does, within the limits of hosters. It leaves out visits whose hosters have
 // no room, and selects again, without the origins of these hosters, until all that it selected has
 // room.
-func (g *Grabs) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilter) ([]GrabbedVisit, error) {
+func (g *Grabs) grabWithinLimits(ctx context.Context, q *grabQuery, f model.VisitFilter) ([]GrabbedVisit, error) {
 	tx, now := g.tx, g.now
-	s, err := g.spare(ctx)
+	s, err := g.openHosters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
 		return nil, err
 	}
-	q.sparing, q.effects = s, []string{setOddAside}
+	q.room, q.effects = s, []string{setAside}
 	asked := slices.Clone(q.groups)
 	var ofClosed, ofOpen []GrabbedVisit
 	for all := false; !all; {
@@ -198,7 +198,7 @@ func (g *Grabs) grabSparing(ctx context.Context, q *grabQuery, f model.VisitFilt
 }
 
 // addHosterClaims records the visits of hosters with a limit per minute.
-func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedVisit, now time.Time) error {
+func (tx *Tx) addHosterClaims(ctx context.Context, s *hosterRoom, visits []GrabbedVisit, now time.Time) error {
 	claims := make(map[string]int32)
 	for _, v := range visits {
 		for _, h := range v.Hosters {
@@ -217,6 +217,6 @@ func (tx *Tx) addHosterClaims(ctx context.Context, s *sparing, visits []GrabbedV
 	return tx.q.AddHosterClaims(ctx, p)
 }
 
-// Spared reports whether the grabs left out visits of hosters without room, so that there may be
+// LeftOut reports whether the grabs left out visits of hosters without room, so that there may be
 // more to visit than they grabbed.
-func (g *Grabs) Spared() bool { return g.sparing != nil && len(g.sparing.closed) > 0 }
+func (g *Grabs) LeftOut() bool { return g.room != nil && len(g.room.closed) > 0 }

@@ -132,20 +132,20 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// silence is a connection, since when it is silent, and its process in the database.
-type silence struct {
+// silenceWatch is a connection, since when it is silent, and its process in the database.
+type silenceWatch struct {
 	conn    *watchedConn
 	since   int64 // ns since 1970
 	backend backend
 }
 
-func (w *watch) silent() []silence {
+func (w *watch) silent() []silenceWatch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var found []silence
+	var found []silenceWatch
 	for c := range w.conns {
 		if since := c.since.Load(); c.busy.Load() > 0 && time.Since(time.Unix(0, since)) >= w.suspect {
-			found = append(found, silence{c, since, c.backend})
+			found = append(found, silenceWatch{c, since, c.backend})
 		}
 	}
 	return found
@@ -167,7 +167,7 @@ func (w *watch) look(ctx context.Context) {
 		idle, err = idleBackends(ctx, conn, silent)
 	}
 	_, answers := errors.AsType[*pgconn.PgError](err) // such as "too many connections"
-	var dead []silence
+	var dead []silenceWatch
 	for _, s := range silent {
 		abandon := w.abandon
 		if s.backend.pid == 0 {
@@ -197,7 +197,7 @@ func (w *watch) look(ctx context.Context) {
 }
 
 // suspectedAgain reports whether a silence was suspected before.
-func (w *watch) suspectedAgain(s silence) bool {
+func (w *watch) suspectedAgain(s silenceWatch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	again := s.conn.suspected == s.since
@@ -208,7 +208,7 @@ func (w *watch) suspectedAgain(s silence) bool {
 // backends is the table of the processes that arguments gives.
 const backends = "unnest($1::integer[], $2::timestamptz[]) b (pid, backend_start)"
 
-func arguments(silent []silence) []any {
+func arguments(silent []silenceWatch) []any {
 	pids, starts := make([]int32, len(silent)), make([]time.Time, len(silent))
 	for i, s := range silent {
 		pids[i], starts[i] = int32(s.backend.pid), s.backend.start
@@ -218,7 +218,7 @@ func arguments(silent []silence) []any {
 
 // idleBackends returns which processes of silent connections are not at work, or are gone.
 // One that waits for its client is not at work.
-func idleBackends(ctx context.Context, conn *pgx.Conn, silent []silence) ([]int32, error) {
+func idleBackends(ctx context.Context, conn *pgx.Conn, silent []silenceWatch) ([]int32, error) {
 	return stmt.Column[int32](ctx, conn, `select pid from `+backends+` where not exists (
 		select from pg_stat_activity a where a.pid = b.pid and a.backend_start = b.backend_start
 		and state = 'active' and wait_event_type is distinct from 'Client')`, arguments(silent)...)

@@ -17,11 +17,11 @@ select extract(epoch from t.now - scheduler_go.ends_known(t.now))::double precis
 insert into scheduler_go.event_readers as r (session, queue, since, complete) values (@session, @queue, @since, @complete)
 on conflict (session) do update set complete = greatest(r.complete, excluded.complete);
 
--- RaiseByLooks raises the moment of a queue by looks at it that found no message waiting: each says
+-- RaiseByObservations raises the moment of a queue by looks at it that found no message waiting: each says
 -- that it was made between two moments, and how many consumers there were. Then the consumers had all
 -- messages. A look counts once so many listeners that had read the queue before it have written all
 -- that was sent to them by its end.
--- name: RaiseByLooks :one
+-- name: RaiseByObservations :one
 insert into scheduler_go.event_queues as q (queue, complete)
 select @queue, coalesce(max(l.began), 'epoch')
 from (select unnest(@began::timestamptz[]) as began, unnest(@ended::timestamptz[]) as ended, unnest(@consumers::bigint[]) as consumers) l

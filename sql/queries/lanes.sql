@@ -87,8 +87,8 @@ set state = 'outgoing', place = next.place, queue = @queue, since = @now,
     lane_set = null, lane = null, lane_name = null, lanes_left = 0, soft_limit = null, hard_limit = null, url = null
 from next where w.task_id = next.task_id;
 
--- SeeLaneSets records that a process has lane sets in its configuration.
--- name: SeeLaneSets :exec
+-- RecordLaneSets records that a process has lane sets in its configuration.
+-- name: RecordLaneSets :exec
 insert into scheduler_go.configured_lanes as c (lane_set, seen)
 select lane_set, @now::timestamptz from unnest(@lane_sets::text[]) lane_set order by lane_set
 on conflict (lane_set) do update set seen = greatest(c.seen, excluded.seen);

@@ -45,14 +45,14 @@ where s.until <= now()
      where lo.lister_id = s.lister_id and lo.url = s.url and lo.visit_type = s.visit_type
        and scheduler_go.origin_content(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update) = s.content);
 
--- TellTasks returns some tasks that were set aside and not returned before.
--- name: TellTasks :many
+-- NewlySetAsideTasks returns some tasks that were set aside and not returned before.
+-- name: NewlySetAsideTasks :many
 update scheduler_go.set_aside_tasks s set told = true
 where s.task = any(array(select task from scheduler_go.set_aside_tasks where not told limit @max_rows::bigint for update skip locked))
 returning s.task, s.reason;
 
--- TellOrigins returns some origins that were set aside and not returned before.
--- name: TellOrigins :many
+-- NewlySetAsideOrigins returns some origins that were set aside and not returned before.
+-- name: NewlySetAsideOrigins :many
 update scheduler_go.set_aside_origins s set told = true
 from (select lister_id, url, visit_type from scheduler_go.set_aside_origins where not told limit @max_rows::bigint for update skip locked) n
 where s.lister_id = n.lister_id and s.url = n.url and s.visit_type = n.visit_type

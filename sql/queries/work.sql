@@ -88,9 +88,9 @@ delete from scheduler_go.work where task_id = any(@task_ids::uuid[]);
 -- name: MarkSent :exec
 update scheduler_go.work set state = 'sent', since = greatest(since, statement_timestamp()) where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
 
--- PostponeWork delays messages that the broker refused. Like the one after it, it leaves alone those
+-- BackOffWork delays messages that the broker refused. Like the one after it, it leaves alone those
 -- whose not_before is later than the caller knows of: another deliverer has them.
--- name: PostponeWork :exec
+-- name: BackOffWork :exec
 update scheduler_go.work
 set attempts = attempts + 1, last_error = @reason::text, not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
 where task_id = any(@task_ids::uuid[]) and not_before <= (@untils::timestamptz[])[array_position(@task_ids::uuid[], task_id)]
@@ -178,10 +178,10 @@ delete from scheduler_go.work where task_id = any(array(
 -- name: QueuesWithSent :many
 select distinct queue from scheduler_go.work where state = 'sent' order by 1;
 
--- NoteWorkLook records which work of a queue is out of it: all that was sent before the oldest that can still be in
+-- RecordWorkObservation records which work of a queue is out of it: all that was sent before the oldest that can still be in
 -- the queue. It records nothing if that can be all whose start is not known. The queue's lock is held; a deliverer may
 -- just be marking messages as sent, with an earlier date. Looks are noted once a minute, and not more than 20 that don't count yet.
--- name: NoteWorkLook :exec
+-- name: RecordWorkObservation :exec
 insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
 select p.queue, p.waiting > 0, p.looked, least(u.oldest, p.looked - interval '1 minute')
 from (select @queue::text as queue, @waiting::bigint as waiting, @looked::timestamptz as looked) p
@@ -197,9 +197,9 @@ where u.messages > p.waiting and (
     from scheduler_go.queue_looks l where l.queue = p.queue and l.kept = (p.waiting > 0))
 on conflict do nothing;
 
--- NoteEmptyLook records that a queue was seen empty. The queue's lock is not held: nothing is said of what was claimed
+-- RecordEmptyQueue records that a queue was seen empty. The queue's lock is not held: nothing is said of what was claimed
 -- in the ten minutes before, nor since the oldest message that is on its way there.
--- name: NoteEmptyLook :exec
+-- name: RecordEmptyQueue :exec
 insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
 select p.queue, false, p.looked, least(p.looked - interval '10 minutes', (
   select min(w.claimed) - interval '1 minute' from scheduler_go.work w
@@ -216,20 +216,20 @@ on conflict do nothing;
 select coalesce(max(sent_before), 'epoch')::timestamptz from scheduler_go.queue_looks
 where queue = @queue and not kept and looked < @looked_before;
 
--- ForgetLooks deletes looks from before a moment that say no more than another one from before it, and all from before
+-- ForgetObservations deletes looks from before a moment that say no more than another one from before it, and all from before
 -- an earlier moment.
--- name: ForgetLooks :exec
+-- name: ForgetObservations :exec
 delete from scheduler_go.queue_looks l
 where l.looked < @useless_before or l.looked < @looked_before and exists (
   select from scheduler_go.queue_looks better
   where better.queue = l.queue and better.kept = l.kept and better.looked < @looked_before
     and (better.sent_before, better.looked) > (l.sent_before, l.looked));
 
--- UnheardWork locks some sent work of a queue whose end will not be heard: what began and is
+-- WorkToGiveUp locks some sent work of a queue whose end will not be heard: what began and is
 -- long past its limit, what began very long ago and has none, what is very old, and, of what is not
 -- known to have begun, the oldest beyond what can still be in the queue or on the way there, if it was out of the
 -- queue long ago. The queue's lock is held.
--- name: UnheardWork :many
+-- name: WorkToGiveUp :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
   from scheduler_go.work w
@@ -246,8 +246,8 @@ order by w.task_id
 limit @max_rows::integer
 for update of w;
 
--- PutOffMessages lists the postponed messages of runs.
--- name: PutOffMessages :many
+-- Backoffs lists the postponed messages of runs.
+-- name: Backoffs :many
 select task_id::text as backend_id, attempts, coalesce(last_error, '')::text as reason, not_before
 from scheduler_go.work
 where state = 'outgoing' and attempts > 0 and task_id = any(@backend_ids::uuid[]);

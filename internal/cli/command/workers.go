@@ -45,8 +45,8 @@ func (a *App) Inspector(broker celery.Broker, name string) *celery.QueueInspecto
 	})
 }
 
-// ErrSilence is the error of a command that no worker replied to.
-var ErrSilence = errors.New("no worker replied")
+// ErrNoReply is the error of a command that no worker replied to.
+var ErrNoReply = errors.New("no worker replied")
 
 // RevokeFlags say how workers drop tasks.
 type RevokeFlags struct{ how celery.Revocation }
@@ -72,7 +72,7 @@ func (r *RevokeFlags) Revoke(ctx context.Context, a *App, c *celery.Control, to 
 	}
 	answers, err := c.Revoke(ctx, to, ids, r.how)
 	if err == nil && len(answers) == 0 {
-		err = ErrSilence
+		err = ErrNoReply
 	}
 	var b strings.Builder
 	for _, worker := range slices.Sorted(maps.Keys(answers)) {

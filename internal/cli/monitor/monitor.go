@@ -67,7 +67,7 @@ func newPingWorkers(a *command.App, ask questioner) *cobra.Command {
 				a.Log.Info("got response", "worker", r.Node, "after", r.After)
 			}
 			if err == nil && len(replies) == 0 {
-				err = command.ErrSilence
+				err = command.ErrNoReply
 			}
 			return err
 		}),
@@ -86,7 +86,7 @@ func inspection[T any](a *command.App, ask questioner, name, short string,
 		answers, err := get(c, ctx, to)
 		switch {
 		case len(answers) == 0:
-			return cmp.Or(err, command.ErrSilence)
+			return cmp.Or(err, command.ErrNoReply)
 		case output == "json":
 			return errors.Join(a.PrintJSON(answers), err)
 		}

@@ -28,7 +28,7 @@ func newListRunning(a *command.App, ask questioner) *cobra.Command {
 	cmd.RunE = ask(func(ctx context.Context, c *celery.Control, to celery.Destination, _ []string) error {
 		active, err := c.Active(ctx, to)
 		if len(active) == 0 {
-			return cmp.Or(err, command.ErrSilence)
+			return cmp.Or(err, command.ErrNoReply)
 		}
 		var running []runningTask
 		now := time.Now()

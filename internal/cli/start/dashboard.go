@@ -64,7 +64,7 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 				answers, err := control.Revoke(ctx, celery.Destination{}, ids, celery.Revocation{Terminate: terminate})
 				switch {
 				case err == nil && len(answers) == 0:
-					return command.ErrSilence
+					return command.ErrNoReply
 				case err != nil && len(answers) > 0: // the request was sent, and some have it
 					a.Log.Warn("not all workers' answers could be read", "error", err)
 					return nil

@@ -93,7 +93,7 @@ func (o *listOptions) filter(zone *time.Location) tasks.TaskFilter {
 type taskList struct {
 	tasks  []model.Task
 	runs   map[int64][]model.TaskRun // by task
-	putOff map[int64]ledger.PutOff   // by run
+	putOff map[int64]ledger.Backoff  // by run
 }
 
 func readTasks(ctx context.Context, b command.Scheduler, tasks []model.Task) (taskList, error) {
@@ -157,12 +157,12 @@ func (l taskList) objects(withRuns bool) []taskObject {
 }
 
 // putOff finds refused messages, if the database has our own tables.
-func putOff(ctx context.Context, b command.Scheduler, runs []model.TaskRun) (map[int64]ledger.PutOff, error) {
+func putOff(ctx context.Context, b command.Scheduler, runs []model.TaskRun) (map[int64]ledger.Backoff, error) {
 	store, ok := b.(command.Database)
 	if !ok || len(runs) == 0 || store.CheckVersion(ctx) != nil {
 		return nil, nil
 	}
-	return store.PutOffMessages(ctx, runs)
+	return store.Backoffs(ctx, runs)
 }
 
 func newTaskListPending(a *command.App) *cobra.Command {

@@ -93,7 +93,7 @@ func taskTypesOfWorkers(a *command.App, cmd *cobra.Command, workers command.Work
 		return nil, err
 	}
 	if len(registered) == 0 {
-		return nil, command.ErrSilence
+		return nil, command.ErrNoReply
 	}
 	byPlugin := map[string][]celery.RegisteredTask{}
 	for _, worker := range slices.Sorted(maps.Keys(registered)) {

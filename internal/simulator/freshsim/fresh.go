@@ -90,7 +90,7 @@ func (p *fresh) observe(i int32, until float64, outcome freshness.Outcome) {
 
 func (p *fresh) listed(i int32, now float64) {
 	if o := &p.origins[i]; o.visited {
-		p.estimates[i] = p.estimates[i].Told(p.prior, duration(now-p.seen[i]), duration(now-o.shown), duration(listing))
+		p.estimates[i] = p.estimates[i].WithReports(p.prior, duration(now-p.seen[i]), duration(now-o.shown), duration(listing))
 		p.seen[i] = now
 	}
 	if !p.origins[i].underway && p.origins[i].ready <= now {

@@ -86,7 +86,7 @@ func newSimulation(m Model, policyName string, o Options) (*simulation, error) {
 	case "python":
 		s.policy = newPools(s.origins, o.Seed, [4]float64{2, 49, 49, 0}, false)
 	case "pools":
-		s.policy = newPools(s.origins, o.Seed, [4]float64{1 - toldPart, toldPart / 3, toldPart / 3, toldPart / 3}, true)
+		s.policy = newPools(s.origins, o.Seed, [4]float64{1 - reportedPart, reportedPart / 3, reportedPart / 3, reportedPart / 3}, true)
 	case "freshness", "oracle":
 		s.policy = newFresh(s.origins, s.scale, policyName == "oracle", o.Longest)
 	default:

@@ -14,12 +14,12 @@ const (
 	cooldown       = 12 * hour
 	failedCooldown = 14 * day // after a visit that failed
 
-	toldPart   = 0.5  // the part of the origins whose lister tells of updates
-	untoldPart = 0.02 // the part of their changes that the lister misses
-	newPart    = 0.1  // the part of the origins that appear during the run
-	changeCost = 0.1  // the cost of a change, as a part of the cost of a visit without changes
-	mostNews   = 100  // the number of changes from which on a visit costs no more
-	firstNews  = 50   // the number of changes that a first visit counts for
+	reportedPart = 0.5  // the part of the origins whose lister tells of updates
+	missedPart   = 0.02 // the part of their changes that the lister misses
+	newPart      = 0.1  // the part of the origins that appear during the run
+	changeCost   = 0.1  // the cost of a change, as a part of the cost of a visit without changes
+	mostNews     = 100  // the number of changes from which on a visit costs no more
+	firstNews    = 50   // the number of changes that a first visit counts for
 )
 
 // origin is the true state of an origin and what a scheduler knows about it.
@@ -51,7 +51,7 @@ func newOrigins(m Model, n int, seed uint64, until float64) []origin {
 		o.random.Seed(seed, uint64(i))
 		random := rand.New(&o.random)
 		o.basis = math.Exp(random.NormFloat64())
-		o.dated = random.Float64() < toldPart
+		o.dated = random.Float64() < reportedPart
 		o.appeared = -settled * random.Float64()
 		if random.Float64() < newPart {
 			o.appeared = until * random.Float64()
@@ -83,7 +83,7 @@ func (o *origin) advance(t float64) {
 	}
 	for o.next <= t {
 		o.lack(o.next, 1)
-		if float64(o.random.Uint64()>>11) >= untoldPart*(1<<53) {
+		if float64(o.random.Uint64()>>11) >= missedPart*(1<<53) {
 			o.told = o.next
 		}
 		o.next = o.after(o.next)

@@ -13,7 +13,7 @@ import (
 func Keep(t testing.TB, store *db.Store) {
 	t.Helper()
 	for range 1000 {
-		kept, err := store.KeepCandidates(t.Context())
+		kept, err := store.MaintainCandidates(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func (q *Queries) ForgetEventReaders(ctx context.Context, before time.Time) erro
 	return err
 }
 
-const raiseByLooks = `-- name: RaiseByLooks :one
+const raiseByObservations = `-- name: RaiseByObservations :one
 insert into scheduler_go.event_queues as q (queue, complete)
 select $1, coalesce(max(l.began), 'epoch')
 from (select unnest($2::timestamptz[]) as began, unnest($3::timestamptz[]) as ended, unnest($4::bigint[]) as consumers) l
@@ -71,19 +71,19 @@ on conflict (queue) do update set complete = greatest(q.complete, excluded.compl
 returning complete
 `
 
-type RaiseByLooksParams struct {
+type RaiseByObservationsParams struct {
 	Queue     string
 	Began     []time.Time
 	Ended     []time.Time
 	Consumers []int64
 }
 
-// RaiseByLooks raises the moment of a queue by looks at it that found no message waiting: each says
+// RaiseByObservations raises the moment of a queue by looks at it that found no message waiting: each says
 // that it was made between two moments, and how many consumers there were. Then the consumers had all
 // messages. A look counts once so many listeners that had read the queue before it have written all
 // that was sent to them by its end.
-func (q *Queries) RaiseByLooks(ctx context.Context, arg RaiseByLooksParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, raiseByLooks,
+func (q *Queries) RaiseByObservations(ctx context.Context, arg RaiseByObservationsParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, raiseByObservations,
 		arg.Queue,
 		arg.Began,
 		arg.Ended,

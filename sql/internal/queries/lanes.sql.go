@@ -468,6 +468,23 @@ func (q *Queries) MoveRuns(ctx context.Context, arg MoveRunsParams) error {
 	return err
 }
 
+const recordLaneSets = `-- name: RecordLaneSets :exec
+insert into scheduler_go.configured_lanes as c (lane_set, seen)
+select lane_set, $1::timestamptz from unnest($2::text[]) lane_set order by lane_set
+on conflict (lane_set) do update set seen = greatest(c.seen, excluded.seen)
+`
+
+type RecordLaneSetsParams struct {
+	Now      time.Time
+	LaneSets []string
+}
+
+// RecordLaneSets records that a process has lane sets in its configuration.
+func (q *Queries) RecordLaneSets(ctx context.Context, arg RecordLaneSetsParams) error {
+	_, err := q.db.Exec(ctx, recordLaneSets, arg.Now, arg.LaneSets)
+	return err
+}
+
 const recordLanes = `-- name: RecordLanes :exec
 insert into scheduler_go.lane_history as h (lane_set, lane, minute, what, bucket, pieces)
 select o.lane_set, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
@@ -650,23 +667,6 @@ func (q *Queries) RemovedLaneSets(ctx context.Context, arg RemovedLaneSetsParams
 		return nil, err
 	}
 	return items, nil
-}
-
-const seeLaneSets = `-- name: SeeLaneSets :exec
-insert into scheduler_go.configured_lanes as c (lane_set, seen)
-select lane_set, $1::timestamptz from unnest($2::text[]) lane_set order by lane_set
-on conflict (lane_set) do update set seen = greatest(c.seen, excluded.seen)
-`
-
-type SeeLaneSetsParams struct {
-	Now      time.Time
-	LaneSets []string
-}
-
-// SeeLaneSets records that a process has lane sets in its configuration.
-func (q *Queries) SeeLaneSets(ctx context.Context, arg SeeLaneSetsParams) error {
-	_, err := q.db.Exec(ctx, seeLaneSets, arg.Now, arg.LaneSets)
-	return err
 }
 
 const sendBacklog = `-- name: SendBacklog :exec

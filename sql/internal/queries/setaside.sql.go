@@ -46,6 +46,72 @@ func (q *Queries) DropCandidateChanges(ctx context.Context, arg DropCandidateCha
 	return result.RowsAffected(), nil
 }
 
+const newlySetAsideOrigins = `-- name: NewlySetAsideOrigins :many
+update scheduler_go.set_aside_origins s set told = true
+from (select lister_id, url, visit_type from scheduler_go.set_aside_origins where not told limit $1::bigint for update skip locked) n
+where s.lister_id = n.lister_id and s.url = n.url and s.visit_type = n.visit_type
+returning s.url, s.visit_type, s.reason
+`
+
+type NewlySetAsideOriginsRow struct {
+	URL       string
+	VisitType string
+	Reason    string
+}
+
+// NewlySetAsideOrigins returns some origins that were set aside and not returned before.
+func (q *Queries) NewlySetAsideOrigins(ctx context.Context, maxRows int64) ([]NewlySetAsideOriginsRow, error) {
+	rows, err := q.db.Query(ctx, newlySetAsideOrigins, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewlySetAsideOriginsRow
+	for rows.Next() {
+		var i NewlySetAsideOriginsRow
+		if err := rows.Scan(&i.URL, &i.VisitType, &i.Reason); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const newlySetAsideTasks = `-- name: NewlySetAsideTasks :many
+update scheduler_go.set_aside_tasks s set told = true
+where s.task = any(array(select task from scheduler_go.set_aside_tasks where not told limit $1::bigint for update skip locked))
+returning s.task, s.reason
+`
+
+type NewlySetAsideTasksRow struct {
+	Task   int64
+	Reason string
+}
+
+// NewlySetAsideTasks returns some tasks that were set aside and not returned before.
+func (q *Queries) NewlySetAsideTasks(ctx context.Context, maxRows int64) ([]NewlySetAsideTasksRow, error) {
+	rows, err := q.db.Query(ctx, newlySetAsideTasks, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewlySetAsideTasksRow
+	for rows.Next() {
+		var i NewlySetAsideTasksRow
+		if err := rows.Scan(&i.Task, &i.Reason); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nextCandidateChange = `-- name: NextCandidateChange :one
 select coalesce(scheduler_go.next_candidate_change($1), '')::text
 `
@@ -200,70 +266,4 @@ type SetOriginAsideParams struct {
 func (q *Queries) SetOriginAside(ctx context.Context, arg SetOriginAsideParams) error {
 	_, err := q.db.Exec(ctx, setOriginAside, arg.Reason, arg.URL, arg.VisitType)
 	return err
-}
-
-const tellOrigins = `-- name: TellOrigins :many
-update scheduler_go.set_aside_origins s set told = true
-from (select lister_id, url, visit_type from scheduler_go.set_aside_origins where not told limit $1::bigint for update skip locked) n
-where s.lister_id = n.lister_id and s.url = n.url and s.visit_type = n.visit_type
-returning s.url, s.visit_type, s.reason
-`
-
-type TellOriginsRow struct {
-	URL       string
-	VisitType string
-	Reason    string
-}
-
-// TellOrigins returns some origins that were set aside and not returned before.
-func (q *Queries) TellOrigins(ctx context.Context, maxRows int64) ([]TellOriginsRow, error) {
-	rows, err := q.db.Query(ctx, tellOrigins, maxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TellOriginsRow
-	for rows.Next() {
-		var i TellOriginsRow
-		if err := rows.Scan(&i.URL, &i.VisitType, &i.Reason); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const tellTasks = `-- name: TellTasks :many
-update scheduler_go.set_aside_tasks s set told = true
-where s.task = any(array(select task from scheduler_go.set_aside_tasks where not told limit $1::bigint for update skip locked))
-returning s.task, s.reason
-`
-
-type TellTasksRow struct {
-	Task   int64
-	Reason string
-}
-
-// TellTasks returns some tasks that were set aside and not returned before.
-func (q *Queries) TellTasks(ctx context.Context, maxRows int64) ([]TellTasksRow, error) {
-	rows, err := q.db.Query(ctx, tellTasks, maxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TellTasksRow
-	for rows.Next() {
-		var i TellTasksRow
-		if err := rows.Scan(&i.Task, &i.Reason); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

@@ -55,6 +55,71 @@ type AddWorkParams struct {
 	Claimed  time.Time
 }
 
+const backOffWork = `-- name: BackOffWork :exec
+update scheduler_go.work
+set attempts = attempts + 1, last_error = $1::text, not_before = statement_timestamp() + make_interval(secs => $2::double precision)
+where task_id = any($3::uuid[]) and not_before <= ($4::timestamptz[])[array_position($3::uuid[], task_id)]
+  and case state when 'outgoing' then true end
+`
+
+type BackOffWorkParams struct {
+	Reason  string
+	Seconds float64
+	TaskIds []uuid.UUID
+	Untils  []time.Time
+}
+
+// BackOffWork delays messages that the broker refused. Like the one after it, it leaves alone those
+// whose not_before is later than the caller knows of: another deliverer has them.
+func (q *Queries) BackOffWork(ctx context.Context, arg BackOffWorkParams) error {
+	_, err := q.db.Exec(ctx, backOffWork,
+		arg.Reason,
+		arg.Seconds,
+		arg.TaskIds,
+		arg.Untils,
+	)
+	return err
+}
+
+const backoffs = `-- name: Backoffs :many
+select task_id::text as backend_id, attempts, coalesce(last_error, '')::text as reason, not_before
+from scheduler_go.work
+where state = 'outgoing' and attempts > 0 and task_id = any($1::uuid[])
+`
+
+type BackoffsRow struct {
+	BackendID string
+	Attempts  int32
+	Reason    string
+	NotBefore time.Time
+}
+
+// Backoffs lists the postponed messages of runs.
+func (q *Queries) Backoffs(ctx context.Context, backendIds []uuid.UUID) ([]BackoffsRow, error) {
+	rows, err := q.db.Query(ctx, backoffs, backendIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BackoffsRow
+	for rows.Next() {
+		var i BackoffsRow
+		if err := rows.Scan(
+			&i.BackendID,
+			&i.Attempts,
+			&i.Reason,
+			&i.NotBefore,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dropWork = `-- name: DropWork :exec
 delete from scheduler_go.work where task_id = any($1::uuid[])
 `
@@ -74,7 +139,7 @@ func (q *Queries) ForgetDeliveries(ctx context.Context, before time.Time) error 
 	return err
 }
 
-const forgetLooks = `-- name: ForgetLooks :exec
+const forgetObservations = `-- name: ForgetObservations :exec
 delete from scheduler_go.queue_looks l
 where l.looked < $1 or l.looked < $2 and exists (
   select from scheduler_go.queue_looks better
@@ -82,15 +147,15 @@ where l.looked < $1 or l.looked < $2 and exists (
     and (better.sent_before, better.looked) > (l.sent_before, l.looked))
 `
 
-type ForgetLooksParams struct {
+type ForgetObservationsParams struct {
 	UselessBefore time.Time
 	LookedBefore  time.Time
 }
 
-// ForgetLooks deletes looks from before a moment that say no more than another one from before it, and all from before
+// ForgetObservations deletes looks from before a moment that say no more than another one from before it, and all from before
 // an earlier moment.
-func (q *Queries) ForgetLooks(ctx context.Context, arg ForgetLooksParams) error {
-	_, err := q.db.Exec(ctx, forgetLooks, arg.UselessBefore, arg.LookedBefore)
+func (q *Queries) ForgetObservations(ctx context.Context, arg ForgetObservationsParams) error {
+	_, err := q.db.Exec(ctx, forgetObservations, arg.UselessBefore, arg.LookedBefore)
 	return err
 }
 
@@ -431,61 +496,6 @@ func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]N
 	return items, nil
 }
 
-const noteEmptyLook = `-- name: NoteEmptyLook :exec
-insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
-select p.queue, false, p.looked, least(p.looked - interval '10 minutes', (
-  select min(w.claimed) - interval '1 minute' from scheduler_go.work w
-  where w.state = 'outgoing' and w.queue = p.queue and w.place >= (select low from scheduler_go.low_water)))
-from (select $1::text as queue, $2::timestamptz as looked) p
-where (
-    select count(*) < 20 and count(*) filter (where l.looked between p.looked - interval '50 seconds' and p.looked) = 0
-    from scheduler_go.queue_looks l where l.queue = p.queue and not l.kept)
-on conflict do nothing
-`
-
-type NoteEmptyLookParams struct {
-	Queue  string
-	Looked time.Time
-}
-
-// NoteEmptyLook records that a queue was seen empty. The queue's lock is not held: nothing is said of what was claimed
-// in the ten minutes before, nor since the oldest message that is on its way there.
-func (q *Queries) NoteEmptyLook(ctx context.Context, arg NoteEmptyLookParams) error {
-	_, err := q.db.Exec(ctx, noteEmptyLook, arg.Queue, arg.Looked)
-	return err
-}
-
-const noteWorkLook = `-- name: NoteWorkLook :exec
-insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
-select p.queue, p.waiting > 0, p.looked, least(u.oldest, p.looked - interval '1 minute')
-from (select $1::text as queue, $2::bigint as waiting, $3::timestamptz as looked) p
-cross join lateral (
-  select count(*) as messages, min(w.since) filter (where w.place <= p.waiting and w.state = 'sent') as oldest
-  from (
-    select since, state, row_number() over (order by (state = 'sent'), since desc, task_id) as place
-    from scheduler_go.work where queue = p.queue and state in ('outgoing', 'sent') and started is null
-  ) w
-) u
-where u.messages > p.waiting and (
-    select count(*) < 20 and count(*) filter (where l.looked between p.looked - interval '50 seconds' and p.looked) = 0
-    from scheduler_go.queue_looks l where l.queue = p.queue and l.kept = (p.waiting > 0))
-on conflict do nothing
-`
-
-type NoteWorkLookParams struct {
-	Queue   string
-	Waiting int64
-	Looked  time.Time
-}
-
-// NoteWorkLook records which work of a queue is out of it: all that was sent before the oldest that can still be in
-// the queue. It records nothing if that can be all whose start is not known. The queue's lock is held; a deliverer may
-// just be marking messages as sent, with an earlier date. Looks are noted once a minute, and not more than 20 that don't count yet.
-func (q *Queries) NoteWorkLook(ctx context.Context, arg NoteWorkLookParams) error {
-	_, err := q.db.Exec(ctx, noteWorkLook, arg.Queue, arg.Waiting, arg.Looked)
-	return err
-}
-
 const outgoingDue = `-- name: OutgoingDue :one
 select scheduler_go.outgoing_due($1)
 `
@@ -530,71 +540,6 @@ func (q *Queries) PassedWork(ctx context.Context, arg PassedWorkParams) ([]Passe
 	for rows.Next() {
 		var i PassedWorkRow
 		if err := rows.Scan(&i.Queue, &i.Priority); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const postponeWork = `-- name: PostponeWork :exec
-update scheduler_go.work
-set attempts = attempts + 1, last_error = $1::text, not_before = statement_timestamp() + make_interval(secs => $2::double precision)
-where task_id = any($3::uuid[]) and not_before <= ($4::timestamptz[])[array_position($3::uuid[], task_id)]
-  and case state when 'outgoing' then true end
-`
-
-type PostponeWorkParams struct {
-	Reason  string
-	Seconds float64
-	TaskIds []uuid.UUID
-	Untils  []time.Time
-}
-
-// PostponeWork delays messages that the broker refused. Like the one after it, it leaves alone those
-// whose not_before is later than the caller knows of: another deliverer has them.
-func (q *Queries) PostponeWork(ctx context.Context, arg PostponeWorkParams) error {
-	_, err := q.db.Exec(ctx, postponeWork,
-		arg.Reason,
-		arg.Seconds,
-		arg.TaskIds,
-		arg.Untils,
-	)
-	return err
-}
-
-const putOffMessages = `-- name: PutOffMessages :many
-select task_id::text as backend_id, attempts, coalesce(last_error, '')::text as reason, not_before
-from scheduler_go.work
-where state = 'outgoing' and attempts > 0 and task_id = any($1::uuid[])
-`
-
-type PutOffMessagesRow struct {
-	BackendID string
-	Attempts  int32
-	Reason    string
-	NotBefore time.Time
-}
-
-// PutOffMessages lists the postponed messages of runs.
-func (q *Queries) PutOffMessages(ctx context.Context, backendIds []uuid.UUID) ([]PutOffMessagesRow, error) {
-	rows, err := q.db.Query(ctx, putOffMessages, backendIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PutOffMessagesRow
-	for rows.Next() {
-		var i PutOffMessagesRow
-		if err := rows.Scan(
-			&i.BackendID,
-			&i.Attempts,
-			&i.Reason,
-			&i.NotBefore,
-		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -718,6 +663,61 @@ func (q *Queries) RecordDeliveries(ctx context.Context, arg RecordDeliveriesPara
 	return err
 }
 
+const recordEmptyQueue = `-- name: RecordEmptyQueue :exec
+insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
+select p.queue, false, p.looked, least(p.looked - interval '10 minutes', (
+  select min(w.claimed) - interval '1 minute' from scheduler_go.work w
+  where w.state = 'outgoing' and w.queue = p.queue and w.place >= (select low from scheduler_go.low_water)))
+from (select $1::text as queue, $2::timestamptz as looked) p
+where (
+    select count(*) < 20 and count(*) filter (where l.looked between p.looked - interval '50 seconds' and p.looked) = 0
+    from scheduler_go.queue_looks l where l.queue = p.queue and not l.kept)
+on conflict do nothing
+`
+
+type RecordEmptyQueueParams struct {
+	Queue  string
+	Looked time.Time
+}
+
+// RecordEmptyQueue records that a queue was seen empty. The queue's lock is not held: nothing is said of what was claimed
+// in the ten minutes before, nor since the oldest message that is on its way there.
+func (q *Queries) RecordEmptyQueue(ctx context.Context, arg RecordEmptyQueueParams) error {
+	_, err := q.db.Exec(ctx, recordEmptyQueue, arg.Queue, arg.Looked)
+	return err
+}
+
+const recordWorkObservation = `-- name: RecordWorkObservation :exec
+insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
+select p.queue, p.waiting > 0, p.looked, least(u.oldest, p.looked - interval '1 minute')
+from (select $1::text as queue, $2::bigint as waiting, $3::timestamptz as looked) p
+cross join lateral (
+  select count(*) as messages, min(w.since) filter (where w.place <= p.waiting and w.state = 'sent') as oldest
+  from (
+    select since, state, row_number() over (order by (state = 'sent'), since desc, task_id) as place
+    from scheduler_go.work where queue = p.queue and state in ('outgoing', 'sent') and started is null
+  ) w
+) u
+where u.messages > p.waiting and (
+    select count(*) < 20 and count(*) filter (where l.looked between p.looked - interval '50 seconds' and p.looked) = 0
+    from scheduler_go.queue_looks l where l.queue = p.queue and l.kept = (p.waiting > 0))
+on conflict do nothing
+`
+
+type RecordWorkObservationParams struct {
+	Queue   string
+	Waiting int64
+	Looked  time.Time
+}
+
+// RecordWorkObservation records which work of a queue is out of it: all that was sent before the oldest that can still be in
+// the queue. It records nothing if that can be all whose start is not known. The queue's lock is held; a deliverer may
+// just be marking messages as sent, with an earlier date. Looks are noted once a minute, and not more than 20 that don't count yet.
+func (q *Queries) RecordWorkObservation(ctx context.Context, arg RecordWorkObservationParams) error {
+	_, err := q.db.Exec(ctx, recordWorkObservation, arg.Queue, arg.Waiting, arg.Looked)
+	return err
+}
+
 const requeueWork = `-- name: RequeueWork :exec
 update scheduler_go.work w
 set task_id = o.new_id, root_id = coalesce(w.root_id, w.task_id), state = 'backlog', lane = w.lane + 1, timed_out = w.timed_out + 1,
@@ -802,7 +802,7 @@ func (q *Queries) StartWork(ctx context.Context, arg StartWorkParams) error {
 	return err
 }
 
-const unheardWork = `-- name: UnheardWork :many
+const workToGiveUp = `-- name: WorkToGiveUp :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
   from scheduler_go.work w
@@ -820,7 +820,7 @@ limit $7::integer
 for update of w
 `
 
-type UnheardWorkParams struct {
+type WorkToGiveUpParams struct {
 	LostBefore    time.Time
 	Waiting       int64
 	Queue         string
@@ -830,7 +830,7 @@ type UnheardWorkParams struct {
 	MaxRows       int32
 }
 
-type UnheardWorkRow struct {
+type WorkToGiveUpRow struct {
 	TaskID     uuid.UUID
 	Home       string
 	ShareGroup *string
@@ -839,12 +839,12 @@ type UnheardWorkRow struct {
 	LaneName   *string
 }
 
-// UnheardWork locks some sent work of a queue whose end will not be heard: what began and is
+// WorkToGiveUp locks some sent work of a queue whose end will not be heard: what began and is
 // long past its limit, what began very long ago and has none, what is very old, and, of what is not
 // known to have begun, the oldest beyond what can still be in the queue or on the way there, if it was out of the
 // queue long ago. The queue's lock is held.
-func (q *Queries) UnheardWork(ctx context.Context, arg UnheardWorkParams) ([]UnheardWorkRow, error) {
-	rows, err := q.db.Query(ctx, unheardWork,
+func (q *Queries) WorkToGiveUp(ctx context.Context, arg WorkToGiveUpParams) ([]WorkToGiveUpRow, error) {
+	rows, err := q.db.Query(ctx, workToGiveUp,
 		arg.LostBefore,
 		arg.Waiting,
 		arg.Queue,
@@ -857,9 +857,9 @@ func (q *Queries) UnheardWork(ctx context.Context, arg UnheardWorkParams) ([]Unh
 		return nil, err
 	}
 	defer rows.Close()
-	var items []UnheardWorkRow
+	var items []WorkToGiveUpRow
 	for rows.Next() {
-		var i UnheardWorkRow
+		var i WorkToGiveUpRow
 		if err := rows.Scan(
 			&i.TaskID,
 			&i.Home,

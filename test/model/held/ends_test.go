@@ -193,7 +193,7 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 				w.begun[i][t] = w.clock
 			}
 		}
-		w.must(w.store.ForgetLooks(ctx, w.known, w.known.AddDate(-1, 0, 0)))
+		w.must(w.store.ForgetObservations(ctx, w.known, w.known.AddDate(-1, 0, 0)))
 	case is("the runtime of %d is waited for no more", &i):
 		w.age("settled", i)
 		w.must(w.store.ForgetSettled(ctx, time.Now().Add(-time.Hour)))
@@ -209,11 +209,11 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 		w.now = w.now.Add(10 * time.Minute)
 		w.noneRemoved()
 	case s.Name == "a process notes that it has the lanes":
-		w.must(w.store.SeeLaneSets(ctx, []string{laneSet}, w.now))
+		w.must(w.store.RecordLaneSets(ctx, []string{laneSet}, w.now))
 	case s.Name == "five minutes without a gap":
 		for range 5 {
 			w.now = w.now.Add(time.Minute)
-			w.must(w.store.SeeLaneSets(ctx, []string{laneSet}, w.now))
+			w.must(w.store.RecordLaneSets(ctx, []string{laneSet}, w.now))
 			w.noneRemoved()
 		}
 	}
@@ -276,9 +276,9 @@ const (
 // The starts of works are written for the look alone: an end whose start is known is charged by it, and the model has no
 // such ends.
 func (w *endsWorld) look(lane uint8, does int) (given int) {
-	unheard := ledger.Unheard{Queue: lanes[lane].Queue, Now: w.clock, UnheardBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: ledger.MaintenanceBatch}
+	unheard := ledger.GiveUp{Queue: lanes[lane].Queue, Now: w.clock, SilentBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: ledger.MaintenanceBatch}
 	if does == notes {
-		unheard.UnheardBefore = time.Unix(0, 0)
+		unheard.SilentBefore = time.Unix(0, 0)
 	}
 	begun := false
 	for i, m := range w.state.Works[:w.works] {
@@ -512,7 +512,7 @@ func (b *endsBench) sequence(t *rapid.T) {
 	}
 	w := &endsWorld{endsBench: b, t: t, model: ends.Model(scope, ends.Rules{}), works: scope.Works, retries: scope.Retries, clock: time.Now().Add(time.Hour), now: time.Now()}
 	w.state = w.model.Initial
-	w.must(b.store.SeeLaneSets(context.Background(), []string{laneSet}, w.now))
+	w.must(b.store.RecordLaneSets(context.Background(), []string{laneSet}, w.now))
 	for i := range scope.Works {
 		w.tasks = append(w.tasks, testenv.Value[int64](t, b.store.Pool(), `insert into task (type, arguments, next_run, current_interval, status, policy, retries_left)
 			values ('load-git', '{"args": [], "kwargs": {}}', now(), '64 days', 'next_run_scheduled', 'oneshot', $1) returning id`, scope.Retries))

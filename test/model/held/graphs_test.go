@@ -84,8 +84,8 @@ func ofDrain(s check.Step[spec.State]) bool {
 }
 
 // task returns a task of the graph to submit, with what it depends on: existing tasks, or those of the same request.
-func (w *graphsWorld) task(i int, places map[int]int) graphs.NewGraphTask {
-	task := graphs.NewGraphTask{Name: fmt.Sprint(i), Type: "step", Retries: new(int64(0))}
+func (w *graphsWorld) task(i int, places map[int]int) graphs.NewTask {
+	task := graphs.NewTask{Name: fmt.Sprint(i), Type: "step", Retries: new(int64(0))}
 	if w.graph.Retries[i] {
 		task.Retries = new(int64(1))
 	}
@@ -112,7 +112,7 @@ func (w *graphsWorld) dependency(i, d int, places map[int]int) graphs.NewDepende
 }
 
 // request returns the tasks for which such holds, and where each is.
-func (w *graphsWorld) request(such func(i int) bool) (tasks []graphs.NewGraphTask, places map[int]int) {
+func (w *graphsWorld) request(such func(i int) bool) (tasks []graphs.NewTask, places map[int]int) {
 	places = make(map[int]int)
 	for i := range graphTasks {
 		if such(i) {
@@ -187,7 +187,7 @@ func (w *graphsWorld) extend() {
 	w.extension = x
 	go func() {
 		defer close(x.done)
-		stored, err := w.store.ExtendGraph(context.Background(), w.id, graphs.GraphKey{}, func([]graphs.GraphTask) (graphs.Extension, error) {
+		stored, err := w.store.ExtendGraph(context.Background(), w.id, graphs.Key{}, func([]graphs.Task) (graphs.Extension, error) {
 			open <- struct{}{}
 			<-x.goOn
 			return e, nil
@@ -249,7 +249,7 @@ func (w *graphsWorld) drain() {
 		if time.Since(began) > 20*time.Second {
 			w.fail("the drain doesn't end")
 		}
-		round, err := w.store.DrainGraphs(context.Background(), w.now)
+		round, err := w.store.AdvanceGraphs(context.Background(), w.now)
 		w.must(err)
 		if !round.More && !round.Waits {
 			break

@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Options configure a Dispatcher.
+// Options configure a Delivery.
 type Options struct {
 	Command string // the process's name in connections
 	Config  *config.Config
@@ -29,8 +29,8 @@ type Options struct {
 	Tracer  *tracing.Tracer // nil if traces are off
 }
 
-// Dispatcher has slots for claims, and delivers outgoing messages. Its connections are opened when first used.
-type Dispatcher struct {
+// Delivery has slots for claims, and delivers outgoing messages. Its connections are opened when first used.
+type Delivery struct {
 	Slots     *dispatch.Slots
 	Inspector *celery.QueueInspector
 
@@ -39,10 +39,10 @@ type Dispatcher struct {
 	publisher *celery.Publisher
 }
 
-// NewDispatcher makes a Dispatcher and registers its metrics. It must be closed, by Deliver or Close.
-func NewDispatcher(o Options, store *db.Store, broker celery.Broker) *Dispatcher {
+// NewDelivery makes a Delivery and registers its metrics. It must be closed, by Deliver or Close.
+func NewDelivery(o Options, store *db.Store, broker celery.Broker) *Delivery {
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
-	d := &Dispatcher{
+	d := &Delivery{
 		Inspector: NewInspector(o, broker, connection),
 		log:       o.Log,
 		publisher: celery.NewPublisher(broker, celery.PublisherOptions{ConnectionOptions: connection, Logger: o.Log, Sending: o.Config.Celery.Sending}),
@@ -68,16 +68,16 @@ func NewInspector(o Options, broker celery.Broker, connection celery.ConnectionO
 const _ = uint(ledger.DeliveriesKept - config.MaxStatsAge - time.Minute)
 
 // Deliver delivers outgoing messages until ctx ends, and closes the connections. Claims must have ended before.
-func (d *Dispatcher) Deliver(ctx context.Context) error {
+func (d *Delivery) Deliver(ctx context.Context) error {
 	return errors.Join(d.deliverer.Run(ctx), d.Close())
 }
 
 // Close closes the connections to the broker.
-func (d *Dispatcher) Close() error { return errors.Join(d.publisher.Close(), d.Inspector.Close()) }
+func (d *Delivery) Close() error { return errors.Join(d.publisher.Close(), d.Inspector.Close()) }
 
 // Once calls claim, and delivers outgoing messages until claim has returned and all are delivered. A refused message,
 // which stays in the ledger, is an error.
-func (d *Dispatcher) Once(ctx context.Context, claim func(ctx context.Context) (claimed int, err error)) error {
+func (d *Delivery) Once(ctx context.Context, claim func(ctx context.Context) (claimed int, err error)) error {
 	claiming, stopClaiming := context.WithCancel(ctx)
 	defer stopClaiming()
 	done := make(chan struct{})

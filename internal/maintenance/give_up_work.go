@@ -23,9 +23,9 @@ import (
 // scheduled again then.
 const lostAfter = 7 * 24 * time.Hour
 
-// UnheardWork ends sent work that nothing else would end: events are sent once, and a worker
+// GiveUpWork ends sent work that nothing else would end: events are sent once, and a worker
 // may be configured to send none.
-type UnheardWork struct {
+type GiveUpWork struct {
 	Store  *db.Store
 	Broker dispatch.Observer
 	Log    *slog.Logger
@@ -37,7 +37,7 @@ type UnheardWork struct {
 	size bulk.BatchSize
 }
 
-// NewGivenUp makes the counter of an UnheardWork and registers it on reg.
+// NewGivenUp makes the counter of a GiveUpWork and registers it on reg.
 func NewGivenUp(reg prometheus.Registerer) *prometheus.CounterVec {
 	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "swh_scheduler_work_given_up_total", Help: "Messages of groups, lanes and hosters that were given up, as nothing was heard of them, by queue.",
@@ -45,16 +45,16 @@ func NewGivenUp(reg prometheus.Registerer) *prometheus.CounterVec {
 }
 
 // Job returns GiveUp as a job.
-func (u *UnheardWork) Job() Job {
+func (u *GiveUpWork) Job() Job {
 	return Job{Name: "unheard work", Period: time.Minute, Do: func(ctx context.Context) (string, error) { return u.GiveUp(ctx, u.Store.Now()) }}
 }
 
 // GiveUp gives up sent work whose end will not be heard, also of queues that no longer
 // have lanes or shares, and deletes settled work. Both are judged by the moment up to which ends are
 // known (db.Store.EndsKnown). Work whose start is not known is given up if a look found it out of its queue
-// UnheardAfter before that moment: a worker may have taken it after the moment, however long it waited before.
+// GiveUpAfter before that moment: a worker may have taken it after the moment, however long it waited before.
 // Each call is such a look. It goes on with the other queues where one can't be asked, and returns that error.
-func (u *UnheardWork) GiveUp(ctx context.Context, now time.Time) (string, error) {
+func (u *GiveUpWork) GiveUp(ctx context.Context, now time.Time) (string, error) {
 	began := time.Now()
 	// Before work and messages are looked at: what ends meanwhile is no harm.
 	known, err := u.Store.EndsKnown(ctx, now)
@@ -78,14 +78,14 @@ func (u *UnheardWork) GiveUp(ctx context.Context, now time.Time) (string, error)
 		}
 	}
 	failed = append(failed,
-		u.Store.ForgetSettled(ctx, known.Add(-UnheardAfter)),
-		u.Store.ForgetLooks(ctx, known.Add(-UnheardAfter), known.Add(-lostAfter)))
+		u.Store.ForgetSettled(ctx, known.Add(-GiveUpAfter)),
+		u.Store.ForgetObservations(ctx, known.Add(-GiveUpAfter), known.Add(-lostAfter)))
 	return count(total, "given up"), errors.Join(failed...)
 }
 
 // giveUp gives up work of one queue, in batches. The messages of the queue are counted anew
 // for each, as they come and go. After a time-out the next batch is half as large.
-func (u *UnheardWork) giveUp(ctx context.Context, queue string, now, known time.Time) (total int, err error) {
+func (u *GiveUpWork) giveUp(ctx context.Context, queue string, now, known time.Time) (total int, err error) {
 	for more := true; more && err == nil; {
 		var givenUp map[string]int
 		most := u.size.Of(ledger.MaintenanceBatch)
@@ -107,7 +107,7 @@ func (u *UnheardWork) giveUp(ctx context.Context, queue string, now, known time.
 // giveUpSome gives up a batch of a queue's work, and nothing if the queue can't be asked.
 // While it is unknown how many messages workers hold, any may be in the queue. It holds the queue's lock: no claim
 // adds messages between their count and the look at the ledger.
-func (u *UnheardWork) giveUpSome(ctx context.Context, queue string, most int, now, known time.Time) (givenUp map[string]int, more bool, err error) {
+func (u *GiveUpWork) giveUpSome(ctx context.Context, queue string, most int, now, known time.Time) (givenUp map[string]int, more bool, err error) {
 	observed, err := dispatch.ObserveQueue(ctx, u.Store, u.Broker, queue)
 	if err != nil {
 		return nil, false, err
@@ -120,9 +120,9 @@ func (u *UnheardWork) giveUpSome(ctx context.Context, queue string, most int, no
 		if err != nil {
 			return err
 		}
-		givenUp, more, err = tx.GiveUpWork(ctx, ledger.Unheard{
+		givenUp, more, err = tx.GiveUpWork(ctx, ledger.GiveUp{
 			Queue: queue, Waiting: waiting, Now: now, Most: most,
-			UnheardBefore: known.Add(-UnheardAfter), BegunBefore: known.Add(-cmp.Or(u.LostAfter, model.DefaultHosterLostAfter)), LostBefore: known.Add(-lostAfter),
+			SilentBefore: known.Add(-GiveUpAfter), BegunBefore: known.Add(-cmp.Or(u.LostAfter, model.DefaultHosterLostAfter)), LostBefore: known.Add(-lostAfter),
 		})
 		return err
 	})
