@@ -16,7 +16,7 @@ func at(seconds float64) time.Time {
 
 func skips(p *backOff, seconds float64) bool { return slices.Contains(p.queues(at(seconds)), "q") }
 
-// A queue that fails is put off for a second, then for twice as long each time, for 15 s at most,
+// A queue that fails is backed off for a second, then for twice as long each time, for 15 s at most,
 // until it takes a message. Another batch that fails meanwhile puts it off no longer.
 func TestFailedQueueIsPutOff(t *testing.T) {
 	p := newBackOff()
@@ -24,10 +24,10 @@ func TestFailedQueueIsPutOff(t *testing.T) {
 	for i, want := range []float64{1, 2, 4, 8, 15, 15} {
 		delay, longer := p.fail("q", at(now))
 		if delay.Seconds() != want || longer != (i < 5) {
-			t.Errorf("failure %d: put off for %v, longer: %v; want %v s", i, delay, longer, want)
+			t.Errorf("failure %d: backed off for %v, longer: %v; want %v s", i, delay, longer, want)
 		}
 		if delay, longer := p.fail("q", at(now+want/2)); delay.Seconds() != want/2 || longer {
-			t.Errorf("failure %d, of another batch: put off for %v, longer: %v; want %v s", i, delay, longer, want/2)
+			t.Errorf("failure %d, of another batch: backed off for %v, longer: %v; want %v s", i, delay, longer, want/2)
 		}
 		if !skips(p, now+want-0.1) || skips(p, now+want) {
 			t.Errorf("failure %d: skipped before its time: %v, at its time: %v", i, skips(p, now+want-0.1), skips(p, now+want))
@@ -38,7 +38,7 @@ func TestFailedQueueIsPutOff(t *testing.T) {
 		t.Error("its failure does not end once")
 	}
 	if delay, _ := p.fail("q", at(now)); delay != firstBackOff {
-		t.Errorf("after it worked it is put off for %v", delay)
+		t.Errorf("after it worked it is backed off for %v", delay)
 	}
 }
 

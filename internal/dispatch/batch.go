@@ -23,7 +23,7 @@ type batch struct {
 	lost       []*ledger.Outgoing // may be sent again at once
 	refused    []refusal          // by what is wrong with them
 	failed     map[string]refusal // by queue: it can't take any messages now
-	postponed  []postponed
+	backedOff  []backedOff
 	insisted   bool  // on its being written
 	outage     error // concerns all messages
 }
@@ -34,13 +34,13 @@ type refusal struct {
 	reason error
 }
 
-// postponed are messages that are tried again after a delay.
-type postponed struct {
+// backedOff are messages that are tried again after a delay.
+type backedOff struct {
 	refusal
 	delay time.Duration
 }
 
-// classify sorts messages by their outcomes, and decides which queues are put off and which messages are postponed.
+// classify sorts messages by their outcomes, and decides which queues are backed off and which messages are.
 func (b *batch) classify(rows []ledger.Outgoing, outcomes []error) {
 	b.delivered.taken = len(rows)
 	b.failed = make(map[string]refusal)
@@ -78,7 +78,7 @@ func (b *batch) classify(rows []ledger.Outgoing, outcomes []error) {
 		r := b.failed[queue]
 		delay, longer := b.backOff.fail(queue, b.now())
 		if longer {
-			b.log.Error("queue put off: it takes no messages; the others go on", "queue", queue, "messages", len(r.rows), "again_in", delay, "reason", r.reason)
+			b.log.Error("queue backed off: it takes no messages; the others go on", "queue", queue, "messages", len(r.rows), "again_in", delay, "reason", r.reason)
 		}
 		b.postpone(r, delay)
 	}
@@ -101,12 +101,12 @@ func (b *batch) classify(rows []ledger.Outgoing, outcomes []error) {
 
 func (b *batch) postpone(r refusal, delay time.Duration) {
 	b.delivered.Refused += len(r.rows)
-	b.postponed = append(b.postponed, postponed{r, delay})
+	b.backedOff = append(b.backedOff, backedOff{r, delay})
 }
 
 // write records the outcomes. Rows that are to be sent again stay as they are.
 func (b *batch) write(ctx context.Context, tx *db.Tx) error {
-	for _, p := range b.postponed {
+	for _, p := range b.backedOff {
 		if err := tx.BackOff(ctx, p.rows, p.reason.Error(), p.delay); err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg pr
 		},
 		messages: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_messages_total",
-			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (put off), unanswered (not sent again until their connection is lost), unconfirmed (sent again).",
+			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (backed off), unanswered (not sent again until their connection is lost), unconfirmed (sent again).",
 		}, []string{"queue", "result"}),
 		lowered: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_lowered_total",
@@ -239,7 +239,7 @@ func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Deliv
 // Delivered counts messages by what became of them.
 type Delivered struct {
 	Confirmed int // in their queue
-	Refused   int // put off, with the reason in last_error
+	Refused   int // backed off, with the reason in last_error
 	taken     int
 }
 
@@ -321,7 +321,7 @@ func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.
 }
 
 // publish declares the rows' queues and sends the rows, within deliverTimeout. If a
-// queue cannot be declared, only its own rows fail. Rows of queues that were put off
+// queue cannot be declared, only its own rows fail. Rows of queues that were backed off
 // since they were read are left alone.
 func (d *Deliverer) publish(ctx context.Context, rows []ledger.Outgoing) []error {
 	ctx, cancel := context.WithTimeout(ctx, deliverTimeout)

@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A queue that the broker does not let us declare is put off with its messages; those of
+// A queue that the broker does not let us declare is backed off with its messages; those of
 // other queues are sent.
 func TestQueueThatCannotBeDeclaredHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func (p *countingCalls) Publish(ctx context.Context, m []celery.TaskMessage) []e
 }
 
 // Of thousands of messages for a queue that rejects them, a pass tries two batches at most
-// each time that the queue isn't put off, and sends all of the other queues; when there is
+// each time that the queue isn't backed off, and sends all of the other queues; when there is
 // room again, all get there.
 func TestRejectingQueueIsPutOffWhole(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestStopKeepsTheCommitOfWhatWasConfirmed(t *testing.T) {
 	assertSame(t, b.received(t, "q"), want)
 }
 
-// A message that its queue rejects, as it is full, is put off; it is no outage, and
+// A message that its queue rejects, as it is full, is backed off; it is no outage, and
 // holds up no other.
 func TestRejectedMessageIsPutOff(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestRejectedMessageIsPutOff(t *testing.T) {
 	assertSame(t, b.received(t, "full"), full[:1])
 	if left := testenv.Value[string](t, b.store.Pool(), `select task_id::text from scheduler_go.work
 		where attempts = 1 and last_error <> '' and not_before > now()`); left != full[1] {
-		t.Errorf("%s is put off, want %s", left, full[1])
+		t.Errorf("%s is backed off, want %s", left, full[1])
 	}
 }
 

@@ -16,7 +16,7 @@
 //	             └── no lanes ──────►  │    ▲               or gone
 //	                           refused │    │ not_before has come
 //	                                   ▼    │
-//	                                  put off (attempts, last_error; the delay doubles)
+//	                                  backed off (attempts, last_error; the delay doubles)
 //
 // Package settle has the states after that. Urgent messages (of tasks with priority) and the
 // others are delivered beside each other, so that an urgent one never waits for a batch.
@@ -30,9 +30,9 @@
 //     whose end is heard before: 500 per Deliverer at most.
 //   - Not confirmed in time, on a connection that lives: the messages are leased, and not
 //     sent again until the broker answers or the connection is lost.
-//   - Too large, not serialisable: the message is put off with its reason and retried,
+//   - Too large, not serialisable: the message is backed off with its reason and retried,
 //     each time after twice the delay; the others go on.
-//   - A queue that can't be declared, rejects or doesn't answer: it is put off, with all
+//   - A queue that can't be declared, rejects or doesn't answer: it is backed off, with all
 //     its messages, and tried again, each time after twice the delay.
 //   - PostgreSQL or the broker away: retried with back-off, logged once.
 //

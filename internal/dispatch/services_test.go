@@ -209,7 +209,7 @@ func TestCrashBeforePublishLosesNothing(t *testing.T) {
 	assertSame(t, b.received(t, "q"), want)
 }
 
-// A message that the broker has no queue for is put off with its reason, and
+// A message that the broker has no queue for is backed off with its reason, and
 // the others go on.
 func TestUnroutableMessageIsPutOff(t *testing.T) {
 	t.Parallel()
@@ -231,7 +231,7 @@ func TestUnroutableMessageIsPutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if attempts != 1 || reason == "" || !later {
-		t.Errorf("attempts %d, reason %q, put off %v", attempts, reason, later)
+		t.Errorf("attempts %d, reason %q, backed off %v", attempts, reason, later)
 	}
 }
 

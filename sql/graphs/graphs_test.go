@@ -528,7 +528,7 @@ func TestDrainPassesByWhatIsLocked(t *testing.T) {
 	checkGraph(t, store, g.ID, completed, ready, ready)
 }
 
-// Of two failures that the drain puts off, one still counts when the other is taken back.
+// Of two failures that the drain backs off, one still counts when the other is taken back.
 func TestFailuresOfALockedTask(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)

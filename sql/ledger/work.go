@@ -121,7 +121,7 @@ func (a Queries) SentMessages(ctx context.Context, queue string) (int, error) {
 }
 
 // OutgoingDue counts the messages that are due to be sent by the database's clock: the
-// urgent ones, or the others. Queues that are put off don't count.
+// urgent ones, or the others. Queues that are backed off don't count.
 func (a Queries) OutgoingDue(ctx context.Context, urgent bool) (int, error) {
 	n, err := a.q.OutgoingDue(ctx, urgent)
 	return int(n), err
@@ -401,9 +401,9 @@ func (a Queries) Backoffs(ctx context.Context, runs []model.TaskRun) (map[int64]
 		}
 	}
 	rows, err := a.q.Backoffs(ctx, ids)
-	putOff := make(map[int64]Backoff, len(rows))
+	backoffs := make(map[int64]Backoff, len(rows))
 	for _, row := range rows {
-		putOff[byID[row.BackendID]] = Backoff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
+		backoffs[byID[row.BackendID]] = Backoff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
 	}
-	return putOff, stmt.Failed(err, "look for messages put off")
+	return backoffs, stmt.Failed(err, "look for messages backed off")
 }

@@ -93,7 +93,7 @@ func (o *listOptions) filter(zone *time.Location) tasks.TaskFilter {
 type taskList struct {
 	tasks  []model.Task
 	runs   map[int64][]model.TaskRun // by task
-	putOff map[int64]ledger.Backoff  // by run
+	backoffs map[int64]ledger.Backoff  // by run
 }
 
 func readTasks(ctx context.Context, b command.Scheduler, tasks []model.Task) (taskList, error) {
@@ -110,7 +110,7 @@ func readTasks(ctx context.Context, b command.Scheduler, tasks []model.Task) (ta
 	for _, r := range runs {
 		list.runs[r.Task] = append(list.runs[r.Task], r)
 	}
-	list.putOff, err = putOff(ctx, b, runs)
+	list.backoffs, err = backoffs(ctx, b, runs)
 	return list, err
 }
 
@@ -125,7 +125,7 @@ func (l taskList) text(a *command.App, zone *time.Location, withRuns bool) (stri
 		}
 		lines = append(lines, text)
 		for _, r := range l.runs[t.ID] {
-			if p, ok := l.putOff[r.ID]; ok {
+			if p, ok := l.backoffs[r.ID]; ok {
 				lines = append(lines, fmt.Sprintf("%s%s (tried %s, again at %s)",
 					a.Bold("  Not sent: "), a.Line(p.Reason), model.Count(p.Attempts, "time", "times"), pytext.ISOFormat(p.Again.In(zone))))
 			}
@@ -145,7 +145,7 @@ func (l taskList) objects(withRuns bool) []taskObject {
 	objects := taskObjects(l.tasks)
 	for i, t := range l.tasks {
 		for _, r := range l.runs[t.ID] {
-			if p, ok := l.putOff[r.ID]; ok {
+			if p, ok := l.backoffs[r.ID]; ok {
 				objects[i].NotSent = append(objects[i].NotSent, notSentObject(p))
 			}
 			if withRuns {
@@ -156,8 +156,8 @@ func (l taskList) objects(withRuns bool) []taskObject {
 	return objects
 }
 
-// putOff finds refused messages, if the database has our own tables.
-func putOff(ctx context.Context, b command.Scheduler, runs []model.TaskRun) (map[int64]ledger.Backoff, error) {
+// backoffs finds refused messages, if the database has our own tables.
+func backoffs(ctx context.Context, b command.Scheduler, runs []model.TaskRun) (map[int64]ledger.Backoff, error) {
 	store, ok := b.(command.Database)
 	if !ok || len(runs) == 0 || store.CheckVersion(ctx) != nil {
 		return nil, nil
