@@ -91,8 +91,8 @@ func (o *listOptions) filter(zone *time.Location) tasks.TaskFilter {
 
 // taskList is tasks with their runs and, unlike the Python scheduler's, refused messages.
 type taskList struct {
-	tasks  []model.Task
-	runs   map[int64][]model.TaskRun // by task
+	tasks    []model.Task
+	runs     map[int64][]model.TaskRun // by task
 	backoffs map[int64]ledger.Backoff  // by run
 }
 
