@@ -2,13 +2,17 @@ package migrate_test
 
 import (
 	"errors"
+	"log/slog"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/migrate"
 )
 
@@ -29,18 +33,33 @@ const workInEveryState = `
 	update task set next_run = scheduler_go.never();
 	insert into scheduler_go.held_visits values (gen_random_uuid(), 'https://a', 'git', now());`
 
-// sinceChanged makes what migrations after the squash drop.
-const sinceChanged = `
+// sinceDropped makes what the migrations before the squash made, and those that stand for them don't.
+const sinceDropped = `
 	create function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz) returns bigint language sql as 'select 1::bigint';
 	update scheduler_go.compatible set since = 520;`
 
-// migratedBefore is a migrated database with work in every state in which so many of the
-// migrations before the squash are noted as applied. What they made is what those make that stand for them.
+// migratedBefore is a database with work in every state in which so many of the migrations before the squash are noted
+// as applied. What they made is what those make that stand for them: none that came later was applied.
 func migratedBefore(t *testing.T, n int) string {
 	t.Helper()
 	dsn := testenv.Database(t)
 	conn := testenv.Connect(t, dsn)
-	testenv.Exec(t, conn, samples+workInEveryState+sinceChanged+"delete from scheduler_go.migrations where version_id > 0")
+	testenv.Exec(t, conn, `
+		alter table scheduler_go.migrations set schema public;
+		drop schema scheduler_go cascade;
+		create schema scheduler_go;
+		comment on schema scheduler_go is 'What the Go swh-scheduler adds; may be dropped to go back to the Python one';
+		alter table migrations set schema scheduler_go`)
+	files, _ := filepath.Glob("../migrations/*.sql")
+	for _, file := range files {
+		if version, _ := strconv.ParseInt(filepath.Base(file)[:5], 10, 64); version <= slices.Max(beforeSquash) {
+			testenv.Exec(t, conn, string(testenv.Read(t, file)))
+		}
+	}
+	if err := candidates.BuildAll(t.Context(), conn, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Exec(t, conn, samples+workInEveryState+sinceDropped+"delete from scheduler_go.migrations where version_id > 0")
 	testenv.Exec(t, conn, "insert into scheduler_go.migrations (version_id, is_applied) select v, true from unnest($1::bigint[]) v", beforeSquash[:n])
 	return dsn
 }
@@ -61,7 +80,7 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	t.Parallel()
 	dsn, empty := migratedBefore(t, len(beforeSquash)), testenv.Database(t)
 	objects, rows := catalogueOf(t, testenv.Connect(t, empty), "scheduler_go"), ownRows(t, dsn)
-	since := []string{"00610_older_programs.sql", "00620_work_room.sql"}
+	since := []string{"00610_older_programs.sql", "00620_work_room.sql", "00621_note_listed_origins.sql", "00622_note_visit_stats.sql"}
 	if s := status(t, dsn); !slices.Equal(s.Pending, since) || len(s.Newer) > 0 {
 		t.Errorf("%+v, want it to lack %v", s, since)
 	}

@@ -1,4 +1,4 @@
-package db_test
+package ledger_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Most rows of kept messages stay on their pages when their starts are heard, also of messages in a row, which share
@@ -16,8 +17,8 @@ func TestStartsWriteFewIndexEntries(t *testing.T) {
 	t.Parallel()
 	const messages, sentAtOnce, heardAtOnce = 1000, 250, 50
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
-	mustExec(t, store, "alter table scheduler_go.work set (autovacuum_enabled = false)")
-	mustExec(t, store, `insert into scheduler_go.work (task_id, queue, home, since, task_name, args, kwargs, share_group, cost,
+	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)")
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, home, since, task_name, args, kwargs, share_group, cost,
 			lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, memory, lister, first, behind, visit_type, url, hosters)
 		select gen_random_uuid(), 'swh.loader.git.tasks.UpdateGitRepository', 'swh.loader.git.tasks.UpdateGitRepository', now(), 'swh.loader.git.tasks.UpdateGitRepository',
 			'[]', json_build_object('url', url, 'lister_name', 'gitlab', 'lister_instance_name', 'gitlab.example.org'), 'gitlab', 10,
@@ -36,22 +37,22 @@ func TestStartsWriteFewIndexEntries(t *testing.T) {
 		}
 	}
 	moved := func() int {
-		mustExec(t, store, "select pg_stat_force_next_flush()")
-		return countOf(t, store, "select n_tup_upd - n_tup_hot_upd from pg_stat_all_tables where relid = 'scheduler_go.work'::regclass")
+		testenv.Exec(t, store.Pool(), "select pg_stat_force_next_flush()")
+		return testenv.Value[int](t, store.Pool(), "select n_tup_upd - n_tup_hot_upd from pg_stat_all_tables where relid = 'scheduler_go.work'::regclass")
 	}
 	before := moved()
 	for first := 0; first < messages; first += heardAtOnce {
-		heard := db.Heard{TaskIDs: ids[first : first+heardAtOnce]}
-		if err := store.Settle(t.Context(), heard, func(_ []db.HeardRun, work []db.HeardWork) (s db.Settlement) {
+		heard := ledger.Subjects{TaskIDs: ids[first : first+heardAtOnce]}
+		if err := store.Settle(t.Context(), heard, func(_ []ledger.LockedRun, work []ledger.LockedWork) (s ledger.Settlement) {
 			for _, w := range work {
-				s.WorkBegun = append(s.WorkBegun, db.WorkBegin{TaskID: w.TaskID, Started: 1})
+				s.WorkBegun = append(s.WorkBegun, ledger.WorkBegin{TaskID: w.TaskID, Started: 1})
 			}
 			return s
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := countOf(t, store, "select count(*) from scheduler_go.work where started is not null"); n != messages {
+	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.work where started is not null"); n != messages {
 		t.Errorf("%d of %d messages have started", n, messages)
 	}
 	if n := moved() - before; n > messages*4/10 {
