@@ -3,6 +3,6 @@
 //
 // [Gatherer] reads the facts ([Task], [Origin]); all else is pure. The rules are those of
 // the schedulers: the statuses of tasks (sql/db), the cooldowns and orders of visit
-// policies (sql/db/visits.go), the free slots of queues (internal/dispatch). The dates of an explanation
+// policies (sql/origins/grab.go), the free slots of queues (internal/dispatch). The dates of an explanation
 // are estimates, as other processes schedule and change things at the same time.
 package explain

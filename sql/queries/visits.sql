@@ -1,4 +1,4 @@
--- Visits: statements for the grab, whose own query visits.go puts together.
+-- Visits: statements for the grab, whose own query sql/origins/grab.go puts together.
 
 -- LockVisitType makes grabs of one visit type wait for each other.
 -- name: LockVisitType :exec

@@ -49,7 +49,7 @@ const lockVisitType = `-- name: LockVisitType :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler visits ' || $1::text, 0))
 `
 
-// Visits: statements for the grab, whose own query visits.go puts together.
+// Visits: statements for the grab, whose own query sql/origins/grab.go puts together.
 // LockVisitType makes grabs of one visit type wait for each other.
 func (q *Queries) LockVisitType(ctx context.Context, visitType string) error {
 	_, err := q.db.Exec(ctx, lockVisitType, visitType)
