@@ -107,11 +107,14 @@ func workersOf(listeners []db.Daemon) []workerData {
 	return workers
 }
 
-// longest returns the five that have lasted longest, the longest first.
+// noticeable is for how long something lasts before it is shown: a loop is a moment late each time.
+const noticeable = 30 * time.Second
+
+// longest returns the five that have lasted longest, the longest first, of those that are noticeable.
 func longest(seconds map[string]float64) []lasting {
 	all := []lasting{}
 	for name, s := range seconds {
-		if s > 0 {
+		if s >= noticeable.Seconds() {
 			all = append(all, lasting{name, s})
 		}
 	}

@@ -53,7 +53,9 @@ type activeData struct {
 type poolData struct {
 	VisitType string `json:"visit_type"`
 	db.PoolCounts
-	Drift *float64 `json:"drift"` // how many seconds its queue position is behind the clock; nil without a position
+	Counted bool     `json:"counted"` // else the numbers are not known yet
+	Drift   *float64 `json:"drift"`   // how many seconds its queue position is behind the clock; nil without a position, and if Unmoved
+	Unmoved bool     `json:"unmoved"` // it has a position that has never moved
 }
 
 func listersOf(ctx context.Context, r *Request) (any, error) {
@@ -107,10 +109,13 @@ func poolsOf(f db.Figures, now time.Time) []poolData {
 		return byType[visitType]
 	}
 	for visitType, counts := range f.Pools {
-		of(visitType).PoolCounts = counts
+		of(visitType).PoolCounts, of(visitType).Counted = counts, true
 	}
 	for _, p := range f.Positions {
-		of(p.VisitType).Drift = new(float64(now.Unix() - p.Position))
+		at, unmoved := positionOf(p)
+		if of(p.VisitType).Unmoved = unmoved; at != nil {
+			of(p.VisitType).Drift = new(now.Sub(*at).Seconds())
+		}
 	}
 	pools := []poolData{}
 	for _, p := range byType {

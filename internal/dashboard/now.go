@@ -144,6 +144,9 @@ func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err erro
 	if f.figures, err = d.now.figures.must(ctx); err != nil {
 		return f, err
 	}
+	if f.ended, err = d.now.ended.must(ctx); err != nil {
+		return f, err
+	}
 	if f.daemons, err = d.Reads.Daemons(ctx, maxDaemons); err != nil {
 		return f, err
 	}

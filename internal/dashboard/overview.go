@@ -52,7 +52,8 @@ type typeData struct {
 	Ready    int64            `json:"ready"`
 	Oldest   *time.Time       `json:"oldest"`
 	Queue    *status.Queue    `json:"queue"`
-	Position *time.Time       `json:"position"` // of the visit type's queue
+	Position *time.Time       `json:"position"` // of the visit type's queue; nil if it has none, or is Unmoved
+	Unmoved  bool             `json:"unmoved"`  // the queue has a position that has never moved
 }
 
 type reason struct {
@@ -65,10 +66,6 @@ func overview(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ended, err := r.now.ended.must(ctx)
-	if err != nil {
-		return nil, err
-	}
 	types, err := r.Reads.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
@@ -76,7 +73,7 @@ func overview(ctx context.Context, r *Request) (any, error) {
 	o := overviewData{Problems: f.problems(), Unread: f.unread, NotHere: notHere}
 	o.More = max(0, len(o.Problems)-maxProblems)
 	o.Problems = o.Problems[:len(o.Problems)-o.More]
-	o.Tasks, o.Visits = taskRows(types, f, ended), visitRows(f, ended)
+	o.Tasks, o.Visits = taskRows(types, f), visitRows(f)
 	o.Flow = flowOf(f, o)
 	return o, nil
 }
@@ -90,6 +87,10 @@ func flowOf(f facts, o overviewData) (w flow) {
 	for _, v := range o.Visits {
 		w.VisitsEnded += int64(v.Rates[0])
 		w.FailedInAHour += v.Failed
+		// Workers tell of the same visits, and of those that were killed before they could write to the journal.
+		if at := slices.IndexFunc(o.Tasks, func(t typeData) bool { return t.Type == model.LoaderTaskType(v.Type) }); at >= 0 {
+			w.FailedInAHour -= min(v.Failed, o.Tasks[at].Failed)
+		}
 	}
 	for _, m := range f.figures.Outgoing {
 		w.Outgoing += m.Messages
@@ -109,14 +110,22 @@ func flowOf(f facts, o overviewData) (w flow) {
 			*w.Running += *q.Unacknowledged
 		}
 	}
+	// Workers that acknowledge early leave nothing unacknowledged.
+	inHand := 0
+	for _, worker := range workersOf(f.daemons) {
+		inHand += worker.Active
+	}
+	if inHand > 0 && (w.Running == nil || inHand > *w.Running) {
+		w.Running = &inHand
+	}
 	return w
 }
 
 // taskRows returns a row for each task type that has something to show, the busiest first.
-func taskRows(types []model.TaskType, f facts, ended map[ledger.EndedKey]*ledger.Ended) []typeData {
+func taskRows(types []model.TaskType, f facts) []typeData {
 	rows := []typeData{}
 	for _, tt := range types {
-		row := endsOf(tt.Type, ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: tt.Type}])
+		row := endsOf(tt.Type, f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: tt.Type}])
 		for _, ready := range f.figures.Ready {
 			if ready.Type == tt.Type {
 				row.Ready += ready.Tasks
@@ -136,19 +145,30 @@ func taskRows(types []model.TaskType, f facts, ended map[ledger.EndedKey]*ledger
 	return busiestFirst(rows)
 }
 
-func visitRows(f facts, ended map[ledger.EndedKey]*ledger.Ended) []typeData {
+func visitRows(f facts) []typeData {
 	rows := []typeData{}
-	for key, e := range ended {
+	for key, e := range f.ended {
 		if key.Source == ledger.EndedByJournal {
 			row := endsOf(key.Type, e)
-			row.Failed = e.Statuses["failed"] + e.Statuses["not_found"]
+			row.Failed = failures(key.Source, e.Statuses)
 			if at := slices.IndexFunc(f.figures.Positions, func(p origins.VisitQueuePosition) bool { return p.VisitType == key.Type }); at >= 0 {
-				row.Position = new(time.Unix(f.figures.Positions[at].Position, 0))
+				row.Position, row.Unmoved = positionOf(f.figures.Positions[at])
 			}
 			rows = append(rows, row)
 		}
 	}
 	return busiestFirst(rows)
+}
+
+// firstPosition is before any position that a queue of visits has moved to: the archive's first visits are of 2015.
+var firstPosition = time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// positionOf returns the position of a visit type's queue. One that has never moved is none.
+func positionOf(p origins.VisitQueuePosition) (at *time.Time, unmoved bool) {
+	if moved := time.Unix(p.Position, 0); !moved.Before(firstPosition) {
+		return &moved, false
+	}
+	return nil, true
 }
 
 // maxReasons is how many exceptions of a type are shown.
@@ -162,7 +182,7 @@ func endsOf(name string, e *ledger.Ended) typeData {
 	}
 	row.Rates = [3]float64{float64(e.Minute), float64(e.Five) / 5, float64(e.Hour) / 60}
 	row.Hour = e.Statuses
-	row.Failed = e.Statuses[string(model.RunFailed)] + e.Statuses[string(model.RunPermFailed)] + e.Statuses[string(model.RunLost)]
+	row.Failed = failures(ledger.EndedByWorker, e.Statuses)
 	if known := e.Took.Weight(); known > 0 {
 		row.Average, row.P95 = new(e.Seconds/known), new(e.Took.Quantile(0.95))
 	}

@@ -11,6 +11,7 @@ import (
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // Problem is an alert (deploy/prometheus/alerts.yml) whose condition holds now, however briefly.
@@ -32,6 +33,7 @@ func (p *problems) add(critical bool, alert, page, format string, args ...any) {
 type facts struct {
 	now     time.Time
 	figures db.Figures
+	ended   map[ledger.EndedKey]*ledger.Ended
 	daemons []db.Daemon
 	queues  []status.Queue
 	groups  []status.Group
@@ -56,6 +58,7 @@ func (f facts) problems() problems {
 	f.ofDatabase(&all)
 	f.ofQueues(&all)
 	f.ofGroupsAndLanes(&all)
+	f.ofEnds(&all)
 	slices.SortFunc(all, func(a, b Problem) int {
 		switch {
 		case a.Critical == b.Critical:
@@ -193,4 +196,41 @@ func (f facts) ofGroupsAndLanes(all *problems) {
 			add("WorkUnheard", l.Queue, "%d messages of the lane %s of %s were given up in the last hour.", l.Unheard, l.Lane, l.TaskType)
 		}
 	}
+}
+
+// massFailure is the least number of failures in five minutes that is a problem, if they are most of what ended.
+const massFailure = 10
+
+// ofEnds adds the types most of whose work fails. Of visits that workers and the journal tell of, it adds what workers tell,
+// who name the errors.
+func (f facts) ofEnds(all *problems) {
+	for key, e := range f.ended {
+		failed := failures(key.Source, e.FiveStatuses)
+		if failed < massFailure || 2*failed <= e.Five {
+			continue
+		}
+		taskType, what, by := key.Type, "", ""
+		if key.Source == ledger.EndedByJournal {
+			taskType, what = model.LoaderTaskType(key.Type), " visits"
+			if e := f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: taskType}]; e != nil && failures(ledger.EndedByWorker, e.FiveStatuses) >= massFailure && 2*failures(ledger.EndedByWorker, e.FiveStatuses) > e.Five {
+				continue
+			}
+		}
+		if of := endsOf(key.Type, e); len(of.Reasons) > 0 {
+			by = ", most by " + of.Reasons[0].Exception
+		}
+		page := address("/tasks", "type", taskType)
+		if at := slices.IndexFunc(f.queues, func(q status.Queue) bool { return q.TaskType == taskType }); at >= 0 {
+			page = queuePath(f.queues[at].Queue)
+		}
+		all.add(false, "WorkFails", page, "Of %s, %d of the %d%s that ended in five minutes failed%s.", taskType, failed, e.Five, what, by)
+	}
+}
+
+// failures counts the failures among what ended, by status.
+func failures(source string, statuses map[string]int64) int64 {
+	if source == ledger.EndedByJournal {
+		return statuses[string(model.VisitFailed)]
+	}
+	return statuses[string(model.RunFailed)] + statuses[string(model.RunPermFailed)] + statuses[string(model.RunLost)]
 }

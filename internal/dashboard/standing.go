@@ -19,10 +19,6 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	if err != nil {
 		return nil, err
 	}
-	ended, err := r.now.ended.must(ctx)
-	if err != nil {
-		return nil, err
-	}
 	pages := []string{"/daemons"}
 	for _, l := range f.lanes {
 		if l.TaskType == laneSet {
@@ -55,11 +51,12 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	if working && q.Ready > 0 && q.Consumers > 0 && q.Out != nil && *q.Out == 0 {
 		add(ofType, "Workers take no more, and hold so many messages: %d. They are busy with long work, or stand. Their tasks tell since when and with whom.", *q.Unacknowledged)
 	}
-	e := ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: q.TaskType}]
+	e := f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: q.TaskType}]
 	if working && e != nil && e.Hour > 0 && e.Five == 0 {
 		add("/daemons", "Of %s no end was heard for five minutes: workers stand, or start-listener does.", q.TaskType)
 	}
-	if of := endsOf(q.TaskType, e); e != nil && 2*of.Failed > e.Hour {
+	fails := slices.ContainsFunc(causes, func(p Problem) bool { return p.Alert == "WorkFails" })
+	if of := endsOf(q.TaskType, e); e != nil && !fails && 2*of.Failed > e.Hour {
 		by := ""
 		if len(of.Reasons) > 0 {
 			by = ", most by " + of.Reasons[0].Exception

@@ -25,6 +25,7 @@ import (
 	"swh-scheduler/journal"
 	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 // broker has queues of 3 ready messages, read by 2 workers unless their name says otherwise.
@@ -143,6 +144,7 @@ func TestProblems(t *testing.T) {
 		{Queue: "a", Ready: 1}, {Queue: "b", Lane: "s l", Backlog: 1}, {Queue: "c", Consumers: 1}, {Queue: "d", Problem: "its node is down"},
 		{Queue: "e", Unacknowledged: new(0), Consumers: 1}, {Queue: "f"},
 	}
+	f.ended = map[ledger.EndedKey]*ledger.Ended{{Source: ledger.EndedByWorker, Type: "t"}: {Five: 20, FiveStatuses: map[string]int64{"failed": 11}}}
 	f.groups = []status.Group{{Queue: "a", Group: "g", Waiting: 1}, {Queue: "a", Group: "h", Waiting: 1, HourPieces: 1}}
 	f.lanes = []status.Lane{{TaskType: "t", Lane: "l", Slots: 1, Again: 2, WaitP95: 7 * 3600, SlowSentExpress: 101, Ended: 150, Unheard: 101}, {Slots: 1, Sent: 1}}
 	found := map[string]int{}

@@ -42,8 +42,9 @@ type Group struct {
 // MaxWaiting is up to how much waiting work of a group the commands count.
 const MaxWaiting = 10_000
 
-// Groups returns the state of the groups of a task type's queue, for which the configuration has shares. It counts
-// at most maxWaiting waiting pieces of work of each.
+// Groups returns the state of the groups of a task type's queue, for which the configuration has shares: those with a
+// weight of their own, and those that have work or had some in the last hour. It counts at most maxWaiting waiting
+// pieces of work of each.
 func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType string, maxWaiting int) ([]Group, error) {
 	shares, now := c.Shares[taskType], store.Now()
 	types, err := store.TaskTypes(ctx)
@@ -84,10 +85,17 @@ func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType str
 		if ceiling, ok := shares.MaxInFlight[group]; ok {
 			row.MaxInFlight = &ceiling
 		}
-		rows = append(rows, row)
+		if _, configured := shares.Weights[group]; configured || row.hasWork() {
+			rows = append(rows, row)
+		}
 	}
 	setParts(rows)
 	return rows, nil
+}
+
+// hasWork reports whether the group has work, or had some in the last hour.
+func (g *Group) hasWork() bool {
+	return g.Waiting+g.InFlight+g.HourPieces > 0 || g.HourSeconds > 0
 }
 
 // setParts sets which part of the queue each group has, had, and is entitled to.

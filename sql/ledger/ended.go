@@ -48,7 +48,8 @@ func (tx *Tx) countEnded(source string, e Ends) stmt.Step {
 // Ended is what ended of a type in the last whole minutes.
 type Ended struct {
 	Minute, Five, Hour int64 // in 1, 5 and 60 minutes
-	Statuses           map[string]int64
+	Statuses           map[string]int64 // in 60 minutes
+	FiveStatuses       map[string]int64 // in 5 minutes
 	Exceptions         map[string]int64 // of the failures in an hour, by class
 	// Took is how long those of the last hour took, where known; Seconds is the sum.
 	Took    lanes.Sketch
@@ -66,11 +67,12 @@ func (a Queries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
 		key := EndedKey{r.Source, r.Type}
 		e := ended[key]
 		if e == nil {
-			e = &Ended{Statuses: map[string]int64{}, Exceptions: map[string]int64{}, Took: lanes.Sketch{}}
+			e = &Ended{Statuses: map[string]int64{}, FiveStatuses: map[string]int64{}, Exceptions: map[string]int64{}, Took: lanes.Sketch{}}
 			ended[key] = e
 		}
 		e.Minute, e.Five, e.Hour = e.Minute+r.InMinute, e.Five+r.InFive, e.Hour+r.InHour
 		e.Statuses[r.Status] += r.InHour
+		e.FiveStatuses[r.Status] += r.InFive
 		if r.Exception != "" {
 			e.Exceptions[r.Exception] += r.InHour
 		}
