@@ -47,7 +47,7 @@ func (tx *Tx) countEnded(source string, e Ends) stmt.Step {
 
 // Ended is what ended of a type in the last whole minutes.
 type Ended struct {
-	Minute, Five, Hour int64 // in 1, 5 and 60 minutes
+	Minute, Five, Hour int64            // in 1, 5 and 60 minutes
 	Statuses           map[string]int64 // in 60 minutes
 	FiveStatuses       map[string]int64 // in 5 minutes
 	Exceptions         map[string]int64 // of the failures in an hour, by class
