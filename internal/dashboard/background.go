@@ -22,10 +22,32 @@ type background[T any] struct {
 	value   T
 	at      time.Time // when value was read; zero: never
 	tried   time.Time
-	err     error // of the last reading
+	asked   time.Time     // when the reading underway began
+	took    time.Duration // by the last reading that went well
+	err     error         // of the last reading
 }
 
-const backgroundTime = time.Minute // the time limit of a reading
+const (
+	backgroundTime = time.Minute      // the longest time limit of a reading
+	silentTime     = 10 * time.Second // the least one, once a reading has gone well
+	oldAfter       = 5 * time.Second  // a value is old if it was read so long before the next reading was due
+)
+
+// limit returns the time limit of the next reading: three times what the last one took. So a silent broker is asked anew
+// soon, and one with many queues has its time.
+func (b *background[T]) limit() time.Duration {
+	if b.took == 0 {
+		return backgroundTime
+	}
+	return min(max(3*b.took, silentTime), backgroundTime)
+}
+
+// old reports whether a value that was read at a moment should have been renewed since, though nothing has failed yet.
+func (b *background[T]) old(at time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Since(at) > b.every+b.took+oldAfter && b.running != nil && time.Since(b.asked) > oldAfter
+}
 
 // tooOld is the age from which a value is not shown any more: nobody has asked for a while, or reading
 // fails. It is longer than the slowest reading and the pause before it.
@@ -36,7 +58,7 @@ const tooOld = 2 * backgroundTime
 func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err error) {
 	b.mu.Lock()
 	if b.running == nil && time.Since(b.tried) >= b.every {
-		b.running = make(chan struct{})
+		b.running, b.asked = make(chan struct{}), time.Now()
 		go b.renew(context.WithoutCancel(ctx), b.running)
 	}
 	running := b.running
@@ -79,13 +101,17 @@ func (b *background[T]) forget() {
 }
 
 func (b *background[T]) renew(ctx context.Context, ended chan<- struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, backgroundTime)
+	b.mu.Lock()
+	began, limit := b.asked, b.limit()
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	value, err := guarded(b.log, "a reading in the background", func() (T, error) { return b.read(ctx) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err = err; err == nil {
 		b.value, b.at = value, time.Now()
+		b.took = max(b.at.Sub(began), time.Nanosecond)
 	}
 	b.tried, b.running = time.Now(), nil
 	close(ended)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -32,4 +34,51 @@ func TestOldReadings(t *testing.T) {
 	if got, err := b.must(t.Context()); got != 0 || !errors.Is(err, away) {
 		t.Errorf("%d, %v, want nothing of an hour ago", got, err)
 	}
+}
+
+// While a broker is silent, what was read before it fell silent is marked as old within some seconds, and no longer soon
+// after it answers again: a reading that hangs is given up.
+func TestReadingsOfASilentBrokerAreMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var silent atomic.Bool
+		b := background[int]{name: "The queues", log: slog.New(slog.DiscardHandler), every: 5 * time.Second, wait: 2 * time.Second, read: func(ctx context.Context) (int, error) {
+			if silent.Load() {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return 1, nil
+		}}
+		d := &Dashboard{Options: Options{Log: slog.New(slog.DiscardHandler)}}
+		marked := func() bool {
+			_, p := b.part(t.Context(), d)
+			synctest.Wait()
+			_, p = b.part(t.Context(), d)
+			return p.Problem != ""
+		}
+		for range 10 {
+			if time.Sleep(time.Second); marked() {
+				t.Fatal("a fresh reading is marked as old")
+			}
+		}
+		silent.Store(true)
+		fell := time.Now()
+		for !marked() {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(fell); took > 12*time.Second {
+			t.Errorf("an old reading stood unmarked for %s", took)
+		}
+		time.Sleep(100 * time.Second)
+		marked()
+		time.Sleep(time.Second)
+		silent.Store(false) // a reading that hangs goes on hanging
+		back := time.Now()
+		for marked() {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(back); took > 30*time.Second {
+			t.Errorf("the mark stayed for %s after the broker answered again", took)
+		}
+		synctest.Wait()
+	})
 }

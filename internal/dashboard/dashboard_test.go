@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/rpc"
@@ -221,8 +222,13 @@ func TestLive(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(answer.Body)
+	var asOf []string
 	next := func() string {
 		for lines.Scan() {
+			if at, ok := strings.CutPrefix(lines.Text(), "data: as of "); ok {
+				asOf = append(asOf, at)
+				continue
+			}
 			if names, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 				return names
 			}
@@ -241,6 +247,15 @@ func TestLive(t *testing.T) {
 		}
 		if slices.Contains(changed, "flow") {
 			break
+		}
+	}
+	// Each time it was read, changed or not, its date is another.
+	if len(asOf) < 2 || len(slices.Compact(slices.Clone(asOf))) < 2 {
+		t.Errorf("the page is as of %q", asOf)
+	}
+	for _, at := range asOf {
+		if _, err := time.Parse(time.RFC3339, at); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (s *streams) close(from netip.Prefix) {
 }
 
 // stream sends server-sent events with the names of the fragments of a page that have changed, separated by
-// blanks, until the browser closes the connection. The first event names all fragments, as the
+// blanks, and an event "read" with the time each time that the page was read, until the browser closes the connection. The first event names all fragments, as the
 // page that the browser shows may be older than the stream.
 func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user User) {
 	from := d.Access.proxies().From(r)
@@ -89,9 +89,12 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 		case <-d.stopped.Done():
 			return
 		}
-		text := ": nothing new\n\n" // to notice that the browser is gone
-		if changed := d.changed(p, r, user, last); len(changed) > 0 {
-			text = "data: " + strings.Join(changed, " ") + "\n\n"
+		text := ": not read\n\n" // to notice that the browser is gone
+		if changed, ok := d.changed(p, r, user, last); ok {
+			text = "event: read\ndata: as of " + iso(d.Reads.Now()) + "\n\n"
+			if len(changed) > 0 {
+				text += "data: " + strings.Join(changed, " ") + "\n\n"
+			}
 		}
 		if send(text) != nil {
 			return
@@ -99,12 +102,12 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 	}
 }
 
-// changed returns the fragments whose hashes differ from those in last, which it updates. A page that can't
-// be read counts as unchanged.
-func (d *Dashboard) changed(p Page, r *http.Request, user User, last map[string][sha256.Size]byte) (names []string) {
+// changed returns the fragments whose hashes differ from those in last, which it updates. ok is false for a page that
+// can't be read.
+func (d *Dashboard) changed(p Page, r *http.Request, user User, last map[string][sha256.Size]byte) (names []string, ok bool) {
 	read, err := d.read(p, r, User{})
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	for _, name := range p.Fragments {
 		html, err := d.fragment(p, read, fragment{name, user.MayAct})
@@ -116,5 +119,5 @@ func (d *Dashboard) changed(p Page, r *http.Request, user User, last map[string]
 			names = append(names, name)
 		}
 	}
-	return names
+	return names, true
 }

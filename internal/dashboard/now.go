@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/explain"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/status"
@@ -122,6 +123,8 @@ func (b *background[T]) part(ctx context.Context, d *Dashboard) (T, part) {
 		p.Problem = b.name + " can't be read now; the log says why."
 	case at.IsZero():
 		p.Problem = b.name + " are being read."
+	case b.old(at):
+		p.Problem = b.name + " were read " + explain.Roughly(time.Since(at)) + " ago; there is no answer since."
 	}
 	return value, p
 }

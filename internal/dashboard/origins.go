@@ -17,14 +17,15 @@ var (
 )
 
 type originsData struct {
-	Prefix  string           `json:"prefix"`
+	Asked   string           `json:"asked"`  // what somebody looks for
+	Prefix  string           `json:"prefix"` // with https:// before it if it had no scheme
 	Origins []db.FoundOrigin `json:"origins"`
 	Next    *db.OriginPlace  `json:"next"`
 }
 
 func showOrigins(ctx context.Context, r *Request) (any, error) {
-	d := originsData{Prefix: r.Word("url")}
-	if d.Prefix == "" {
+	d := originsData{Asked: r.Word("url")}
+	if d.Prefix = d.Asked; d.Asked == "" {
 		return d, nil
 	}
 	if !strings.Contains(d.Prefix, ":") {

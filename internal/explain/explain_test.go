@@ -60,6 +60,21 @@ func TestTask(t *testing.T) {
 		"ready, and less than a fifth of its queue free": {
 			Task{Task: model.Task{Status: model.TaskNotScheduled}, Queue: full}, []string{"Its queue q is full: it holds 81 of at most 100 messages (41 with workers), and is filled again when more than 20% of it is free."}, nil,
 		},
+		"sent to a queue that nobody reads": {
+			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunScheduled, Scheduled: ago(time.Hour)}, Queue: Queue{Name: "q", Ready: 1}},
+			[]string{"no worker has begun it", "No worker reads queue q."}, nil,
+		},
+		"sent to a queue that is read": {
+			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunScheduled, Scheduled: ago(time.Hour)}, Queue: Queue{Name: "q", Ready: 1, Consumers: 1}},
+			[]string{"no worker has begun it"}, []string{"No worker reads"},
+		},
+		"sent to a queue that can't be asked": {
+			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunScheduled, Scheduled: ago(time.Hour)}, Queue: Queue{Name: "q", Err: errors.New("away")}},
+			nil, []string{"No worker reads"},
+		},
+		"ready, without the runner that sends it": {
+			Task{Task: model.Task{Status: model.TaskNotScheduled, Priority: model.PriorityHigh}}, []string{"No start-runner --with-priority of this program is connected"}, nil,
+		},
 		"given up, were its events not unread": {
 			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, Known: noon.Add(-90 * time.Minute)},
 			[]string{"is due to be given up", "events of workers are known only up to"}, nil,

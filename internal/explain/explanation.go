@@ -56,8 +56,10 @@ type Queue struct {
 	Name    string
 	Limit   *int64 // nil or 0: none
 	Ready   int
-	Working int   // unacknowledged messages
-	Err     error // why the broker didn't tell the numbers, which are then zero
+	Working int // unacknowledged messages
+	// Consumers is how many workers read it.
+	Consumers int
+	Err       error // why the broker didn't tell the numbers, which are then zero
 }
 
 // free returns the remaining capacity; ok is false if the queue has no limit or the capacity is unknown.
@@ -82,6 +84,9 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 			q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working, int(refill*100))
 	default:
 		e.because("Its queue %s has room: it holds %d of at most %s (%d with workers).", q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working)
+	}
+	if q.Err == nil && q.Consumers == 0 {
+		e.because("No worker reads queue %s.", q.Name)
 	}
 }
 

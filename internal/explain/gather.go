@@ -44,7 +44,7 @@ func (x *Gatherer) queue(ctx context.Context, name string, limit *int64) Queue {
 	ctx, cancel := context.WithTimeout(ctx, serviceWait)
 	defer cancel()
 	length, err := x.Broker.LengthSince(ctx, name, x.Broker.Figures(ctx, name), 0)
-	q.Ready, q.Working = length.Ready, length.Unacknowledged
+	q.Ready, q.Working, q.Consumers = length.Ready, length.Unacknowledged, length.Consumers
 	if err != nil {
 		q.Err = pytext.OneLine(err)
 	}
@@ -85,7 +85,7 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		func() (err error) { t.Known, err = x.Store.EndsKnown(ctx, x.Now); return err },
 		func() (err error) { t.Sending, err = x.Store.SendingSince(ctx); return err },
 		func() (err error) { t.Swept, err = x.Store.SilentRuns(ctx); return err },
-		func() (err error) { t.Runners, err = x.Store.ConnectedPrograms(ctx, "start-runner"); return err },
+		func() (err error) { t.Runners, err = x.Store.ConnectedPrograms(ctx, t.runner()); return err },
 	} {
 		if err := fact(); err != nil {
 			return Explanation{}, err

@@ -32,7 +32,7 @@ type Task struct {
 	Sending    model.Sending       // since when this program sends
 	Swept      db.SilentRuns       // the last sweep for lost runs
 	Ageing     time.Duration       // the wait that raises a priority by one; 0: none does
-	Runners    int                 // connections of start-runner
+	Runners    int                 // connections of its runner
 	Share      *Share              // nil: its queue is not divided between groups
 }
 
@@ -277,15 +277,22 @@ func (t Task) follows(r *model.TaskRun) (retried, regular bool) {
 	return retried, !retried && ofRegular <= clockChange
 }
 
+// runner returns the command that sends the task.
+func (t Task) runner() string {
+	if t.Task.Priority != "" {
+		return "start-runner --with-priority"
+	}
+	return "start-runner"
+}
+
 func (t Task) isReady(e *Explanation) {
 	e.Summary = fmt.Sprintf("It has been ready to run since %s.", e.at(t.Task.NextRun))
 	e.When = &e.now
 	if t.LastRun != nil {
 		t.describeLastRun(e)
 	}
-	runner := "start-runner"
+	runner := t.runner()
 	if t.Task.Priority != "" {
-		runner = "start-runner --with-priority"
 		e.because("It has priority %s: only %s sends it.", t.Task.Priority, runner)
 		if t.Ageing > 0 && t.Task.Priority != model.PriorityHigh {
 			e.because("Each %s that it waits, it counts as one priority higher (priority_ageing).", Roughly(t.Ageing))
@@ -301,7 +308,7 @@ func (t Task) isReady(e *Explanation) {
 		e.because("%s taken before it.", model.Count(t.Ahead, "ready task of its type is", "ready tasks of its type are"))
 	}
 	if t.Runners == 0 {
-		e.because("No start-runner of this program is connected to the database now.")
+		e.because("No %s of this program is connected to the database now.", runner)
 	} else {
 		e.because("It is taken by a pass of %s that finds room for it in its queue.", runner)
 	}

@@ -138,7 +138,7 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 	if err != nil {
 		return nil, err
 	}
-	o.Command = cmd.Name()
+	o.Command = programName(cmd)
 	if address := a.Config.Database.Replica; address != "" && replica {
 		dsn, o.Direct, o.Through = string(address), "", nil
 	}
@@ -147,6 +147,19 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 		return nil, a.wrong("--database", a.Globals.database, "scheduler.db", err)
 	}
 	return store.With(db.Rules{Route: a.Config.Celery.Route(), Hosters: a.Config.Hosters}), nil
+}
+
+// WithPriority is the option of a runner of tasks with priority.
+const WithPriority = "with-priority"
+
+// programName returns the name of a command in the list of connections to the database. A runner of tasks with
+// priority is another program than one of the others.
+func programName(cmd *cobra.Command) string {
+	name := cmd.Name()
+	if f := cmd.Flags().Lookup(WithPriority); f != nil && f.Value.String() == "true" {
+		name += " --" + WithPriority
+	}
+	return name
 }
 
 // throughServer returns the way to the database through the configured RPC server. The server replaces the

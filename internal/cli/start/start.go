@@ -49,7 +49,7 @@ served.`,
 	period := periodFlag(flags, "ready tasks")
 	flags.StringArrayVar(&types, "task-type", nil, "task `TYPE` to schedule; all if not given")
 	flags.StringArrayVar(&patterns, "task-type-pattern", nil, "`PATTERN` that the names of task types to schedule begin with; all if not given")
-	command.Pair(flags, &priority, "with-priority", "", "without-priority",
+	command.Pair(flags, &priority, command.WithPriority, "", "without-priority",
 		"schedule the tasks that have a priority, instead of those that have none", "schedule the tasks that have no priority (default)")
 	flags.Var(command.Duration(&lost), "lost-after", "give up runs without events for `DURATION` (such as 36h), unless the configuration's lost_after sets another one; needs a period")
 	flags.Var(&before, "lost-before", "give up also runs that another scheduler sent before `DATE`; without it, only those that were sent since this program sends")

@@ -3,6 +3,7 @@
 "use strict";
 (() => {
   const status = document.getElementById("live");
+  const asOf = document.getElementById("as-of");
   const button = document.createElement("button");
   let source = null;
   let again = 0;
@@ -34,6 +35,11 @@
       clearTimeout(again);
       again = setTimeout(start, 10000); // after an error of HTTP it does not
     };
+    source.addEventListener("read", (event) => {
+      const at = event.data.replace("as of ", "");
+      asOf.dateTime = at;
+      asOf.textContent = at.slice(0, 19).replace("T", " ");
+    });
     source.onmessage = async (event) => {
       try {
         for (const name of event.data.split(" ")) await renew(name);
