@@ -125,6 +125,11 @@ type RPCServe struct {
 	Token    Secret `yaml:"token,omitempty"`
 	Username string `yaml:"username,omitempty"`
 	Password Secret `yaml:"password,omitempty"`
+	// Clients have credentials of their own, and may make the calls of their roles; a client with the
+	// credentials above may make all.
+	Clients  []Client `yaml:"clients,omitempty"`
+	ClientCA string   `yaml:"client_ca,omitempty"` // a PEM file (see Beside) of the authorities of clients' certificates
+	Open     bool     `yaml:"open,omitempty"`      // everybody may call, and that is meant
 	// MaxBodySize limits a request's body, decompressed, in bytes.
 	MaxBodySize int  `yaml:"max_body_size"`
 	Door        Door `yaml:"door,omitempty"`

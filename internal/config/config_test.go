@@ -98,6 +98,7 @@ lanes:
   - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 2000, min_slots: 10, max_slots: 3000}
   - {name: slow, time_limit: {soft: 900, hard: 20 min}}
 rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, max_body_size: 1000,
+  client_ca: ca.pem, clients: [{name: runner, certificate: ["CN:runner", "DNS:runner.example"], roles: daemon}],
   door: {db: "host=db.example dbname=scheduler user=daemons password=s3cret", max_connections: 50, max_per_client: 20, max_per_address: 30}}
 dashboard:
   {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, reports: r, hosts: [Dashboard.example],
@@ -169,6 +170,7 @@ func TestLoad(t *testing.T) {
 	}
 	want.PriorityAgeing = 30 * time.Minute
 	want.RPCServe = RPCServe{TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", MaxBodySize: 1000,
+		ClientCA: "ca.pem", Clients: []Client{{Name: "runner", Certificate: []string{"CN:runner", "DNS:runner.example"}, Roles: []string{"daemon"}}},
 		Door: Door{DB: "host=db.example dbname=scheduler user=daemons password=s3cret", MaxConnections: 50, MaxPerClient: 20, MaxPerAddress: 30}}
 	want.Dashboard = Dashboard{
 		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", Reports: "r", Hosts: []string{"Dashboard.example"},
@@ -642,6 +644,10 @@ func TestSecretsStaySecret(t *testing.T) {
 				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil // addresses and names, not secrets
 				c.Metrics.Addr, c.Archive, c.Hosters, c.Sentry = "", Archive{}, model.Hosters{}, Sentry{DSN: c.Sentry.DSN}
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
+				c.RPCServe.ClientCA = ""
+				for i := range c.RPCServe.Clients {
+					c.RPCServe.Clients[i].Certificate = nil // names
+				}
 				c.Dashboard = Dashboard{Token: c.Dashboard.Token, Password: c.Dashboard.Password}
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}

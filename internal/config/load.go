@@ -232,10 +232,12 @@ func (s *Scheduler) read(v value) {
 
 func (r *RPCServe) read(v value) {
 	v.section(fieldsOf(r, map[string]func(value){
-		"door": func(v value) { v.section(fieldsOf(&r.Door, nil), nil) },
+		"door":    func(v value) { v.section(fieldsOf(&r.Door, nil), nil) },
+		"clients": func(v value) { r.Clients = clientsOf(v) },
 	}), nil)
 	v.both(r.TLSCertificate == "", r.TLSKey == "", "tls_certificate and tls_key")
 	v.both(r.Username == "", r.Password == "", "username and password")
+	r.checkAsked(v)
 }
 
 func (j *Journal) read(v value) {
