@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/rpc/door"
@@ -18,6 +19,8 @@ type RPC struct {
 	Address  string  // HOST:PORT
 	LogCalls bool    // at level debug
 	NewSite  NewSite // nil: none
+	// Reread reads the configuration again, for its clients; it returns nil while the file is as it was.
+	Reread func() (*config.Config, error)
 }
 
 // Run runs it until ctx ends.
@@ -25,13 +28,27 @@ func (r *RPC) Run(ctx context.Context) error {
 	c := r.Config.RPCServe
 	o := rpc.Options{
 		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
-		Credentials: rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)},
-		Proxies:     r.Config.Dashboard.Proxy.Addresses, Hosts: service.HostsOf(r.Address, r.Config.Metrics.Hosts),
+		Credentials: credentialsOf(c), Clients: c.Clients,
+		Proxies: r.Config.Dashboard.Proxy.Addresses, Hosts: service.HostsOf(r.Address, r.Config.Metrics.Hosts),
 		DoorLimits: door.Limits{Connections: c.Door.MaxConnections, PerClient: c.Door.MaxPerClient, PerAddress: c.Door.MaxPerAddress},
 	}
 	var err error
 	if o.TLS, err = serverTLS(r.Options, c.TLSCertificate, c.TLSKey); err != nil {
 		return err
+	}
+	if c.ClientCA != "" {
+		if o.ClientCA, err = rpc.NewAuthority(r.Config.Resolve(c.ClientCA), r.Log); err != nil {
+			return err
+		}
+	}
+	if r.Reread != nil {
+		o.Reread = func() (rpc.Credentials, []config.Client, bool, error) {
+			now, err := r.Reread()
+			if now == nil || err != nil {
+				return rpc.Credentials{}, nil, false, err
+			}
+			return credentialsOf(now.RPCServe), now.RPCServe.Clients, true, nil
+		}
 	}
 	return process.Run(ctx, r.Options, func(ctx context.Context, p *process.Process) ([]service.Component, error) {
 		o.Store, o.Health = p.Store, p.Health
@@ -51,6 +68,10 @@ func (r *RPC) Run(ctx context.Context) error {
 		serve := func(ctx context.Context) error { return errors.Join(server.Run(ctx), closeSite()) }
 		return []service.Component{{Name: "RPC server", Run: serve}, keeper(p)}, nil
 	})
+}
+
+func credentialsOf(c config.RPCServe) rpc.Credentials {
+	return rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
 }
 
 // serverTLS returns the TLS of a server, from two PEM files that the configuration names; nil without them.

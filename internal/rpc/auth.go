@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -49,35 +50,83 @@ func same(given, wanted string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// guard lets only requests with the credentials through. It counts the others, and slows wrong credentials.
+// errBusy is the error of a password for whose check there is no room.
+var errBusy = errors.New("too many passwords are checked")
+
+// errNobodyAsked is the error of a configuration that would let everybody in.
+var errNobodyAsked = errors.New("it has no clients and no credentials any more; to let everybody in, start the server again")
+
+// guard lets only requests with credentials through, and says by their context whose those are. It counts the
+// others, and slows wrong credentials.
 func (s *Server) guard(next http.Handler) http.Handler {
-	c := s.Credentials
-	if !c.Wanted() {
+	if s.open {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := ErrWrong
-		if given := r.Header.Get("Authorization"); given != "" {
-			err = s.guesses.Judge(s.Proxies.From(r), given, time.Now(), func() bool { return c.accept(r) })
-		}
+		a := s.access.Load()
+		id, err := s.identify(a, r)
 		if err == nil {
-			next.ServeHTTP(w, r)
+			s.metrics.came(id)
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, id)))
 			return
 		}
-		s.refuseLogin(r)
-		if errors.Is(err, ErrTooMany) {
+		s.refuseLogin(r, err)
+		switch {
+		case errors.Is(err, errBusy):
+			w.Header().Set("Retry-After", retryAfter)
+			refuse(w, r, httpError(http.StatusServiceUnavailable, "ServiceUnavailable", "The server checks too many passwords at once. Try again."))
+			return
+		case errors.Is(err, ErrTooMany):
 			w.Header().Set("Retry-After", strconv.Itoa(int(GuessEvery.Seconds())))
 			refuse(w, r, httpError(http.StatusTooManyRequests, "TooManyRequests", "There were too many wrong logins from your address. Try again in "+GuessEvery.String()+"."))
 			return
 		}
-		if c.Token != "" {
-			w.Header().Add("WWW-Authenticate", "Bearer")
+		for _, way := range a.challenges() {
+			w.Header().Add("WWW-Authenticate", way)
 		}
-		if c.Username != "" {
-			w.Header().Add("WWW-Authenticate", `Basic realm="swh-scheduler", charset="UTF-8"`)
+		text := "The server could not verify that you are authorized to access the URL requested."
+		if wrong, ok := errors.AsType[*certificateError](err); ok {
+			text += " " + wrong.Error()
 		}
-		refuse(w, r, httpError(http.StatusUnauthorized, "Unauthorized", "The server could not verify that you are authorized to access the URL requested."))
+		refuse(w, r, httpError(http.StatusUnauthorized, "Unauthorized", text))
 	})
+}
+
+type identityKey struct{}
+
+// identity returns whose credentials a request has that guard let through.
+func (s *Server) identity(r *http.Request) *identity {
+	if s.open {
+		return anyone
+	}
+	if id, ok := r.Context().Value(identityKey{}).(*identity); ok {
+		return id
+	}
+	return nobody
+}
+
+// identify returns whose credentials a request has: those of its Authorization or, without one, those of the
+// certificate of its connection.
+func (s *Server) identify(a *access, r *http.Request) (*identity, error) {
+	given := r.Header.Get("Authorization")
+	if given == "" {
+		return s.certified(a, r)
+	}
+	from, now := s.Proxies.From(r), time.Now()
+	id := a.quick(r)
+	if user, password, ok := a.hasPasswords(r); ok && id == nil {
+		if err := s.guesses.Tried(from, given, now); err != nil {
+			return nil, err
+		}
+		var err error
+		if id, err = s.checks.check(r.Context(), a, from, user, password); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.guesses.Judge(from, given, now, func() bool { return id != nil }); err != nil {
+		return nil, err
+	}
+	return id, nil
 }
 
 // refuse answers with an exception.
@@ -89,9 +138,13 @@ func refuse(w http.ResponseWriter, r *http.Request, x *exception) {
 
 // refuseLogin counts and logs a request without the credentials. Nothing that it holds is
 // logged, as people mix up user and password.
-func (s *Server) refuseLogin(r *http.Request) {
+func (s *Server) refuseLogin(r *http.Request, err error) {
 	s.metrics.refused.Inc()
 	if held, ok := s.refusals.Log(""); ok {
-		s.Log.Warn("login refused", "address", s.Proxies.From(r), "credentials", r.Header.Get("Authorization") != "", "not_logged_before", held)
+		log := []any{"address", s.Proxies.From(r), "credentials", r.Header.Get("Authorization") != "", "not_logged_before", held}
+		if wrong, ok := errors.AsType[*certificateError](err); ok {
+			log = append(log, "certificate", wrong.Error())
+		}
+		s.Log.Warn("login refused", log...)
 	}
 }

@@ -38,6 +38,14 @@
 //
 // No answer holds a password or the text of a query; the log has the rest.
 //
+// # Clients
+//
+// Each call has the roles of those who may make it, where it is described (roles.go). A server that has credentials
+// finds out whose a request has (auth.go), before it reads the body: the single credential has all roles, a client of
+// the configuration its own (clients.go). Some roles are for some arguments only: the role lister for listers by their
+// names (scope.go). A client that lacks a role gets 403. Passwords are checked one at a time (password_checks.go).
+// The clients are replaced while the server runs (clients_change.go); calls under way go on.
+//
 // # Bounds
 //
 // The size of a request, before and after decompression, its depth and number of

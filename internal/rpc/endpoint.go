@@ -15,7 +15,9 @@ type endpoint struct {
 	name        string // of the Python scheduler's method
 	description string // for people, in /site-map
 	handle      func(*call) error
-	writes      bool // changes something
+	writes      bool  // changes something
+	allowed     roles // who may call
+	scoped      roles // those of them who may for some arguments only
 }
 
 // call is one call in progress. Its handler reads args, asks store, and writes
@@ -29,6 +31,9 @@ type call struct {
 
 	maxRows int // of the answer
 	room    *share
+
+	who     *identity
+	listers *listerNames // of the store
 
 	jsonLeft *int // bytes of JSON that may still be made of args
 }
@@ -47,16 +52,23 @@ type method[A, R any] struct {
 	endpoint
 	visit  func(*fields, *A)
 	result *kind[R]
+	scope  func(*call, A) error // of clients with only scoped roles
 }
 
-// define describes a call: its path, the method of the Python scheduler's backend that it
-// stands for, and how it is answered.
-func define[A, R any](path, name, description string, visit func(*fields, *A), result *kind[R], answer func(*call, A) (R, error)) *method[A, R] {
+// define describes a call: its path, the roles of those who may make it, the method of the Python scheduler's
+// backend that it stands for, and how it is answered.
+func define[A, R any](path string, allowed roles, name, description string, visit func(*fields, *A), result *kind[R], answer func(*call, A) (R, error)) *method[A, R] {
 	s := signatureOf(name, visit)
-	handle := func(c *call) error {
+	m := &method[A, R]{endpoint{path: path, name: name, description: description, writes: !reads(path), allowed: allowed}, visit, result, nil}
+	m.handle = func(c *call) error {
 		arguments, err := readCall(c, s, visit)
 		if err != nil {
 			return err
+		}
+		if c.who.roles&m.allowed&^m.scoped == 0 {
+			if err := m.scope(c, arguments); err != nil {
+				return err
+			}
 		}
 		returned, err := answer(c, arguments)
 		if err != nil {
@@ -66,7 +78,13 @@ func define[A, R any](path, name, description string, visit func(*fields, *A), r
 		result.write(&f, &returned)
 		return f.err
 	}
-	return &method[A, R]{endpoint{path, name, description, handle, !reads(path)}, visit, result}
+	return m
+}
+
+// within bounds what a role may do with a call, by its arguments: check returns an error if it may not.
+func (m *method[A, R]) within(role roles, check func(*call, A) error) *method[A, R] {
+	m.scoped, m.scope = role, check
+	return m
 }
 
 // readCall reads the arguments of a call, which then holds only what became of them.

@@ -33,17 +33,17 @@ const backend = "SchedulerBackend."
 
 // Task types.
 var (
-	createTaskType = define("task_type/create", backend+"create_task_type", "Creates a task type, unless there is one of that name.",
+	createTaskType = define("task_type/create", operator, backend+"create_task_type", "Creates a task type, unless there is one of that name.",
 		only("task_type", taskTypes), null, does((*db.Store).CreateTaskType))
 
-	getTaskType = define("task_type/get", backend+"get_task_type", "Returns the task type of a name, or none.",
+	getTaskType = define("task_type/get", readers, backend+"get_task_type", "Returns the task type of a name, or none.",
 		only("task_type_name", looseText), nullable(taskTypes),
 		func(c *call, name string) (*model.TaskType, error) {
 			t, err := c.store.TaskType(c.byKeys(1), name)
 			return found(t, err, model.ErrUnknownTaskType)
 		})
 
-	getTaskTypes = define("task_type/get_all", backend+"get_task_types", "Returns all task types.",
+	getTaskTypes = define("task_type/get_all", readers, backend+"get_task_types", "Returns all task types.",
 		noArguments, listing(taskTypes),
 		func(c *call, _ none) ([]model.TaskType, error) { return c.store.TaskTypes(c) })
 )
@@ -56,13 +56,13 @@ var (
 	integersIfAny = unlessFalse(integers)
 
 	// The policy is ignored, as the Python scheduler does: every Task has one.
-	createTasks = define("task/create", backend+"create_tasks", "Creates those tasks that are not there yet, and returns them with their numbers.",
+	createTasks = define("task/create", web|operator, backend+"create_tasks", "Creates those tasks that are not there yet, and returns them with their numbers.",
 		func(f *fields, tasks *[]tasks.NewTask) {
 			required(f, "tasks", listing(newTasks), tasks)
 			optional(f, "policy", anything, new(any))
-		}, manyTasks, gives((*db.Store).CreateTasks))
+		}, manyTasks, gives((*db.Store).CreateTasks)).within(web, ofTaskTypes)
 
-	setStatusTasks = define("task/set_status", backend+"set_status_tasks", "Sets the status of tasks, and if given the time of their next run.",
+	setStatusTasks = define("task/set_status", operator|daemon, backend+"set_status_tasks", "Sets the status of tasks, and if given the time of their next run.",
 		func(f *fields, s *tasks.StatusChange) {
 			required(f, "task_ids", integersIfAny, &s.IDs)
 			optional(f, "status", textAs[model.TaskStatus](), &s.Status, model.TaskDisabled)
@@ -70,13 +70,13 @@ var (
 			optional(f, "except_completed_tasks", truthful, &s.OnlyDue)
 		}, null, setTaskStatus)
 
-	disableTasks = define("task/disable", backend+"disable_tasks", "Disables tasks.",
+	disableTasks = define("task/disable", operator, backend+"disable_tasks", "Disables tasks.",
 		func(f *fields, s *tasks.StatusChange) {
 			s.Status = model.TaskDisabled
 			required(f, "task_ids", integersIfAny, &s.IDs)
 		}, null, setTaskStatus)
 
-	searchTasks = define("task/search", backend+"search_tasks", "Finds tasks by what they are and when they run next.",
+	searchTasks = define("task/search", readers, backend+"search_tasks", "Finds tasks by what they are and when they run next.",
 		func(f *fields, a *tasks.TaskFilter) {
 			optional(f, "task_id", oneOrMoreIntegers, &a.IDs)
 			optional(f, "task_type", textsAs[string](), &a.Types)
@@ -93,7 +93,7 @@ var (
 			return fewOf(c, "limit", found, err)
 		})
 
-	getTasks = define("task/get", backend+"get_tasks", "Returns the tasks of some numbers.",
+	getTasks = define("task/get", readers, backend+"get_tasks", "Returns the tasks of some numbers.",
 		only("task_ids", integers), manyTasks,
 		func(c *call, ids []int64) ([]model.Task, error) {
 			if err := c.few("task_ids", len(ids)); err != nil {
@@ -102,19 +102,19 @@ var (
 			return c.store.Tasks(c.byKeys(len(ids)), ids)
 		})
 
-	peekReadyTasks = defineReady("task/peek_ready", "peek_ready_tasks",
+	peekReadyTasks = defineReady("task/peek_ready", readers, "peek_ready_tasks",
 		"Returns the tasks of a type, without priority, that are to run.", (*db.Tx).PeekReadyTasks)
-	grabReadyTasks = defineReady("task/grab_ready", "grab_ready_tasks",
+	grabReadyTasks = defineReady("task/grab_ready", operator|daemon, "grab_ready_tasks",
 		"Marks the tasks of a type, without priority, that are to run as scheduled, and returns them.", (*db.Tx).GrabReadyTasks)
-	peekReadyPriorityTasks = defineReady("task/peek_ready_with_priority", "peek_ready_priority_tasks",
+	peekReadyPriorityTasks = defineReady("task/peek_ready_with_priority", readers, "peek_ready_priority_tasks",
 		"Returns the tasks of a type, with any priority, that are to run.", (*db.Tx).PeekReadyPriorityTasks)
-	grabReadyPriorityTasks = defineReady("task/grab_ready_with_priority", "grab_ready_priority_tasks",
+	grabReadyPriorityTasks = defineReady("task/grab_ready_with_priority", operator|daemon, "grab_ready_priority_tasks",
 		"Marks the tasks of a type, with any priority, that are to run as scheduled, and returns them.", (*db.Tx).GrabReadyPriorityTasks)
 )
 
 // Runs of tasks.
 var (
-	scheduleTaskRun = define("task_run/schedule_one", backend+"schedule_task_run", "Notes that a run of a task was sent, and returns the run.",
+	scheduleTaskRun = define("task_run/schedule_one", operator|daemon, backend+"schedule_task_run", "Notes that a run of a task was sent, and returns the run.",
 		func(f *fields, a *runArguments) {
 			required(f, "task_id", looseInteger, &a.task)
 			required(f, "backend_id", looseText, &a.backendID)
@@ -124,10 +124,10 @@ var (
 			return c.store.ScheduleTaskRun(c, a.task, a.backendID, a.metadata, c.at(a.timestamp))
 		})
 
-	massScheduleTaskRuns = define("task_run/schedule", backend+"mass_schedule_task_runs", "Notes that runs were sent.",
+	massScheduleTaskRuns = define("task_run/schedule", operator|daemon, backend+"mass_schedule_task_runs", "Notes that runs were sent.",
 		only("task_runs", manyTaskRuns), null, does((*db.Store).ScheduleTaskRuns))
 
-	startTaskRun = define("task_run/start", backend+"start_task_run", "Notes that a worker took a run, and returns the run, or none.",
+	startTaskRun = define("task_run/start", operator|daemon, backend+"start_task_run", "Notes that a worker took a run, and returns the run, or none.",
 		func(f *fields, a *runArguments) {
 			required(f, "backend_id", looseText, &a.backendID)
 			a.rest(f)
@@ -136,7 +136,7 @@ var (
 			return c.store.StartTaskRun(c, a.backendID, a.metadata, c.at(a.timestamp))
 		})
 
-	endTaskRun = define("task_run/end", backend+"end_task_run", "Notes how a run ended, and returns the run, or none.",
+	endTaskRun = define("task_run/end", operator|daemon, backend+"end_task_run", "Notes how a run ended, and returns the run, or none.",
 		func(f *fields, a *runArguments) {
 			required(f, "backend_id", looseText, &a.backendID)
 			required(f, "status", textAs[model.RunStatus](), &a.status)
@@ -146,7 +146,7 @@ var (
 			return c.store.EndTaskRun(c, a.backendID, a.status, a.metadata, c.at(a.timestamp))
 		})
 
-	filterTaskToArchive = define("task/filter_for_archive", backend+"filter_task_to_archive",
+	filterTaskToArchive = define("task/filter_for_archive", readers, backend+"filter_task_to_archive",
 		"Returns a page of the runs within a time span of tasks that will not run again.",
 		func(f *fields, a *db.ArchiveFilter) {
 			required(f, "after_ts", dateText, &a.After)
@@ -155,10 +155,10 @@ var (
 			optional(f, "page_token", archiveToken, &a.FromTask, -1)
 		}, archivePages, runsToArchive)
 
-	deleteArchivedTasks = define("task/delete_archived", backend+"delete_archived_tasks", "Deletes archived runs, and their tasks that have no other.",
+	deleteArchivedTasks = define("task/delete_archived", operator, backend+"delete_archived_tasks", "Deletes archived runs, and their tasks that have no other.",
 		only("task_ids", listing(archivedKeys)), null, deleteArchived)
 
-	getTaskRuns = define("task_run/get", backend+"get_task_runs", "Returns the runs of tasks.",
+	getTaskRuns = define("task_run/get", readers, backend+"get_task_runs", "Returns the runs of tasks.",
 		func(f *fields, a *runFilter) {
 			required(f, "task_ids", integersIfAny, &a.tasks)
 			optional(f, "limit", unlessFalse(limitOrNone), &a.limit)
@@ -196,7 +196,7 @@ func (a *runArguments) rest(f *fields) {
 var (
 	manyListers = listing(listers)
 
-	getListers = define("listers/get", backend+"get_listers", "Returns all listers, or those whose first visits are to be scheduled.",
+	getListers = define("listers/get", readers, backend+"get_listers", "Returns all listers, or those whose first visits are to be scheduled.",
 		func(f *fields, waiting *bool) { optional(f, "with_first_visits_to_schedule", truthful, waiting) }, manyListers,
 		func(c *call, waiting bool) ([]model.Lister, error) {
 			all, err := c.store.Listers(c)
@@ -208,7 +208,7 @@ var (
 			return oldestFirst(all), err
 		})
 
-	getListersByID = define("listers/get_by_id", backend+"get_listers_by_id", "Returns the listers of some identifiers.",
+	getListersByID = define("listers/get_by_id", readers, backend+"get_listers_by_id", "Returns the listers of some identifiers.",
 		only("lister_ids", unlessFalse(listing(idText))), manyListers,
 		func(c *call, ids []uuid.UUID) ([]model.Lister, error) {
 			if err := c.few("lister_ids", len(ids)); err != nil || len(ids) == 0 {
@@ -218,7 +218,7 @@ var (
 			return oldestFirst(found), err
 		})
 
-	getLister = define("lister/get", backend+"get_lister", "Returns an instance of a lister, or none.",
+	getLister = define("lister/get", readers|lister, backend+"get_lister", "Returns an instance of a lister, or none.",
 		func(f *fields, a *listerArguments) {
 			required(f, "name", nullable(text), &a.name)
 			optional(f, "instance_name", looseText, &a.instance)
@@ -229,9 +229,9 @@ var (
 			}
 			lister, err := c.store.Lister(c.byKeys(1), *a.name, a.instance)
 			return found(lister, err, model.ErrUnknownLister)
-		})
+		}).within(lister, ofListerNamed)
 
-	getOrCreateLister = define("lister/get_or_create", backend+"get_or_create_lister", "Returns an instance of a lister, which is created if it is not there.",
+	getOrCreateLister = define("lister/get_or_create", lister|operator, backend+"get_or_create_lister", "Returns an instance of a lister, which is created if it is not there.",
 		func(f *fields, a *listerArguments) {
 			required(f, "name", nullable(text), &a.name)
 			optional(f, "instance_name", looseText, &a.instance)
@@ -242,10 +242,10 @@ var (
 				return l, attrsError("AttributeTypeError", "name must be <class 'str'> (got a NoneType)")
 			}
 			return c.store.GetOrCreateLister(c, *a.name, a.instance, a.prefix)
-		})
+		}).within(lister, ofListerNamed)
 
-	updateLister = define("lister/update", backend+"update_lister", "Writes a lister, unless it was written since it was read, and returns it.",
-		only("lister", listers), listers, gives((*db.Store).UpdateLister))
+	updateLister = define("lister/update", lister|operator|daemon, backend+"update_lister", "Writes a lister, unless it was written since it was read, and returns it.",
+		only("lister", listers), listers, gives((*db.Store).UpdateLister)).within(lister, ofLister)
 )
 
 type listerArguments struct {
@@ -264,13 +264,13 @@ func oldestFirst(listers []model.Lister) []model.Lister {
 var (
 	manyListedOrigins = listing(listedOrigins)
 
-	recordListedOrigins = define("origins/record", backend+"record_listed_origins", "Records origins that a lister found, and returns them.",
+	recordListedOrigins = define("origins/record", lister|operator|daemon, backend+"record_listed_origins", "Records origins that a lister found, and returns them.",
 		func(f *fields, a *recordArguments) {
 			required(f, "listed_origins", manyListedOrigins, &a.origins)
 			optional(f, "update_last_seen", hashableTruth, &a.updateLastSeen, true)
-		}, manyListedOrigins, recordOrigins)
+		}, manyListedOrigins, recordOrigins).within(lister, ofOrigins)
 
-	getListedOrigins = define("origins/get", backend+"get_listed_origins", "Returns a page of listed origins.",
+	getListedOrigins = define("origins/get", readers|lister, backend+"get_listed_origins", "Returns a page of listed origins.",
 		func(f *fields, a *origins.ListedOriginFilter) {
 			var url *string
 			optional(f, "lister_id", nullID(looseID, isFalse), &a.ListerID)
@@ -284,9 +284,9 @@ var (
 			optional(f, "enabled", optionalBoolean, &a.Enabled, new(true))
 			optional(f, "limit", integerAs[int](), &a.Limit, defaultPage)
 			optional(f, "page_token", originTokens, &a.After)
-		}, originPages, listOrigins)
+		}, originPages, listOrigins).within(lister, ofOriginsOfLister)
 
-	getVisitTypes = define("lister/visit_types", backend+"get_visit_types_for_listed_origins", "Returns the visit types of the origins of a lister.",
+	getVisitTypes = define("lister/visit_types", readers|lister, backend+"get_visit_types_for_listed_origins", "Returns the visit types of the origins of a lister.",
 		only("lister", &kind[any]{read: anything.read, write: func(f *fields, v *any) {
 			lister, _ := (*v).(model.Lister)
 			listers.write(f, &lister)
@@ -297,18 +297,18 @@ var (
 				return nil, attributeError("'%s' object has no attribute 'id'", typeName(value))
 			}
 			return c.store.ListedVisitTypes(c, lister.ID)
-		})
+		}).within(lister, ofAnyLister)
 
-	grabNextVisits = define("origins/grab_next", backend+"grab_next_visits", "Picks origins to visit next by a policy, marks them as scheduled, and returns them.",
+	grabNextVisits = define("origins/grab_next", operator|daemon, backend+"grab_next_visits", "Picks origins to visit next by a policy, marks them as scheduled, and returns them.",
 		visitGrab, manyListedOrigins, grabVisits)
 )
 
 // Visits.
 var (
-	upsertVisitStats = define("visit_stats/upsert", backend+"origin_visit_stats_upsert", "Writes what is known of the visits of origins.",
+	upsertVisitStats = define("visit_stats/upsert", operator|daemon, backend+"origin_visit_stats_upsert", "Writes what is known of the visits of origins.",
 		only("origin_visit_stats", listing(visitStats)), null, does((*db.Store).UpsertVisitStats))
 
-	getVisitStats = define("visit_stats/get", backend+"origin_visit_stats_get", "Returns what is known of the visits of origins.",
+	getVisitStats = define("visit_stats/get", readers, backend+"origin_visit_stats_get", "Returns what is known of the visits of origins.",
 		only("ids", unlessFalse(listing(originKeys))), listing(visitStats),
 		func(c *call, keys []model.OriginKey) ([]model.VisitStats, error) {
 			if err := c.few("ids", len(keys)); err != nil || len(keys) == 0 {
@@ -317,18 +317,18 @@ var (
 			return c.store.VisitStats(c.byKeys(len(keys)), keys)
 		})
 
-	getQueuePositions = define("visit_scheduler/get", backend+"visit_scheduler_queue_position_get",
+	getQueuePositions = define("visit_scheduler/get", readers, backend+"visit_scheduler_queue_position_get",
 		"Returns how far the queue of each visit type has been worked through.",
 		noArguments, queuePositions,
 		func(c *call, _ none) ([]origins.VisitQueuePosition, error) { return c.store.VisitQueuePositions(c) })
 
-	setQueuePosition = define("visit_scheduler/set", backend+"visit_scheduler_queue_position_set", "Sets how far the queue of a visit type has been worked through.",
+	setQueuePosition = define("visit_scheduler/set", operator|daemon, backend+"visit_scheduler_queue_position_set", "Sets how far the queue of a visit type has been worked through.",
 		func(f *fields, p *origins.VisitQueuePosition) {
 			required(f, "visit_type", text, &p.VisitType)
 			required(f, "position", looseInteger, &p.Position)
 		}, null, does((*db.Store).SetVisitQueuePosition))
 
-	updateMetrics = define("scheduler_metrics/update", backend+"update_metrics", "Counts the origins of a lister, or of all, and returns the counts.",
+	updateMetrics = define("scheduler_metrics/update", operator|daemon, backend+"update_metrics", "Counts the origins of a lister, or of all, and returns the counts.",
 		func(f *fields, a *metricsArguments) {
 			optional(f, "lister_id", nullID(looseID, isNone), &a.lister)
 			optional(f, "timestamp", looseMoment, &a.timestamp)
@@ -337,7 +337,7 @@ var (
 			return c.store.UpdateMetrics(c, a.lister, a.timestamp)
 		})
 
-	getMetrics = define("scheduler_metrics/get", backend+"get_metrics", "Returns the counts of origins as they were last made.",
+	getMetrics = define("scheduler_metrics/get", readers, backend+"get_metrics", "Returns the counts of origins as they were last made.",
 		func(f *fields, a *metricsArguments) {
 			optional(f, "lister_id", nullID(looseID, isFalse), &a.lister)
 			optional(f, "visit_type", looseText, &a.visitType)

@@ -25,6 +25,7 @@ type exception struct {
 	args   []string
 	status int  // HTTP status; 0 is 500
 	server bool // the server is at fault, not the client
+	denied bool // the client lacks a role, or its role is not for such arguments
 }
 
 const statusTooLarge = http.StatusRequestEntityTooLarge

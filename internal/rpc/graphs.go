@@ -19,7 +19,7 @@ import (
 // the files of "task graph submit" and the output of "task graph status"; a graph may be a
 // text, too. What is wrong with a graph is a ValueError with status 400.
 var (
-	submitGraph = define("task_graph/submit", "submit_task_graph",
+	submitGraph = define("task_graph/submit", operator, "submit_task_graph",
 		"Stores a graph of tasks, all or nothing, and returns its number and those of its tasks by name.",
 		only("graph", graphTexts), document[taskgraph.Submitted](),
 		func(c *call, text string) (taskgraph.Submitted, error) {
@@ -30,7 +30,7 @@ var (
 			return s, badGraph(err)
 		})
 
-	extendGraph = define("task_graph/extend", "extend_task_graph",
+	extendGraph = define("task_graph/extend", operator, "extend_task_graph",
 		"Adds tasks and dependencies to a graph, and removes dependencies, all or nothing; returns the numbers of the new tasks by name.",
 		func(f *fields, a *graphExtension) {
 			required(f, "graph_id", looseInteger, &a.graph)
@@ -44,7 +44,7 @@ var (
 			return s, badGraph(err)
 		})
 
-	checkGraph = define("task_graph/check", "check_task_graph",
+	checkGraph = define("task_graph/check", readers, "check_task_graph",
 		"Checks a graph of tasks, stores nothing, and returns its size.",
 		only("graph", graphTexts), document[taskgraph.Size](),
 		func(c *call, text string) (taskgraph.Size, error) {
@@ -55,14 +55,14 @@ var (
 			return size, badGraph(err)
 		})
 
-	listGraphs = define("task_graph/list", "list_task_graphs",
+	listGraphs = define("task_graph/list", readers, "list_task_graphs",
 		"Returns the newest graphs, or the one of a number, with how many of their tasks are in each state.",
 		func(f *fields, a *graphList) {
 			optional(f, "limit", looseInteger, &a.limit, 20)
 			optional(f, "graph_id", integerOrNone, &a.graph)
 		}, document[[]taskgraph.Line](), answerGraphs)
 
-	graphStatus = define("task_graph/status", "task_graph_status",
+	graphStatus = define("task_graph/status", readers, "task_graph_status",
 		"Returns the progress of a graph of tasks; none if there is no such graph.",
 		only("graph_id", looseInteger), nullable(document[taskgraph.Report]()),
 		func(c *call, graph int64) (*taskgraph.Report, error) {
@@ -70,7 +70,7 @@ var (
 			return found(g.Report(c.now), err, model.ErrUnknownGraph)
 		})
 
-	showGraph = define("task_graph/show", "show_task_graph",
+	showGraph = define("task_graph/show", readers, "show_task_graph",
 		"Draws a graph of tasks in the language of Graphviz (dot), or as an SVG picture.",
 		func(f *fields, a *graphPicture) {
 			required(f, "graph_id", looseInteger, &a.graph)
@@ -81,7 +81,7 @@ var (
 			return picture, badGraph(err)
 		})
 
-	runningTasks = define("task_graph/running", "running_graph_tasks",
+	runningTasks = define("task_graph/running", readers, "running_graph_tasks",
 		"Returns the numbers of a graph's tasks that were sent and are not known to have ended.",
 		only("graph_id", looseInteger), integers,
 		func(c *call, graph int64) ([]int64, error) {
@@ -89,14 +89,14 @@ var (
 			return tasks, badGraph(err)
 		})
 
-	cancelGraph = define("task_graph/cancel", "cancel_task_graph",
+	cancelGraph = define("task_graph/cancel", operator, "cancel_task_graph",
 		"Cancels all unsent tasks of a graph.",
 		only("graph_id", looseInteger), null,
 		func(c *call, graph int64) (none, error) {
 			return none{}, badGraph(taskgraph.Cancel(c, c.store, graph, c.now))
 		})
 
-	retryGraph = define("task_graph/retry", "retry_task_graph",
+	retryGraph = define("task_graph/retry", operator, "retry_task_graph",
 		"Retries the tasks of a graph that failed or couldn't run, and returns how many there are.",
 		only("graph_id", looseInteger), integer,
 		func(c *call, graph int64) (int64, error) {
@@ -104,7 +104,7 @@ var (
 			return int64(n), badGraph(err)
 		})
 
-	releaseTask = define("task_graph/release", "release_task",
+	releaseTask = define("task_graph/release", operator, "release_task",
 		"Releases a task that waits only for itself; with force, whatever it waits for.",
 		func(f *fields, a *taskToRelease) {
 			required(f, "task_id", looseInteger, &a.task)

@@ -47,18 +47,34 @@ type guesser struct {
 	right [sha256.Size]byte // of what was right last, with KnownPass
 }
 
+// Tried returns what Judge would say of credentials without asking whether they are right, or nil: a check that
+// takes long comes between them.
+func (g *Guesses) Tried(from netip.Prefix, credentials string, now time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tried(g.by[from], sha256.Sum256([]byte(credentials)), now)
+}
+
+func (g *Guesses) tried(who guesser, sum [sha256.Size]byte, now time.Time) error {
+	switch {
+	case who.wrong == sum && who.owes.After(now):
+		return ErrWrong
+	case !(g.KnownPass && who.right == sum) && who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
+		return ErrTooMany
+	}
+	return nil
+}
+
 // Judge asks whether credentials that came from an address are right. The error is ErrTooMany or ErrWrong.
 func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, right func() bool) error {
 	sum := sha256.Sum256([]byte(credentials))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	who := g.by[from]
-	switch {
-	case who.wrong == sum && who.owes.After(now):
-		return ErrWrong
-	case !(g.KnownPass && who.right == sum) && who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
-		return ErrTooMany
-	case right():
+	if err := g.tried(who, sum, now); err != nil {
+		return err
+	}
+	if right() {
 		if g.KnownPass && who.right != sum {
 			who.right = sum
 			g.remember(from, who, now)
@@ -71,6 +87,16 @@ func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, ri
 	who.owes, who.wrong = who.owes.Add(GuessEvery), sum
 	g.remember(from, who, now)
 	return ErrWrong
+}
+
+// Changed notes that other credentials are right from now on: those that were wrong may be.
+func (g *Guesses) Changed() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for from, who := range g.by {
+		who.wrong = [sha256.Size]byte{}
+		g.by[from] = who
+	}
 }
 
 // remember notes what is known of an address. Those that owe nothing make room for it.

@@ -35,6 +35,8 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 			internal, x.server = false, false // the client went away, or the server stops
 		}
 		switch {
+		case x.denied:
+			s.logDenial(r, ep.path, x)
 		case internal && x.status == http.StatusServiceUnavailable:
 			s.Log.Warn("call failed; its client may try again", "endpoint", ep.path, s.caller(r), "error", brief(err.Error())) // a text: not for Sentry
 		case internal:
@@ -57,22 +59,17 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// caller returns who has called, for the log: the address, and the user whose password was
-// checked.
+// caller returns who has called, for the log: the address, and the client, or the user of the single credential.
 func (s *Server) caller(r *http.Request) slog.Attr {
 	who := []any{"address", r.RemoteAddr}
-	if user := s.user(r); user != "" {
-		who = append(who, "user", user)
+	switch id := s.identity(r); {
+	case id.name == "":
+	case id.credential == "":
+		who = append(who, "user", id.name)
+	default:
+		who = append(who, "client", id.name)
 	}
 	return slog.Group("caller", who...)
-}
-
-// user returns the user whose password was checked, "" for none.
-func (s *Server) user(r *http.Request) string {
-	if user, _, ok := r.BasicAuth(); ok && s.Credentials.accept(r) {
-		return user
-	}
-	return ""
 }
 
 // encodeException writes an exception; as the Python scheduler, in msgpack whatever the
@@ -97,6 +94,10 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 	if r.Header.Get("Origin") != "" {
 		return nil, httpError(http.StatusForbidden, "Forbidden", "Calls from a page in a browser are not answered.")
 	}
+	who := s.identity(r)
+	if who.roles&ep.allowed == 0 {
+		return nil, denied(ep.allowed.missing(who.name, ep.path))
+	}
 	args, err := s.readArguments(ep, w, r, room)
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
 	c := &call{
-		Context: postgres.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows, room: room, jsonLeft: &room.jsonLeft,
+		Context: postgres.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows, room: room, jsonLeft: &room.jsonLeft, who: who, listers: &s.listers,
 		out: bound(newEncoder(negotiate(r.Header.Get("Accept")), buf), func(size int) error { return room.written(ctx, size, ep.writes) }),
 	}
 	if err = ep.handle(c); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

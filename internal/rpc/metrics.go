@@ -12,6 +12,8 @@ type metrics struct {
 	seconds map[string]prometheus.Observer // by path; its count is that of the calls
 	errors  *prometheus.CounterVec
 	refused prometheus.Counter
+	logins  *prometheus.CounterVec // by client and credential, of which the configuration has a number
+	denied  *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -30,6 +32,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		refused: f.NewCounter(prometheus.CounterOpts{
 			Name: "swh_scheduler_rpc_refused_logins_total", Help: "Requests refused as they had no credentials, or wrong ones.",
 		}),
+		logins: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_rpc_client_requests_total", Help: "Requests of the clients that the configuration names, by the credential that they had.",
+		}, []string{"client", "credential"}),
+		denied: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_rpc_denied_total", Help: "Calls of the clients that the configuration names which their roles don't allow.",
+		}, []string{"client", "endpoint"}),
 	}
 	for _, ep := range endpoints {
 		m.seconds[ep.path] = seconds.WithLabelValues(ep.path)
@@ -45,5 +53,20 @@ func (m *metrics) observe(ep *endpoint, fault string, took time.Duration) {
 	m.seconds[ep.path].Observe(took.Seconds())
 	if fault != "" {
 		m.errors.WithLabelValues(ep.path, fault).Inc()
+	}
+}
+
+// came counts a request of a client.
+func (m *metrics) came(id *identity) {
+	if id.credential != "" {
+		m.logins.WithLabelValues(id.name, id.credential).Inc()
+	}
+}
+
+// forget drops the series of clients that are no more.
+func (m *metrics) forget(clients []*client) {
+	for _, one := range clients {
+		m.logins.DeletePartialMatch(prometheus.Labels{"client": one.name})
+		m.denied.DeletePartialMatch(prometheus.Labels{"client": one.name})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
@@ -58,13 +59,17 @@ type Options struct {
 	Log         *slog.Logger
 	Registry    *prometheus.Registry // for the server's own metrics, and what /metrics shows
 	Credentials Credentials
-	Proxies     Proxies       // that tell from where a request comes
-	Hosts       service.Hosts // by which browsers may ask for metrics and health, besides addresses and localhost
-	TLS         *tls.Config   // nil: HTTP without TLS
-	LogCalls    bool          // at level debug
-	MaxBody     int64         // 0: DefaultMaxBody; all large bodies in hand together have as much room
-	MaxRows     int           // of an answer; 0: DefaultMaxRows
-	MaxAnswer   int64         // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
+	Clients     []config.Client // with credentials and roles of their own; who has Credentials has all roles
+	// Reread returns the two as they are to be from now on, if they have changed; nil: they never do.
+	Reread    func() (Credentials, []config.Client, bool, error)
+	ClientCA  *Authority    // of the clients' certificates; nil: none is asked for. TLS is needed
+	Proxies   Proxies       // that tell from where a request comes
+	Hosts     service.Hosts // by which browsers may ask for metrics and health, besides addresses and localhost
+	TLS       *tls.Config   // nil: HTTP without TLS
+	LogCalls  bool          // at level debug
+	MaxBody   int64         // 0: DefaultMaxBody; all large bodies in hand together have as much room
+	MaxRows   int           // of an answer; 0: DefaultMaxRows
+	MaxAnswer int64         // bytes of the rows of an answer; 0: DefaultMaxAnswer; all in hand have twice as much
 
 	Door       *migrate.Door // to the database, for daemons; nil: as the role of "migrate --door"
 	DoorLimits door.Limits   // of connections through it
@@ -76,6 +81,7 @@ type Options struct {
 	headerTime time.Duration // 0: headerTimeout
 	smallTime  time.Duration // 0: smallBodyTimeout
 	mostOpen   int           // connections; 0: maxConnections
+	followTime time.Duration // 0: followEvery
 	doorTimes  door.Times
 }
 
@@ -85,6 +91,11 @@ type Server struct {
 	metrics  *metrics
 	refusals service.LogLimit
 	guesses  Guesses
+	access   atomic.Pointer[access]
+	open     bool // nobody is asked who he is
+	checks   *passwordChecks
+	listers  listerNames
+	denials  service.LogLimit
 	room     room
 	door     *door.Server
 	handler  http.Handler
@@ -97,21 +108,29 @@ type Server struct {
 func Listen(ctx context.Context, o Options) (*Server, error) {
 	o.MaxBody, o.MaxRows, o.MaxAnswer = cmp.Or(o.MaxBody, DefaultMaxBody), cmp.Or(o.MaxRows, DefaultMaxRows), cmp.Or(o.MaxAnswer, DefaultMaxAnswer)
 	o.headerTime, o.smallTime = cmp.Or(o.headerTime, headerTimeout), cmp.Or(o.smallTime, smallBodyTimeout)
+	may, err := newAccess(o.Credentials, o.Clients)
+	if err != nil {
+		return nil, err
+	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", o.Address, err)
 	}
+	if o.TLS != nil && o.ClientCA != nil {
+		o.TLS = o.ClientCA.ask(o.TLS)
+	}
 	if o.TLS != nil {
 		listener = tls.NewListener(listener, o.TLS)
 	}
-	s := &Server{Options: o, listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
+	s := &Server{Options: o, open: !may.asks(), checks: newPasswordChecks(), listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
+	s.access.Store(may)
 	s.guesses.KnownPass = true // of a proxy's clients one would keep out all
 	if s.Door == nil {
 		if s.Door, err = migrate.NewDoor(o.Store.DB, ""); err != nil {
 			return nil, errors.Join(err, listener.Close())
 		}
 	}
-	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, Times: o.doorTimes, From: s.Proxies.From, User: s.user})
+	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, Times: o.doorTimes, From: s.Proxies.From, User: func(r *http.Request) string { return s.identity(r).name }, Permit: s.permit})
 	s.handler = s.routes()
 	return s, nil
 }
@@ -126,10 +145,10 @@ func (s *Server) routes() http.Handler {
 		guarded.HandleFunc("/"+ep.path, func(w http.ResponseWriter, r *http.Request) { s.serve(ep, w, r) })
 	}
 	guarded.HandleFunc("GET /{$}", index)
-	guarded.Handle("GET "+door.Path, s.door)
+	guarded.Handle("GET "+door.Path, s.only(daemon, doorName, s.door))
 	guarded.HandleFunc("GET /site-map", siteMap)
 	ours := func(h http.Handler) http.Handler { return s.Hosts.Guard("metrics.hosts", s.Log, h) } // calls are POST, and refused with Origin
-	guarded.Handle("GET /metrics", ours(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})))
+	guarded.Handle("GET /metrics", s.only(reader|operator, "metrics", ours(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))))
 	guarded.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, httpError(http.StatusNotFound, "NotFound", "The requested URL was not found on the server."))
 	})
@@ -165,6 +184,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.Site != nil {
 		server.RegisterOnShutdown(s.Site.Stop)
 	}
+	defer service.Background(ctx, s.follow)()
 	doorClosed := make(chan error, 1)
 	go func() { doorClosed <- s.door.Run(ctx) }()
 	err := service.Serve(ctx, server, s.listener)
@@ -177,11 +197,14 @@ func (s *Server) Run(ctx context.Context) error {
 // announce logs where the server listens and who can use it.
 func (s *Server) announce() {
 	level, message := slog.LevelInfo, "listening"
-	if tcp, ok := s.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+	tcp, ok := s.Addr().(*net.TCPAddr)
+	everywhere, elsewhere := ok && tcp.IP.IsUnspecified(), ok && !tcp.IP.IsLoopback()
+	if everywhere {
 		level, message = slog.LevelWarn, "listening on all network interfaces"
-		if !s.Credentials.Wanted() {
-			message += ": whoever reaches this port can read and write the scheduler"
-		}
 	}
-	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", s.Credentials.Wanted())
+	if elsewhere && s.open {
+		level = slog.LevelWarn
+		message += ": whoever reaches this port can read and write the scheduler"
+	}
+	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", !s.open)
 }

@@ -32,8 +32,8 @@ type readyArguments struct {
 }
 
 // defineReady describes one of these calls.
-func defineReady(path, name, description string, read func(*db.Tx, context.Context, string, time.Time, int) ([]model.Task, error)) *method[readyArguments, []model.Task] {
-	return define(path, backend+name, description, func(f *fields, a *readyArguments) {
+func defineReady(path string, allowed roles, name, description string, read func(*db.Tx, context.Context, string, time.Time, int) ([]model.Task, error)) *method[readyArguments, []model.Task] {
+	return define(path, allowed, backend+name, description, func(f *fields, a *readyArguments) {
 		required(f, "task_type", looseText, &a.taskType)
 		optional(f, "timestamp", looseMoment, &a.timestamp)
 		optional(f, "num_tasks", nullable(limit), &a.limit)

@@ -100,6 +100,32 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 	return c, warnings, nil
 }
 
+// Reread returns a function that reads the configuration again once its file has changed and is as it was at
+// the call before, as it may be in the middle of being written. Otherwise that returns nil.
+func (a *App) Reread(cmd *cobra.Command) func() (*config.Config, error) {
+	var last, applied os.FileInfo
+	same := func(a, b os.FileInfo) bool {
+		return a != nil && b != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+	}
+	return func() (*config.Config, error) {
+		if a.Config.File == "" {
+			return nil, nil
+		}
+		now, err := os.Stat(a.Config.File)
+		if err != nil {
+			return nil, err
+		}
+		settled := same(now, last)
+		last = now
+		if !settled || same(now, applied) {
+			return nil, nil
+		}
+		applied = now
+		c, _, err := a.readConfig(cmd)
+		return c, err
+	}
+}
+
 // readsOnly is the annotation of commands that change nothing.
 const readsOnly = "reads only"
 

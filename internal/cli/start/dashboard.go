@@ -53,7 +53,7 @@ func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credenti
 		own := rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
 		o := dashboard.Options{
 			Reads: reads, Acts: store, Config: a.Config, Log: a.Log, Metrics: metrics, Version: a.Version, Base: base,
-			Access: dashboard.Access{Hosts: service.HostsOf(net.JoinHostPort(cmd.Flag("host").Value.String(), ""), c.Hosts), RequireLogin: c.RequireLogin || calls.Wanted(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
+			Access: dashboard.Access{Hosts: service.HostsOf(net.JoinHostPort(cmd.Flag("host").Value.String(), ""), c.Hosts), RequireLogin: c.RequireLogin || base != "" && a.Config.RPCServe.Asks(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
 		}
 		closeBroker := func() error { return nil }
 		if broker, err := a.Config.Broker(); err == nil {

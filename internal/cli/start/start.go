@@ -127,7 +127,8 @@ func NewRPCServe(a *command.App) *cobra.Command {
 		Short: "Starts a swh-scheduler API HTTP server",
 		Long: `Starts a swh-scheduler API HTTP server, through which listers, the web API and
 other components use the scheduler. The rpc_serve section of the configuration
-can ask for TLS and credentials.`,
+can ask for TLS and credentials, and say which clients may make which calls; it is
+read again when the file changes.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&host, "host", "0.0.0.0", "`HOST` to listen on; 0.0.0.0 is all network interfaces")
@@ -144,7 +145,7 @@ can ask for TLS and credentials.`,
 		if debug {
 			a.Level.Set(slog.LevelDebug)
 		}
-		d := daemons.RPC{Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug}
+		d := daemons.RPC{Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug, Reread: a.Reread(cmd)}
 		if c := a.Config; c.Dashboard.InRPCServe {
 			calls := rpc.Credentials{Token: string(c.RPCServe.Token), Username: c.RPCServe.Username, Password: string(c.RPCServe.Password)}
 			d.NewSite = newSite(a, cmd, rpc.SitePath, calls)

@@ -34,6 +34,7 @@ const (
 	wayKept      = 2 * time.Second  // how long the role of the door is used without reading it again
 	idleCheck    = 30 * time.Second
 	cancelTime   = 5 * time.Second
+	deniedTime   = 10 * time.Second
 )
 
 // Options make a Server.
@@ -44,16 +45,19 @@ type Options struct {
 	Limits   Limits
 	From     func(*http.Request) netip.Prefix // where a request comes from
 	User     func(*http.Request) string       // whose credentials it has; "" for none
+	// Permit returns what reports whether the sender of a request may go on; nil: everybody may.
+	Permit func(*http.Request) func() bool
 
 	Times Times
 }
 
 // Times bound what may take long. 0 is the default.
 type Times struct {
-	Start time.Duration // from the upgrade to the start-up message, and connecting to the database; 10 s
-	Write time.Duration // of a client that doesn't read; 45 s
-	Idle  time.Duration // of a client that sends nothing, outside of transactions; 10 minutes
-	Alive time.Duration // of a database that sends nothing, until the client gets a sign of life; 20 s
+	Start  time.Duration // from the upgrade to the start-up message, and connecting to the database; 10 s
+	Write  time.Duration // of a client that doesn't read; 45 s
+	Idle   time.Duration // of a client that sends nothing, outside of transactions; 10 minutes
+	Denied time.Duration // of a client that is not permitted any more, in a transaction; 10 s
+	Alive  time.Duration // of a database that sends nothing, until the client gets a sign of life; 20 s
 }
 
 // Server is the server's side of the door: an http.Handler of Path.
@@ -75,7 +79,7 @@ type Server struct {
 // New returns a server, which serves until Stop.
 func New(o Options) *Server {
 	o.Times.Start, o.Times.Write, o.Times.Idle = cmp.Or(o.Times.Start, startTimeout), cmp.Or(o.Times.Write, writeTimeout), cmp.Or(o.Times.Idle, idleTimeout)
-	o.Times.Alive = cmp.Or(o.Times.Alive, aliveTime)
+	o.Times.Alive, o.Times.Denied = cmp.Or(o.Times.Alive, aliveTime), cmp.Or(o.Times.Denied, deniedTime)
 	o.Limits.Connections = cmp.Or(o.Limits.Connections, DefaultConnections)
 	o.Limits.PerClient = cmp.Or(o.Limits.PerClient, DefaultPerClient)
 	o.Limits.PerAddress = cmp.Or(o.Limits.PerAddress, DefaultPerAddress)
@@ -101,6 +105,27 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// EndDenied ends the sessions of clients that are not permitted any more: as soon as they are outside of
+// transactions, and after Times.Denied in any case.
+func (s *Server) EndDenied() {
+	for _, one := range s.sessions.all() {
+		if !one.who.permitted() && one.denied.CompareAndSwap(false, true) {
+			s.Log.Warn("a connection to the database ends, as its client may not use the door any more", "client", one.who.name)
+			time.AfterFunc(s.Times.Denied, one.close)
+			go func() {
+				defer s.recovered()
+				one.stop(fatal(codeNoRole, "this client may not use the door any more"))
+			}()
+		}
+	}
+}
+
+// visitor is whose credentials a client has. permitted reports whether he may go on.
+type visitor struct {
+	name      string
+	permitted func() bool
+}
+
 // ServeHTTP lets a client in. Errors that come before the upgrade are HTTP's, later ones PostgreSQL's.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), Protocol) {
@@ -123,7 +148,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.sessions.leave()
 		}
 	}()
-	from, user := s.From(r), s.User(r)
+	from, who := s.From(r), visitor{name: s.User(r), permitted: func() bool { return true }}
+	if s.Permit != nil {
+		who.permitted = s.Permit(r)
+	}
 	started, ok := s.counts.start(from)
 	if !ok {
 		s.refuse(w, refusedStarting, http.StatusServiceUnavailable, "Too many connections to the database start at once; try again.")
@@ -153,7 +181,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer s.sessions.leave()
 		defer s.recovered()
 		defer func() { _ = client.Close() }()
-		s.serve(client, from, user, started)
+		s.serve(client, from, who, started)
 	}()
 }
 
@@ -220,7 +248,7 @@ func (s *Server) wayTo(ctx context.Context, wrong bool) (*pgconn.Config, error) 
 }
 
 // serve serves a connection after the upgrade.
-func (s *Server) serve(client net.Conn, from netip.Prefix, user string, started func()) {
+func (s *Server) serve(client net.Conn, from netip.Prefix, who visitor, started func()) {
 	defer started()
 	_ = client.SetDeadline(time.Now().Add(s.Times.Start)) // fails only if the client is gone
 	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\n\r\n", Protocol); err != nil {
@@ -249,10 +277,7 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, user string, started 
 		return
 	}
 	name := cmp.Or(parameters["application_name"], "unnamed")
-	if user != "" {
-		user += " "
-	}
-	end, reason, text := s.counts.open(user+name, from)
+	end, reason, text := s.counts.open(strings.TrimPrefix(who.name+" "+name, " "), from)
 	if end == nil {
 		s.reject(client, reason, from, fatal(codeFull, "%s", text), nil)
 		return
@@ -268,7 +293,7 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, user string, started 
 		return
 	}
 	defer one.close()
-	one.series = s.metrics.of(name)
+	one.series, one.who = s.metrics.of(name), who
 	if !s.sessions.add(one) {
 		one.farewell(fatal(codeStopped, "the RPC server stops"))
 		return

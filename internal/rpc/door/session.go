@@ -28,13 +28,16 @@ type session struct {
 	alive          time.Duration // after which a client gets a sign of life
 	recovered      func()        // deferred: recovers from a panic
 	cancel         func()        // asks the database to stop the statement that it is at
+	who            visitor
+	denied         atomic.Bool // it ends, as its client may not go on
 
 	mu       sync.Mutex
 	state    state
-	up, down frames // to the server, to the client
-	writing  bool   // a part is on its way to the client
-	stopping bool   // it ends once it is idle
-	ended    bool   // nothing more is passed
+	up, down frames                  // to the server, to the client
+	writing  bool                    // a part is on its way to the client
+	stopping bool                    // it ends once it is idle
+	why      *pgproto3.ErrorResponse // it is stopping
+	ended    bool                    // nothing more is passed
 
 	idleSince atomic.Int64 // when the client was heard last, in ns since 1970
 	closing   sync.Once
@@ -141,7 +144,7 @@ func (s *session) answer(part []byte, now time.Time) bool {
 		return false
 	}
 	if s.written() {
-		s.farewell(fatal(codeStopped, "the RPC server stops"))
+		s.farewell(s.why)
 		return false
 	}
 	return true
@@ -191,7 +194,7 @@ func (s *session) finish() bool {
 // stop ends the session as soon as it is idle.
 func (s *session) stop(why *pgproto3.ErrorResponse) {
 	s.mu.Lock()
-	s.stopping = true
+	s.stopping, s.why = true, why
 	now := s.finish()
 	s.mu.Unlock()
 	if now {

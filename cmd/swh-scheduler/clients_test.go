@@ -1,0 +1,167 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// sha256Of returns what a client's token_sha256 is for a token.
+func sha256Of(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// The clients of a running rpc-serve follow its file: a credential is replaced under the Python scheduler's client,
+// which calls all the time and never fails; a client that is taken out is refused; a file that is wrong changes
+// nothing.
+func TestClientsFollowTheFile(t *testing.T) {
+	t.Parallel()
+	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := testenv.Database(t)
+	file := configFile(t, "")
+	write := func(clients string) {
+		t.Helper()
+		text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve:\n  clients:\n%s", dsn, clients)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil { // not by a new file: as an editor may
+			t.Fatal(err)
+		}
+	}
+	lister := func(tokens ...string) string {
+		for i, token := range tokens {
+			tokens[i] = sha256Of(token)
+		}
+		return fmt.Sprintf("  - {name: gitlab, token_sha256: [%s], roles: [lister], listers: ['gitlab/*']}\n", strings.Join(tokens, ", "))
+	}
+	other := fmt.Sprintf("  - {name: web, user: webapp, password_hash: '%s', roles: [web]}\n", hash)
+	write(lister("first") + other)
+	p := start(t, "-C", file, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
+	server := p.serverURL(t)
+
+	stop, token := filepath.Join(t.TempDir(), "stop"), filepath.Join(t.TempDir(), "token")
+	use := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(token+".new", []byte(text), 0o600); err == nil {
+			err = os.Rename(token+".new", token)
+		} else {
+			t.Fatal(err)
+		}
+	}
+	use("first")
+	cmd := exec.CommandContext(t.Context(), testenv.Python(t), "-c", `
+import os, sys
+from swh.scheduler import get_scheduler
+from swh.scheduler.model import ListedOrigin
+url, token_file, stop = sys.argv[1:]
+calls, used, scheduler = 0, None, None
+while not os.path.exists(stop):
+    token = open(token_file).read()
+    if token != used:
+        print("uses", token, flush=True)
+        scheduler = get_scheduler("remote", url=url, session_kwargs={"headers": {"Authorization": "Bearer " + token}}, enable_requests_retry=False)
+        used = token
+    lister = scheduler.get_or_create_lister("gitlab", "a")
+    scheduler.record_listed_origins([ListedOrigin(lister_id=lister.id, url=f"https://x/{calls % 10}", visit_type="git")])
+    calls += 1
+print("made calls" if calls > 20 else calls)
+`, server, token, stop)
+	var out testenv.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	status := func(authorization ...string) string {
+		out, _ := exec.CommandContext(t.Context(), "curl", append([]string{"-s", "-o", os.DevNull, "-w", "%{http_code}", "-X", "POST", "-H", "Content-Type: application/json", server + "/task_type/get_all"}, authorization...)...).Output()
+		return string(out)
+	}
+	testenv.Shows(t, "uses first", out.String)
+	if got := status("-u", "webapp:s3cret"); got != "200" {
+		t.Errorf("the other client: %s", got)
+	}
+
+	write(lister("first", "second") + other)
+	testenv.Becomes(t, "both credentials count", "403", func() string { return status("-u", "gitlab:second") })
+	use("second")
+	testenv.Shows(t, "uses second", out.String)
+	write(lister("second") + other)
+	testenv.Becomes(t, "the first one counts no more", "401", func() string { return status("-u", "gitlab:first") })
+
+	write("  - {name: gitlab, token_sha256: s3cret, roles: [lister]}\n")
+	p.logs(t, "the configuration has changed and can't be used; the clients stay as they were")
+	if got := status("-u", "webapp:s3cret"); got != "200" {
+		t.Errorf("the other client, with a wrong file: %s", got)
+	}
+	if err := os.WriteFile(file, []byte(fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.logs(t, "no clients and no credentials any more")
+	if got := status(); got != "401" {
+		t.Errorf("nobody, with a file without clients: %s", got)
+	}
+
+	write(lister("second"))
+	testenv.Becomes(t, "the other client is refused", "401", func() string { return status("-u", "webapp:s3cret") })
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if want := "uses first\nuses second\nmade calls\n"; err != nil || out.String() != want {
+			t.Errorf("%v\n%s", err, &out)
+		}
+	case <-time.After(testenv.Patience):
+		t.Error("the Python client doesn't end")
+	}
+	for _, secret := range []string{"s3cret", sha256Of("second"), string(hash)} {
+		if strings.Contains(p.log(), secret) {
+			t.Errorf("the log shows %q:\n%s", secret, p.log())
+		}
+	}
+	if !strings.Contains(p.log(), `msg="the configuration was read again" clients=1 added=[] removed=[web]`) {
+		t.Errorf("the log doesn't say who was removed:\n%s", p.log())
+	}
+}
+
+// config show shows clients without their credentials, in a form that is a configuration
+// again.
+func TestConfigShowOfClients(t *testing.T) {
+	t.Parallel()
+	file := configFile(t, fmt.Sprintf(`
+scheduler: {cls: postgresql, db: "host=127.0.0.1 port=1 dbname=x"}
+rpc_serve:
+  tls_certificate: c.pem
+  tls_key: k.pem
+  client_ca: ca.pem
+  clients:
+  - {name: gitlab, token_sha256: [%s, %s], roles: [lister], listers: ["gitlab/*"]}
+  - {name: runner, certificate: "DNS:runner.example", roles: [daemon]}
+  - {name: web, password_hash: "$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW", roles: [web], task_types: ["load-*"]}
+`, sha256Of("a"), sha256Of("b")))
+	r := ours(t, "-C", file, "config", "show")
+	if r.code != 0 || r.stderr != "" || strings.Contains(r.stdout, sha256Of("a")) || strings.Contains(r.stdout, "$2b$") {
+		t.Errorf("%+v", r)
+	}
+	for _, want := range []string{"gitlab/*", "DNS:runner.example", "load-*", "client_ca: ca.pem", "[redacted]"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("no %q in\n%s", want, r.stdout)
+		}
+	}
+	if again := ours(t, "-C", configFile(t, r.stdout), "config", "show"); again.code != 0 || again.stdout != r.stdout {
+		t.Errorf("shown again, it is\n%s%s\nand not\n%s", again.stdout, again.stderr, r.stdout)
+	}
+}

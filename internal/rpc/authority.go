@@ -1,0 +1,161 @@
+package rpc
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Authority verifies the certificates of clients by a PEM file of certificates of authorities, which is read again
+// when it has changed. While it can't be used, the one before stays, and that is logged.
+type Authority struct {
+	file string
+	log  *slog.Logger
+
+	mu       sync.Mutex
+	pool     *x509.CertPool
+	text     []byte
+	at       time.Time // when the file that it is from had changed
+	refused  time.Time
+	verified map[[sha256.Size]byte]span // certificates, by their hash
+}
+
+// span is when a certificate and those above it are valid.
+type span struct{ from, until time.Time }
+
+// maxVerified bounds the certificates that are remembered.
+const maxVerified = 4 * 1000
+
+// NewAuthority reads the file of an authority.
+func NewAuthority(file string, log *slog.Logger) (*Authority, error) {
+	a := &Authority{file: file, log: log}
+	if err := a.load(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Authority) load() error {
+	info, err := os.Stat(a.file)
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(a.file)
+	}
+	if err != nil {
+		return fmt.Errorf("client_ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return fmt.Errorf("client_ca %s: there is no certificate in it", a.file)
+	}
+	a.pool, a.text, a.at, a.verified = pool, text, info.ModTime(), map[[sha256.Size]byte]span{}
+	return nil
+}
+
+// current returns the pool of the file, which is read again if it has changed. mu is held.
+func (a *Authority) current() *x509.CertPool {
+	info, err := os.Stat(a.file)
+	if err == nil && info.ModTime().Equal(a.at) {
+		return a.pool
+	}
+	var at time.Time
+	if err == nil {
+		at = info.ModTime()
+	}
+	before := a.text
+	switch err := a.load(); {
+	case err != nil && (!a.refused.Equal(at) || a.refused.IsZero()):
+		a.refused = at
+		if at.IsZero() {
+			a.refused = time.Unix(0, 1) // it is not there
+		}
+		a.log.Error("the authority of clients' certificates has changed and can't be used; the one before stays", "file", a.file, "error", err)
+	case err == nil && !bytes.Equal(before, a.text):
+		a.log.Info("the authority of clients' certificates has changed", "file", a.file)
+	}
+	return a.pool
+}
+
+// ask returns a configuration that asks clients for a certificate. Verify judges it, with the request, so that
+// a wrong one is answered in the protocol's way.
+func (a *Authority) ask(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.ClientAuth = tls.RequestClientCert
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		now := config.Clone()
+		now.GetConfigForClient, now.ClientCAs = nil, a.current() // whose names the client is told
+		return now, nil
+	}
+	return config
+}
+
+// verify returns an error unless the authority, as its file is now, vouches for a client's certificates, the first
+// of which is its own.
+func (a *Authority) verify(chain []*x509.Certificate, now time.Time) error {
+	leaf := chain[0]
+	sum := sha256.Sum256(leaf.Raw)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	roots := a.current()
+	if valid, known := a.verified[sum]; known && now.After(valid.from) && now.Before(valid.until) {
+		return nil
+	}
+	between := x509.NewCertPool()
+	for _, one := range chain[1:] {
+		between.AddCert(one)
+	}
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return err
+	}
+	valid := span{leaf.NotBefore, leaf.NotAfter}
+	for _, one := range chains[0] {
+		if one.NotAfter.Before(valid.until) {
+			valid.until = one.NotAfter
+		}
+		if one.NotBefore.After(valid.from) {
+			valid.from = one.NotBefore
+		}
+	}
+	if len(a.verified) >= maxVerified {
+		clear(a.verified)
+	}
+	a.verified[sum] = valid
+	return nil
+}
+
+// certificateError says what is wrong with a client's certificate.
+type certificateError struct{ text string }
+
+func (e *certificateError) Error() string { return e.text }
+
+// certified returns who the certificate of a request's connection is of.
+func (s *Server) certified(a *access, r *http.Request) (*identity, error) {
+	if s.ClientCA == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil, ErrWrong
+	}
+	chain := r.TLS.PeerCertificates
+	if err := s.ClientCA.verify(chain, time.Now()); err != nil {
+		return nil, &certificateError{"The certificate is not accepted: " + brief(err.Error())}
+	}
+	id := a.ofCertificate(chain[0])
+	if id == nil {
+		return nil, &certificateError{"There is no client with the certificate of " + brief(strings.Join(certificateNames(chain[0]), ", "))}
+	}
+	return &identity{id.client, id.credential, func(other *access) *identity {
+		if s.ClientCA.verify(chain, time.Now()) != nil {
+			return nil
+		}
+		return id.again(other)
+	}}, nil
+}

@@ -1,0 +1,76 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"swh-scheduler/internal/service"
+)
+
+// followEvery is how often the clients are looked at, and who uses the door.
+const followEvery = time.Second
+
+// follow takes over clients that have changed, until ctx ends, and ends the sessions at the door of those who may
+// not use it any more.
+func (s *Server) follow(ctx context.Context) {
+	if s.open {
+		return
+	}
+	last := ""
+	for service.Sleep(ctx, cmp.Or(s.followTime, followEvery)) == nil {
+		if s.Reread != nil {
+			problem := ""
+			if err := s.reread(); err != nil {
+				if problem = err.Error(); problem != last {
+					s.Log.Error("the configuration has changed and can't be used; the clients stay as they were", "error", problem)
+				}
+				last = problem
+			}
+		}
+		s.door.EndDenied()
+	}
+}
+
+// reread takes over clients that have changed.
+func (s *Server) reread() error {
+	single, clients, changed, err := s.Reread()
+	if err != nil || !changed {
+		return err
+	}
+	next, err := newAccess(single, clients)
+	if err != nil {
+		return err
+	}
+	if !next.asks() {
+		return errNobodyAsked
+	}
+	before := s.access.Swap(next)
+	s.guesses.Changed()
+	names := func(a *access) (names []string) {
+		for _, one := range a.clients {
+			names = append(names, one.name)
+		}
+		return names
+	}
+	old, now := names(before), names(next)
+	s.metrics.forget(slices.DeleteFunc(slices.Clone(before.clients), func(one *client) bool { return slices.Contains(now, one.name) }))
+	s.Log.Info("the configuration was read again", "clients", len(now),
+		"added", slices.DeleteFunc(slices.Clone(now), func(name string) bool { return slices.Contains(old, name) }),
+		"removed", slices.DeleteFunc(slices.Clone(old), func(name string) bool { return slices.Contains(now, name) }))
+	return nil
+}
+
+// permit returns whether whoever sent a request may go on using the door.
+func (s *Server) permit(r *http.Request) func() bool {
+	id := s.identity(r)
+	if id.again == nil { // nobody is asked
+		return func() bool { return true }
+	}
+	return func() bool {
+		now := id.again(s.access.Load())
+		return now != nil && now.roles&daemon != 0 && (id.credential == "" || now.name == id.name)
+	}
+}
