@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,9 +55,7 @@ func TestClientsFollowTheFile(t *testing.T) {
 	stop, token := filepath.Join(t.TempDir(), "stop"), filepath.Join(t.TempDir(), "token")
 	use := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(token+".new", []byte(text), 0o600); err == nil {
-			err = os.Rename(token+".new", token)
-		} else {
+		if err := errors.Join(os.WriteFile(token+".new", []byte(text), 0o600), os.Rename(token+".new", token)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,5 +162,30 @@ rpc_serve:
 	}
 	if again := ours(t, "-C", configFile(t, r.stdout), "config", "show"); again.code != 0 || again.stdout != r.stdout {
 		t.Errorf("shown again, it is\n%s%s\nand not\n%s", again.stdout, again.stderr, r.stdout)
+	}
+}
+
+// config check fails with a file with which rpc-serve would let everybody in, unless it says that; it reads the
+// files that rpc-serve needs for its clients.
+func TestConfigCheckOfClients(t *testing.T) {
+	t.Parallel()
+	base := services(t)
+	client := fmt.Sprintf("clients: [{name: a, token_sha256: %s, roles: reader}]", sha256Of("a"))
+	for section, want := range map[string]string{
+		"":                            "WRONG rpc_serve: whoever reaches the port of rpc-serve can read and write the scheduler: give it clients, or write rpc_serve: {open: true}",
+		"rpc_serve: {open: false}":    "WRONG rpc_serve: whoever reaches",
+		"rpc_serve: {open: true}":     "ok    rpc_serve: open: whoever reaches its port may make all calls",
+		"rpc_serve: {token: s3cret}":  "ok    rpc_serve: a credential that may make all calls, without TLS",
+		"rpc_serve: {" + client + "}": "ok    rpc_serve: 1 client, without TLS",
+		"rpc_serve: {token: s3cret, " + client + "}":                            "ok    rpc_serve: 1 client, a credential that may make all calls, without TLS",
+		"rpc_serve: {tls_certificate: no.pem, tls_key: no.pem, " + client + "}": "WRONG rpc_serve: tls_certificate ",
+	} {
+		r := ours(t, "-C", configFile(t, base+section+"\n"), "config", "check")
+		if !strings.Contains(r.stdout, want) || (r.code == 0) != strings.HasPrefix(want, "ok") || strings.Contains(r.stdout+r.stderr, "s3cret") {
+			t.Errorf("%s: %+v, want %s", section, r, want)
+		}
+	}
+	if r := ours(t, "-u", "http://127.0.0.1:1/", "config", "check"); strings.Contains(r.stdout, "rpc_serve") {
+		t.Errorf("of a file with which rpc-serve can't run: %+v", r)
 	}
 }

@@ -81,17 +81,17 @@ func TestADaemonNeedsABroker(t *testing.T) {
 // config check says of each service whether it can be worked with.
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()
-	good := services(t) + journalSection(t, "")
+	good := services(t) + "rpc_serve: {open: true}\n" + journalSection(t, "")
 	check := func(text string, args ...string) result {
 		t.Helper()
 		return ours(t, append([]string{"-l", "error", "-C", configFile(t, text), "config", "check"}, args...)...)
 	}
 	r := check(good)
-	if r.code != 0 || r.stderr != "" || strings.Count(r.stdout, "ok ") != 5 {
+	if r.code != 0 || r.stderr != "" || strings.Count(r.stdout, "ok ") != 6 {
 		t.Errorf("%+v", r)
 	}
 	var results []struct{ Name, Found, Problem string }
-	if r := check(good, "--output", "json"); json.Unmarshal([]byte(r.stdout), &results) != nil || len(results) != 5 || results[0].Problem != "" {
+	if r := check(good, "--output", "json"); json.Unmarshal([]byte(r.stdout), &results) != nil || len(results) != 6 || results[0].Problem != "" {
 		t.Errorf("%+v", r)
 	}
 	broker := "celery: {task_broker: \"amqp://u:s3cret@127.0.0.1:1//\"}\n"
@@ -129,7 +129,7 @@ func TestConfigCheck(t *testing.T) {
 // config check says how many runs lost_after leaves to another scheduler, once they are counted.
 func TestConfigCheckOfLostAfter(t *testing.T) {
 	t.Parallel()
-	text := services(t) + "lost_after: {default: 1h}\n"
+	text := services(t) + "lost_after: {default: 1h}\nrpc_serve: {open: true}\n"
 	config := configFile(t, text)
 	dsn, _, _ := strings.Cut(text[strings.Index(text, "db: \"")+5:], "\"")
 	execute(t, dsn, someTaskTypes+`;

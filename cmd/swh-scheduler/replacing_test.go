@@ -201,7 +201,7 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 	if r := ours(t, "-C", r.config, "migrate"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	if r := ours(t, "-C", r.config, "config", "check"); r.code != 0 {
+	if r := ours(t, "-C", r.config, "--option", "rpc_serve.open=true", "config", "check"); r.code != 0 {
 		t.Fatal(r.stdout, r.stderr)
 	}
 	r.work("the Python scheduler's on the prepared database", 0, peers)

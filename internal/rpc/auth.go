@@ -59,12 +59,12 @@ var errNobodyAsked = errors.New("it has no clients and no credentials any more; 
 // guard lets only requests with credentials through, and says by their context whose those are. It counts the
 // others, and slows wrong credentials.
 func (s *Server) guard(next http.Handler) http.Handler {
-	if s.open {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := s.access.Load()
-		id, err := s.identify(a, r)
+		id, err := anyone, error(nil)
+		if a.asks() {
+			id, err = s.identify(a, r)
+		}
 		if err == nil {
 			s.metrics.came(id)
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, id)))
@@ -96,9 +96,6 @@ type identityKey struct{}
 
 // identity returns whose credentials a request has that guard let through.
 func (s *Server) identity(r *http.Request) *identity {
-	if s.open {
-		return anyone
-	}
 	if id, ok := r.Context().Value(identityKey{}).(*identity); ok {
 		return id
 	}

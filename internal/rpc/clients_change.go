@@ -16,9 +16,6 @@ const followEvery = time.Second
 // follow takes over clients that have changed, until ctx ends, and ends the sessions at the door of those who may
 // not use it any more.
 func (s *Server) follow(ctx context.Context) {
-	if s.open {
-		return
-	}
 	last := ""
 	for service.Sleep(ctx, cmp.Or(s.followTime, followEvery)) == nil {
 		if s.Reread != nil {
@@ -44,7 +41,7 @@ func (s *Server) reread() error {
 	if err != nil {
 		return err
 	}
-	if !next.asks() {
+	if !next.asks() && s.access.Load().asks() {
 		return errNobodyAsked
 	}
 	before := s.access.Swap(next)
@@ -66,8 +63,8 @@ func (s *Server) reread() error {
 // permit returns whether whoever sent a request may go on using the door.
 func (s *Server) permit(r *http.Request) func() bool {
 	id := s.identity(r)
-	if id.again == nil { // nobody is asked
-		return func() bool { return true }
+	if id.again == nil {
+		return func() bool { return !s.access.Load().asks() }
 	}
 	return func() bool {
 		now := id.again(s.access.Load())

@@ -543,3 +543,42 @@ func TestClientsChange(t *testing.T) {
 		}
 	}
 }
+
+// A server that lets everybody in asks from when its file names clients.
+func TestOpenServerBeginsToAsk(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	openDoor(t, dsn)
+	next := make(chan []config.Client, 1)
+	server := serve(t, dsn, func(o *Options) {
+		o.followTime = 10 * time.Millisecond
+		o.Reread = func() (Credentials, []config.Client, bool, error) {
+			select {
+			case clients := <-next:
+				return Credentials{}, clients, true, nil
+			default:
+				return Credentials{}, nil, false, nil
+			}
+		}
+	})
+	status := func(header ...string) int {
+		response, _ := post(t, server+"/task_type/get_all", mimeJSON, nil, header...)
+		return response.StatusCode
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), throughDoor(t, server, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	next <- nil // the file has changed, elsewhere
+	testenv.Becomes(t, "it was read", 0, func() int { return len(next) })
+	if got := status(); got != 200 {
+		t.Errorf("an open server: %d", got)
+	}
+	next <- oneOfEach()
+	testenv.Becomes(t, "it asks", 401, func() int { return status() })
+	if got := status("Authorization", "Bearer "+tokenOf("reader")); got != 200 {
+		t.Errorf("a client: %d", got)
+	}
+	testenv.Becomes(t, "the connection to the database of nobody ends", true, func() bool { return conn.Ping(t.Context()) != nil })
+}

@@ -92,7 +92,6 @@ type Server struct {
 	refusals service.LogLimit
 	guesses  Guesses
 	access   atomic.Pointer[access]
-	open     bool // nobody is asked who he is
 	checks   *passwordChecks
 	listers  listerNames
 	denials  service.LogLimit
@@ -122,7 +121,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if o.TLS != nil {
 		listener = tls.NewListener(listener, o.TLS)
 	}
-	s := &Server{Options: o, open: !may.asks(), checks: newPasswordChecks(), listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
+	s := &Server{Options: o, checks: newPasswordChecks(), listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
 	s.access.Store(may)
 	s.guesses.KnownPass = true // of a proxy's clients one would keep out all
 	if s.Door == nil {
@@ -202,9 +201,10 @@ func (s *Server) announce() {
 	if everywhere {
 		level, message = slog.LevelWarn, "listening on all network interfaces"
 	}
-	if elsewhere && s.open {
+	asks := s.access.Load().asks()
+	if elsewhere && !asks {
 		level = slog.LevelWarn
 		message += ": whoever reaches this port can read and write the scheduler"
 	}
-	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", !s.open)
+	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", asks)
 }

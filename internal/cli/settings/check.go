@@ -111,6 +111,9 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 	if a.Config.RPCServe.Door.DB == "" && a.Config.Scheduler.Cls != config.Remote && a.Config.Scheduler.DB != "" {
 		checks = append(checks, check{"door", func(ctx context.Context) (string, error) { return checkOwnDoor(ctx, a) }})
 	}
+	if a.Config.Scheduler.Cls == config.Postgres { // with which rpc-serve can run
+		checks = append(checks, check{"rpc_serve", func(context.Context) (string, error) { return checkClients(a) }})
+	}
 	if len(a.Config.Journal.Brokers) > 0 {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}

@@ -1,0 +1,47 @@
+package settings
+
+import (
+	"errors"
+	"strings"
+
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/rpc"
+)
+
+// errOpen is the error of a file with which rpc-serve would ask nobody who he is.
+var errOpen = errors.New("whoever reaches the port of rpc-serve can read and write the scheduler: give it clients, or write " +
+	"rpc_serve: {open: true} if that is meant, or if no rpc-serve runs with this file")
+
+// checkClients checks that rpc-serve asks its clients who they are, or that the file says it doesn't, and that it
+// can read the files for it.
+func checkClients(a *command.App) (string, error) {
+	c := a.Config.RPCServe
+	if c.TLSCertificate != "" {
+		if _, err := rpc.TLS(a.Config.Resolve(c.TLSCertificate), a.Config.Resolve(c.TLSKey), a.Log); err != nil {
+			return "", err
+		}
+	}
+	if c.ClientCA != "" {
+		if _, err := rpc.NewAuthority(a.Config.Resolve(c.ClientCA), a.Log); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case c.Open:
+		return "open: whoever reaches its port may make all calls", nil
+	case !c.Asks():
+		return "", errOpen
+	}
+	var found []string
+	if len(c.Clients) > 0 {
+		found = append(found, model.Count(len(c.Clients), "client", "clients"))
+	}
+	if c.Token != "" || c.Username != "" {
+		found = append(found, "a credential that may make all calls")
+	}
+	if c.TLSCertificate == "" {
+		found = append(found, "without TLS")
+	}
+	return strings.Join(found, ", "), nil
+}
