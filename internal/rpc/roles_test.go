@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -253,5 +254,51 @@ func TestPatterns(t *testing.T) {
 				t.Errorf("%s matches %q: %t", pattern, text, !want)
 			}
 		}
+	}
+}
+
+// The table of calls and roles in the documentation is what the code says. SWH_TEST_UPDATE=1 writes it.
+func TestCallsInTheDocs(t *testing.T) {
+	t.Parallel()
+	const file = "../../docs/security.md"
+	page := string(testenv.Read(t, file))
+	const begin, end = "<!-- calls: SWH_TEST_UPDATE=1 go test -run TestCallsInTheDocs ./internal/rpc -->\n", "<!-- end of calls -->\n"
+	before, rest, found := strings.Cut(page, begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatal("the page has no place for the table")
+	}
+	var table strings.Builder
+	fmt.Fprintf(&table, "\n| call | `%s` |\n|---%s|\n", strings.Join(roleNames, "` | `"), strings.Repeat("|---", len(roleNames)))
+	row := func(call string, allowed, scoped roles) {
+		fmt.Fprintf(&table, "| %s |", call)
+		for i := range roleNames {
+			switch role := roles(1 << i); {
+			case scoped&role != 0:
+				table.WriteString(" its own |")
+			case allowed&role != 0:
+				table.WriteString(" yes |")
+			default:
+				table.WriteString("  |")
+			}
+		}
+		table.WriteString("\n")
+	}
+	for _, ep := range endpoints {
+		row("`"+ep.path+"`", ep.allowed, ep.scoped)
+	}
+	row("`GET /"+doorName+"`, the door", daemon, 0)
+	row("`GET /metrics`", reader|operator, 0)
+	row("`GET /`, `GET /site-map`", allRoles, 0)
+	table.WriteString("\n")
+	want := before + begin + table.String() + end + after
+	switch {
+	case page == want:
+	case os.Getenv("SWH_TEST_UPDATE") != "":
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("the table in %s is not what the code says; SWH_TEST_UPDATE=1 writes it:\n%s", file, &table)
 	}
 }
