@@ -12,22 +12,22 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The dashboard is a command, and a part of rpc-serve if the configuration says so, where who may
-// not call may not read it either. Pages that are open with live updates hold up no stop.
+// The dashboard is a command, and a part of rpc-serve if the configuration says so, where only its users may read it if
+// calls need credentials. These open neither. Pages that are open with live updates hold up no stop.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {token: t0ken}\ndashboard: {in_rpc_serve: true}\n", testenv.Database(t)))
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {token: t0ken}\ndashboard: {in_rpc_serve: true, users: [{name: script, token_sha256: %s, roles: [view]}]}\n", testenv.Database(t), sha256Of("ours")))
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	for _, c := range []struct {
-		args            []string
-		path            string
-		strangers, ours int
+		args      []string
+		path      string
+		strangers int
 	}{
-		{[]string{"dashboard", "--port", "0"}, "/", 200, 401}, // it knows no token
-		{[]string{"rpc-serve", "--host", "127.0.0.1", "--port", "0"}, "/dashboard/", 303, 200},
+		{[]string{"dashboard", "--port", "0"}, "/", 200},
+		{[]string{"rpc-serve", "--host", "127.0.0.1", "--port", "0"}, "/dashboard/", 401}, // no user has a password
 	} {
 		t.Run(c.args[0], func(t *testing.T) {
 			t.Parallel()
@@ -62,12 +62,15 @@ func TestDashboard(t *testing.T) {
 			if status := get("text/html", "").StatusCode; status != c.strangers {
 				t.Errorf("a stranger is answered %d", status)
 			}
-			if status := get("application/json", "Bearer t0ken").StatusCode; status != c.ours {
+			if status := get("application/json", "Bearer t0ken").StatusCode; status != http.StatusUnauthorized {
 				t.Errorf("who has the token of calls is answered %d", status)
+			}
+			if status := get("application/json", "Bearer ours").StatusCode; status != http.StatusOK {
+				t.Errorf("a user is answered %d", status)
 			}
 			authorization := ""
 			if c.strangers != 200 {
-				authorization = "Bearer t0ken"
+				authorization = "Bearer ours"
 			}
 			if stream := bufio.NewScanner(get("text/event-stream", authorization).Body); !stream.Scan() || stream.Text() != "retry: 5000" {
 				t.Errorf("the stream begins with %q", stream.Text())

@@ -101,11 +101,15 @@ rpc_serve: {tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, 
   client_ca: ca.pem, clients: [{name: runner, certificate: ["CN:runner", "DNS:runner.example"], roles: daemon}],
   door: {db: "host=db.example dbname=scheduler user=daemons password=s3cret", max_connections: 50, max_per_client: 20, max_per_address: 30}}
 dashboard:
-  {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, token: s3cret, username: u, password: s3cret, reports: r, hosts: [Dashboard.example],
-  proxy: {addresses: [127.0.0.1, "10.1.0.0/16"], user_header: X-User, role_header: X-Roles, operators: [admins]}}
+  {in_rpc_serve: yes, require_login: yes, tls_certificate: c.pem, tls_key: k.pem, reports: r, hosts: [Dashboard.example],
+  users: [{name: ann, password_hash: "$2a$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW", roles: [tasks, graphs, terminate]}, {name: script, token_sha256: 4bc453b53cb3d914b45f4b250294236adba2c0e09ff6f03793949e7e39fd4cc1, roles: [view]}],
+  proxy: {addresses: [127.0.0.1, "10.1.0.0/16"], user_header: X-User, role_header: X-Roles, roles: {admins: [tasks, graphs], lookers: [view]}}}
 storage: {cls: remote, url: x}
 sentry: {dsn: "https://k:s3cret@sentry.example/1", environment: staging, main_package: swh.scheduler, disable_logging_events: on, traces_sample_rate: 0.1}
 `
+
+// hash is one of bcrypt.
+const hash = "$2a$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
 
 func TestLoad(t *testing.T) {
 	path := write(t, full)
@@ -173,10 +177,14 @@ func TestLoad(t *testing.T) {
 		ClientCA: "ca.pem", Clients: []Client{{Name: "runner", Certificate: []string{"CN:runner", "DNS:runner.example"}, Roles: []string{"daemon"}}},
 		Door: Door{DB: "host=db.example dbname=scheduler user=daemons password=s3cret", MaxConnections: 50, MaxPerClient: 20, MaxPerAddress: 30}}
 	want.Dashboard = Dashboard{
-		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Token: "s3cret", Username: "u", Password: "s3cret", Reports: "r", Hosts: []string{"Dashboard.example"},
+		InRPCServe: true, RequireLogin: true, TLSCertificate: "c.pem", TLSKey: "k.pem", Reports: "r", Hosts: []string{"Dashboard.example"},
+		Users: []DashboardUser{
+			{Name: "ann", PasswordHash: "$2a$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW", Roles: []DashboardRole{RoleTasks, RoleGraphs, RoleTerminate}},
+			{Name: "script", TokenSHA256: "4bc453b53cb3d914b45f4b250294236adba2c0e09ff6f03793949e7e39fd4cc1", Roles: []DashboardRole{RoleView}},
+		},
 		Proxy: DashboardProxy{
 			Addresses:  []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.1.0.0/16")},
-			UserHeader: "X-User", RoleHeader: "X-Roles", Operators: []string{"admins"},
+			UserHeader: "X-User", RoleHeader: "X-Roles", Roles: map[string][]DashboardRole{"admins": {RoleTasks, RoleGraphs}, "lookers": {RoleView}},
 		},
 	}
 	if diff := cmp.Diff(reveal(want), reveal(got), cmpopts.IgnoreUnexported(Config{}, Celery{}), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
@@ -186,7 +194,11 @@ func TestLoad(t *testing.T) {
 
 // reveal compares secrets as texts: a difference of two secrets does not show.
 func reveal(c *Config) any {
-	return []any{*c, string(c.Scheduler.DB), string(c.Database.Direct), string(c.Database.Replica), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), string(c.Dashboard.Token), string(c.Dashboard.Password), string(c.Sentry.DSN), map[string]string(c.Journal.ConsumerSettings)}
+	var users []string
+	for _, u := range c.Dashboard.Users {
+		users = append(users, string(u.PasswordHash), string(u.TokenSHA256))
+	}
+	return []any{*c, users, string(c.Scheduler.DB), string(c.Database.Direct), string(c.Database.Replica), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), string(c.Sentry.DSN), map[string]string(c.Journal.ConsumerSettings)}
 }
 
 // The file shown to operators is one that is read without a word, and whose
@@ -300,10 +312,26 @@ func TestErrors(t *testing.T) {
 		{base + "rpc_serve: {tls_certificate: c.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {tls_key: k.pem}", "F:2:12: rpc_serve must have both tls_certificate and tls_key, or none"},
 		{base + "rpc_serve: {username: u}", "F:2:12: rpc_serve must have both username and password, or none"},
-		{base + "dashboard: {require_login: yes}", "F:2:12: dashboard has require_login and no way to log in: give a token, username and password, or a proxy"},
+		{base + "dashboard: {require_login: yes}", "F:2:12: dashboard has require_login and no way to log in: name users, or a proxy"},
 		{base + "dashboard: {proxy: {user_header: X}}", "F:2:20: dashboard.proxy must have both addresses and user_header"},
 		{base + "dashboard: {proxy: {user_header: X, addresses: [a.example, 10.0.0.1]}}", "F:2:48: dashboard.proxy.addresses must be a list of addresses or networks, such as [127.0.0.1, 10.0.0.0/8]"},
-		{base + "dashboard: {proxy: {user_header: X, addresses: 10.0.0.1, operators: a}}", "F:2:20: dashboard.proxy must have both role_header and operators, or none"},
+		{base + "dashboard: {proxy: {user_header: X, addresses: 10.0.0.1, roles: {a: [view]}}}", "F:2:20: dashboard.proxy must have both role_header and roles, or none"},
+		{base + "dashboard: {proxy: {user_header: X, role_header: Y, addresses: 10.0.0.1, operators: s3cret}}", "F:2:85: dashboard.proxy.operators opens nothing: say in dashboard.proxy.roles which roles those of the proxy have, such as {scheduler-admins: [tasks, terminate, graphs]}"},
+		{base + "dashboard: {token: s3cret}", "F:2:20: dashboard.token opens nothing: name who may act in dashboard.users, such as [{name: ann, password_hash: …, roles: [tasks]}] (swh-scheduler config hash-password makes a password_hash)"},
+		{base + "dashboard: {username: u}", "F:2:23: dashboard.username opens nothing: name who may act in dashboard.users, such as [{name: ann, password_hash: …, roles: [tasks]}] (swh-scheduler config hash-password makes a password_hash)"},
+		{base + "dashboard: {password: s3cret}", "F:2:23: dashboard.password opens nothing: name who may act in dashboard.users, such as [{name: ann, password_hash: …, roles: [tasks]}] (swh-scheduler config hash-password makes a password_hash)"},
+		{base + "dashboard: {users: ann}", "F:2:20: dashboard.users must be a list of users, such as [{name: ann, password_hash: …, roles: [tasks, graphs]}], not a text"},
+		{base + "dashboard: {users: [{name: ann, roles: [view]}]}", "F:2:21: dashboard.users[0] has no password_hash (swh-scheduler config hash-password makes one) and no token_sha256"},
+		{base + "dashboard: {users: [{name: ann, password_hash: s3cret, roles: [view]}]}", "F:2:21: dashboard.users[0].password_hash must be a hash of bcrypt ($2b$…) or argon2id ($argon2id$v=19$m=…,t=…,p=…$…$…); swh-scheduler config hash-password makes one"},
+		{base + "dashboard: {users: [{name: ann, password_hash: \"" + strings.Replace(hash, "$12$", "$04$", 1) + "\", roles: [view]}]}", "F:2:21: dashboard.users[0].password_hash has a cost of 4: expected 10 to 14; swh-scheduler config hash-password makes one"},
+		{base + "dashboard: {users: [{name: ann, password_hash: \"" + strings.Replace(hash, "$12$", "$31$", 1) + "\", roles: [view]}]}", "F:2:21: dashboard.users[0].password_hash has a cost of 31: expected 10 to 14; swh-scheduler config hash-password makes one"},
+		{base + "dashboard: {users: [{name: ann, token_sha256: s3cret, roles: [view]}]}", "F:2:21: dashboard.users[0].token_sha256 must be the SHA-256 of a token, in 64 hexadecimal digits; printf %s TOKEN | sha256sum prints it"},
+		{base + "dashboard: {users: [{password_hash: \"" + hash + "\", roles: [view]}]}", "F:2:21: dashboard.users[0] has no name"},
+		{base + "dashboard: {users: [{name: \"a\\tb\", password_hash: \"" + hash + "\", roles: [view]}]}", "F:2:21: dashboard.users[0] has a name that is longer than 64 bytes, or is not plain text"},
+		{base + "dashboard: {users: [{name: ann, password_hash: \"" + hash + "\"}]}", "F:2:21: dashboard.users[0] has no roles: view, tasks, graphs or terminate"},
+		{base + "dashboard: {users: [{name: ann, password_hash: \"" + hash + "\", roles: [admin]}]}", "F:2:120: dashboard.users[0].roles[0] must be view, tasks, graphs or terminate"},
+		{base + "dashboard: {users: [{name: ann, password_hash: \"" + hash + "\", roles: [view, terminate]}]}", "F:2:119: dashboard.users[0].roles has terminate, which allows nothing without tasks or graphs"},
+		{base + "dashboard: {users: [{name: ann, password_hash: \"" + hash + "\", roles: [view]}, {name: ann, password_hash: \"" + hash + "\", roles: [view]}]}", "F:2:128: dashboard.users[1] has the name of another user"},
 		{base + "rpc_serve: {door: {max_connections: 0}}", "F:2:37: rpc_serve.door.max_connections must be a whole number of at least 1"},
 		{base + "rpc_serve: {max_body_size: 0}", "F:2:28: rpc_serve.max_body_size must be a whole number of at least 1"},
 		{base + "archive: {after: {load-git: 1 hour}}", "F:2:29: archive.after.load-git must be a duration of a day or more"},
@@ -648,7 +676,11 @@ func TestSecretsStaySecret(t *testing.T) {
 				for i := range c.RPCServe.Clients {
 					c.RPCServe.Clients[i].Certificate = nil // names
 				}
-				c.Dashboard = Dashboard{Token: c.Dashboard.Token, Password: c.Dashboard.Password}
+				var users []DashboardUser
+				for _, u := range c.Dashboard.Users {
+					users = append(users, DashboardUser{PasswordHash: u.PasswordHash, TokenSHA256: u.TokenSHA256})
+				}
+				c.Dashboard = Dashboard{Users: users}
 				c.Journal.ConsumerSettings = Settings{"sasl.password": c.Journal.ConsumerSettings["sasl.password"]}
 			}
 			fmt.Fprintln(&out, c, warnings, err)

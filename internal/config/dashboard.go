@@ -6,19 +6,16 @@ import (
 )
 
 // Dashboard says who may act in the dashboard, where the rest may be read by whoever reaches its
-// port.
+// port. Credentials of rpc-serve count for nothing there.
 type Dashboard struct {
 	InRPCServe bool `yaml:"in_rpc_serve,omitempty"` // rpc-serve shows it, too
 	// Hosts are names under which browsers ask for it, besides those of the machine and what it listens on.
 	Hosts        []string `yaml:"hosts,omitempty"`
 	RequireLogin bool     `yaml:"require_login,omitempty"` // to read, too
 	// PEM files (see Beside); both or none.
-	TLSCertificate string `yaml:"tls_certificate,omitempty"`
-	TLSKey         string `yaml:"tls_key,omitempty"`
-	// Who has the token, or the user name and the password, may act.
-	Token    Secret `yaml:"token,omitempty"`
-	Username string `yaml:"username,omitempty"`
-	Password Secret `yaml:"password,omitempty"`
+	TLSCertificate string          `yaml:"tls_certificate,omitempty"`
+	TLSKey         string          `yaml:"tls_key,omitempty"`
+	Users          []DashboardUser `yaml:"users,omitempty"`
 	// Reports is a directory (see Beside) of reports of the simulator, to be shown; "" is none.
 	Reports string         `yaml:"reports,omitempty"`
 	Proxy   DashboardProxy `yaml:"proxy,omitempty"`
@@ -28,27 +25,39 @@ type Dashboard struct {
 type DashboardProxy struct {
 	Addresses  []netip.Prefix `yaml:"addresses,omitempty"`   // whose headers are believed
 	UserHeader string         `yaml:"user_header,omitempty"` // with the user's name
-	RoleHeader string         `yaml:"role_header,omitempty"` // with roles, separated by commas
-	Operators  []string       `yaml:"operators,omitempty"`   // roles that may act
+	RoleHeader string         `yaml:"role_header,omitempty"` // with roles of the proxy's, separated by commas
+	// Roles are the roles here that each of the proxy's has. All its users may look.
+	Roles map[string][]DashboardRole `yaml:"roles,omitempty"`
 }
 
 func (d *Dashboard) read(v value) {
-	v.section(fieldsOf(d, map[string]func(value){"proxy": d.Proxy.read}), nil)
+	fields := map[string]func(value){"proxy": d.Proxy.read, "users": func(v value) { d.Users = dashboardUsers(v) }}
+	for _, key := range []string{"token", "username", "password"} {
+		fields[key] = func(v value) {
+			v.problem("opens nothing: name who may act in dashboard.users, such as [{name: ann, password_hash: …, roles: [tasks]}] (swh-scheduler config hash-password makes a password_hash)")
+		}
+	}
+	v.section(fieldsOf(d, fields), nil)
 	v.both(d.TLSCertificate == "", d.TLSKey == "", "tls_certificate and tls_key")
-	v.both(d.Username == "", d.Password == "", "username and password")
-	if d.RequireLogin && d.Token == "" && d.Username == "" && len(d.Proxy.Addresses) == 0 {
-		v.problem("has require_login and no way to log in: give a token, username and password, or a proxy")
+	if d.RequireLogin && !d.Opens() {
+		v.problem("has require_login and no way to log in: name users, or a proxy")
 	}
 }
 
 func (p *DashboardProxy) read(v value) {
 	v.section(fieldsOf(p, map[string]func(value){
 		"addresses": func(v value) { p.Addresses = prefixes(v) },
+		"roles": func(v value) {
+			p.Roles = mapping(v, "a mapping from the proxy's roles to lists of roles", dashboardRoles)
+		},
+		"operators": func(v value) {
+			v.problem("opens nothing: say in dashboard.proxy.roles which roles those of the proxy have, such as {scheduler-admins: [tasks, terminate, graphs]}")
+		},
 	}), nil)
 	if len(p.Addresses) == 0 || p.UserHeader == "" {
 		v.problem("must have both addresses and user_header")
 	}
-	v.both(p.RoleHeader == "", len(p.Operators) == 0, "role_header and operators")
+	v.both(p.RoleHeader == "", len(p.Roles) == 0 && v.lines["dashboard.proxy.operators"] == 0, "role_header and roles")
 }
 
 // prefixes reads addresses and networks.

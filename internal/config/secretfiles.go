@@ -40,7 +40,7 @@ func (c *Config) hasSecrets() bool {
 			return true
 		}
 	}
-	return c.RPCServe.Token+c.RPCServe.Password+c.Dashboard.Token+c.Dashboard.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
+	return len(c.Dashboard.Users) > 0 || c.RPCServe.Token+c.RPCServe.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
 }
 
 var passwordKey = regexp.MustCompile(`(?i)\bpassword\s*=`)

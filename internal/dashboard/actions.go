@@ -34,11 +34,19 @@ const (
 
 var errNotAllowed = Errorf(http.StatusForbidden, "You may read, but not act. Log in as somebody who may.")
 
+// notAllowed is the error for a user who lacks one of these rights.
+func notAllowed(needs Rights) error {
+	return Errorf(http.StatusForbidden, "You may not do that: it needs the roles %s.", strings.Join(needs.words(), " and "))
+}
+
+// address returns from where a request comes, for the audit.
+func (r *Request) address() string { return r.Access.proxies().Address(r.Request).String() }
+
 // act performs an action, if the user may act, and redirects the browser to the next page.
 func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	user, err := d.Access.user(r)
 	most := int64(maxForm)
-	if !user.MayAct {
+	if !user.MayAct() {
 		most = maxStrangersForm
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, most)
@@ -46,12 +54,14 @@ func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 	case r.ParseForm() != nil:
 		err = Errorf(http.StatusBadRequest, "The form can't be read.")
-	case d.Access.forged(r, user, a.Anyone):
-		err = Errorf(http.StatusForbidden, "The form is not from this dashboard, or is too old. Load the page again.")
-	case !user.MayAct && !a.Anyone && user.Name == "" && d.Access.canLogIn():
-		err = errLogin
-	case !user.MayAct && !a.Anyone:
+	default:
+		err = d.Access.forged(r, user, a.Anyone)
+	}
+	if err == nil && !user.MayAct() && !a.Anyone {
 		err = errNotAllowed
+		if user.Name == "" && len(d.Access.Users) > 0 {
+			err = errLogin
+		}
 	}
 	if err != nil {
 		d.fail(w, r, err)

@@ -21,7 +21,6 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/internal/testenv"
@@ -64,7 +63,7 @@ func siteWith(t *testing.T, store *db.Store, broker status.QueueSource, c *confi
 	t.Helper()
 	d, err := dashboard.New(dashboard.Options{
 		Reads: store, Acts: store, Config: c, Broker: broker, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Access: dashboard.Access{Credentials: []rpc.Credentials{{Username: "ann", Password: "s3cret"}}},
+		Access: dashboard.Access{Users: []config.DashboardUser{dashboard.Ann()}},
 		Revoke: func(context.Context, []string, bool) error { return nil },
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ type operation struct {
 	Word    string
 	Text    string // for people
 	Warning string // a side effect; if there is one, the action must be confirmed even for a single task
+	needs   Rights
 	tasks   func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (changed int64, err error)
 	graph   func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (changed bool, err error)
 }
@@ -37,29 +38,29 @@ type operation struct {
 const kills = "It kills the processes that run these tasks. By the time the signal arrives, a process may have begun another task, which is then killed instead."
 
 var taskOperations = []operation{
-	{Word: "respawn", Text: "Run again now", tasks: func(ctx context.Context, d *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
+	{Word: "respawn", Text: "Run again now", needs: Tasks, tasks: func(ctx context.Context, d *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
 		return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
 	}},
-	{Word: "disable", Text: "Disable", tasks: func(ctx context.Context, _ *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
+	{Word: "disable", Text: "Disable", needs: Tasks, tasks: func(ctx context.Context, _ *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
 		return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled})
 	}},
-	{Word: "revoke", Text: "Revoke what was sent", tasks: revoke(false)},
-	{Word: "revoke terminate", Text: "Revoke, and kill what runs", tasks: revoke(true), Warning: kills},
-	{Word: "priority high", Text: "Give high priority", tasks: setPriority(model.PriorityHigh)},
-	{Word: "priority normal", Text: "Give normal priority", tasks: setPriority(model.PriorityNormal)},
-	{Word: "priority low", Text: "Give low priority", tasks: setPriority(model.PriorityLow)},
-	{Word: "priority none", Text: "Take priority away", tasks: setPriority("")},
-	{Word: "release", Text: "Release from its graph", tasks: release(false)},
-	{Word: "release force", Text: "Release, whatever it waits for", tasks: release(true), Warning: "These tasks run although what they depend on has not ended, or has failed."},
+	{Word: "revoke", Text: "Revoke what was sent", needs: Tasks, tasks: revoke(false)},
+	{Word: "revoke terminate", Text: "Revoke, and kill what runs", needs: Tasks | Terminate, tasks: revoke(true), Warning: kills},
+	{Word: "priority high", Text: "Give high priority", needs: Tasks, tasks: setPriority(model.PriorityHigh)},
+	{Word: "priority normal", Text: "Give normal priority", needs: Tasks, tasks: setPriority(model.PriorityNormal)},
+	{Word: "priority low", Text: "Give low priority", needs: Tasks, tasks: setPriority(model.PriorityLow)},
+	{Word: "priority none", Text: "Take priority away", needs: Tasks, tasks: setPriority("")},
+	{Word: "release", Text: "Release from its graph", needs: Tasks, tasks: release(false)},
+	{Word: "release force", Text: "Release, whatever it waits for", needs: Tasks, tasks: release(true), Warning: "These tasks run although what they depend on has not ended, or has failed."},
 }
 
 var graphOperations = []operation{
-	{Word: "retry graph", Text: "Retry what failed", graph: func(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool, error) {
+	{Word: "retry graph", Text: "Retry what failed", needs: Graphs, graph: func(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool, error) {
 		n, err := d.Acts.RetryGraph(ctx, graph, d.Acts.Now())
 		return n > 0, err
 	}},
-	{Word: "cancel graph", Text: "Cancel what was not sent", graph: cancelGraph},
-	{Word: "cancel graph terminate", Text: "Cancel, and kill what runs", Warning: kills, graph: func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (bool, error) {
+	{Word: "cancel graph", Text: "Cancel what was not sent", needs: Graphs, graph: cancelGraph},
+	{Word: "cancel graph terminate", Text: "Cancel, and kill what runs", needs: Graphs | Terminate, Warning: kills, graph: func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (bool, error) {
 		if d.Revoke == nil {
 			return false, postgres.Refused(errNoBroker)
 		}
@@ -154,7 +155,7 @@ func refused(err error) error {
 // Work takes the steps of actions, those of other processes included, until ctx is done. It does nothing
 // if nobody may act.
 func (d *Dashboard) Work(ctx context.Context) {
-	if !d.Access.canLogIn() && len(d.Access.Proxy.Operators) == 0 {
+	if !d.Access.canAct() {
 		return
 	}
 	const pause = 2 * time.Second
@@ -245,6 +246,9 @@ func (r *Request) begin(ctx context.Context, p Page, operations []operation, wha
 	if err != nil {
 		return "", err
 	}
+	if !r.User.May(do) {
+		return "", notAllowed(do.needs)
+	}
 	all := r.PostForm.Get("scope") == "all"
 	var on db.ActionFilter
 	if all {
@@ -273,11 +277,11 @@ func (r *Request) begin(ctx context.Context, p Page, operations []operation, wha
 		on = selected(ids)
 	}
 	count := all || do.Warning != ""
-	a, err := r.Acts.BeginAction(ctx, r.User.Name, do.Word, on, count)
+	a, err := r.Acts.BeginAction(ctx, r.User.Name, r.address(), do.Word, on, count)
 	if err != nil {
 		return "", err
 	}
-	r.Log.Info("action", "id", a.ID, "who", a.Who, "action", a.Action, "of_all", count)
+	r.Log.Info("action", "id", a.ID, "who", a.Who, "address", a.Address, "action", a.Action, "of_all", count)
 	r.wake()
 	return changePath(a.ID), nil
 }
@@ -293,22 +297,35 @@ func (d *Dashboard) wake() {
 }
 
 func confirmChange(ctx context.Context, r *Request) (string, error) {
-	return r.setState(ctx, "It was confirmed or cancelled before, or is counted still.", r.Acts.ConfirmAction)
+	return r.setState(ctx, "confirmed", "It was confirmed or cancelled before, or is counted still.", r.Acts.ConfirmAction)
 }
 
 func cancelChange(ctx context.Context, r *Request) (string, error) {
-	return r.setState(ctx, "It has ended.", r.Acts.CancelAction)
+	return r.setState(ctx, "cancelled", "It has ended.", r.Acts.CancelAction)
 }
 
 // setState changes the state of an action. If set reports that it can't be changed, refusal says why.
-func (r *Request) setState(ctx context.Context, refusal string, set func(context.Context, int64) (bool, error)) (string, error) {
+func (r *Request) setState(ctx context.Context, what, refusal string, set func(ctx context.Context, id int64, who string) (bool, error)) (string, error) {
 	id, err := r.id("an action")
 	if err != nil {
 		return "", err
 	}
-	changed, err := set(ctx, id)
+	a, err := r.Acts.Action(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if a == nil {
+		return "", Errorf(http.StatusConflict, "%s", refusal)
+	}
+	if c := (changeData{*a}); !r.User.MayChange(c) {
+		return "", notAllowed(c.needs())
+	}
+	changed, err := set(ctx, id, r.User.Name+", "+r.address())
 	if err == nil && !changed {
 		err = Errorf(http.StatusConflict, "%s", refusal)
+	}
+	if err == nil {
+		r.Log.Info("action "+what, "id", id, "who", r.User.Name, "address", r.address())
 	}
 	r.wake()
 	return changePath(id), err
@@ -354,6 +371,15 @@ func (c changeData) Warning() string {
 	}
 	do, _ := find(slices.Concat(taskOperations, graphOperations), c.Action.Action)
 	return do.Warning
+}
+
+// needs returns the rights for the action. One that only a newer program knows needs all.
+func (c changeData) needs() Rights {
+	do, err := find(slices.Concat(taskOperations, graphOperations), c.Action.Action)
+	if err != nil {
+		return Tasks | Graphs | Terminate
+	}
+	return do.needs
 }
 
 // Waits reports whether the action waits to be confirmed.

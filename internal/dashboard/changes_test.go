@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
-	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -24,7 +24,7 @@ import (
 func work(t *testing.T, change func(*Options)) *site {
 	t.Helper()
 	s := newSite(t, func(o *Options) {
-		o.Access = Access{Credentials: []rpc.Credentials{{Username: "ann", Password: "s3cret"}}}
+		o.Access = Access{Users: []config.DashboardUser{Ann()}}
 		if change != nil {
 			change(o)
 		}
@@ -53,8 +53,7 @@ func work(t *testing.T, change func(*Options)) *site {
 // post sends a form as ann, and returns the path of the page that follows.
 func (s *site) post(path string, form url.Values, status int) string {
 	s.t.Helper()
-	form.Set("csrf", s.csrfOf(User{Name: "ann"}))
-	answer, body := s.ask(http.MethodPost, path, form, "Authorization", "Basic YW5uOnMzY3JldA==")
+	answer, body := s.ask(http.MethodPost, path, form, "Authorization", "Bearer t0ken")
 	if answer.StatusCode != status {
 		s.t.Fatalf("%s %v: %s, want %d\n%s", path, form, answer.Status, status, body)
 	}

@@ -14,6 +14,7 @@ import (
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/status"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/sessions"
 )
 
 // Timeout bounds the work for one page, and each of its statements.
@@ -47,6 +48,7 @@ type Dashboard struct {
 	now       *now
 	metrics   *metrics
 	timeout   time.Duration    // Timeout, unless a test sets it
+	userTime  time.Duration    // userTime, unless a test sets it
 	refusals  service.LogLimit // of logins
 	failures  service.LogLimit // of steps of actions
 	unread    service.LogLimit // of parts of pages
@@ -59,9 +61,9 @@ type Dashboard struct {
 }
 
 func New(o Options) (*Dashboard, error) {
-	d := &Dashboard{Options: o, templates: map[string]templates{}, timeout: Timeout}
+	d := &Dashboard{Options: o, templates: map[string]templates{}, timeout: Timeout, userTime: userTime}
 	d.asked, d.readings, d.work = make(chan struct{}, maxAsked), make(chan struct{}, maxReadings), make(chan struct{}, 1)
-	d.Access.prepare()
+	d.Access.prepare(sessions.New(o.Acts.DB))
 	d.now, d.metrics = d.newNow(), newMetrics(o.Metrics)
 	d.stopped, d.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"swh-scheduler/internal/config"
-	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/testenv"
 )
 
@@ -96,16 +95,45 @@ func acting(t *testing.T, requireLogin bool) *site {
 	t.Helper()
 	return newSite(t, func(o *Options) {
 		o.Access = Access{
-			RequireLogin: requireLogin, Credentials: []rpc.Credentials{{Token: "t0ken"}, {Username: "ann", Password: "s3cret"}},
+			RequireLogin: requireLogin, Users: []config.DashboardUser{Ann(), AUser("bob", "s3cret-of-bob", "", config.RoleView)},
 			Proxy: config.DashboardProxy{
-				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, UserHeader: "X-User", RoleHeader: "X-Roles", Operators: []string{"ops"},
+				Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, UserHeader: "X-User", RoleHeader: "X-Roles",
+				Roles: map[string][]config.DashboardRole{"ops": {config.RoleTasks}},
 			},
 		}
 	})
 }
 
+// logIn logs a user in, and returns the cookie of the session as a header has it.
+func (s *site) logIn(name, password string) (cookie string) {
+	s.t.Helper()
+	answer, body := s.ask(http.MethodPost, "/login", url.Values{"name": {name}, "secret": {password}})
+	if answer.StatusCode != http.StatusSeeOther {
+		s.t.Fatalf("login of %s: %s\n%s", name, answer.Status, body)
+	}
+	cookie, _, _ = strings.Cut(answer.Header.Get("Set-Cookie"), ";")
+	return cookie
+}
+
+// formsOf returns the token of the forms of a session, or of whoever other headers show.
+func (s *site) formsOf(headers ...string) string {
+	s.t.Helper()
+	token := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(s.get("/graphs", headers...))
+	if token == nil {
+		s.t.Fatalf("no form for %q", headers)
+	}
+	return token[1]
+}
+
 // csrfOf returns the token of a user's forms.
-func (s *site) csrfOf(user User) string { return s.Access.csrf(user, s.Reads.Now()) }
+func (s *site) csrfOf(user User) string {
+	s.t.Helper()
+	token, err := s.Access.csrf(s.t.Context(), user, s.Reads.Now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return token
+}
 
 // Who may act may, and nobody else; and a form of elsewhere does nothing.
 func TestAccess(t *testing.T) {
@@ -128,8 +156,14 @@ func TestAccess(t *testing.T) {
 		return w.Code
 	}
 	csrf := func(name string) url.Values { return url.Values{"csrf": {s.csrfOf(User{Name: name})}} }
-	basic := "Basic YW5uOnMzY3JldA==" // ann:s3cret
-	session := sessionName + "=" + s.Access.sign("session", "ann", s.Reads.Now().Add(sessionTime))
+	session, other, looks := s.logIn("ann", "s3cret"), s.logIn("ann", "s3cret"), s.logIn("bob", "s3cret-of-bob")
+	ours, others := url.Values{"csrf": {s.formsOf("Cookie", session)}}, url.Values{"csrf": {s.formsOf("Cookie", other)}}
+	key, err := s.Access.sessions.FormKey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := testenv.Value[int64](t, s.store.Pool(), "select min(id) from scheduler_go.sessions where who = 'ann'")
+	old := url.Values{"csrf": {sign(key, "form", User{Name: "ann", session: number}.subject(), s.Reads.Now().Add(-time.Minute))}}
 	for what, c := range map[string]struct {
 		form    url.Values
 		headers []string
@@ -138,16 +172,21 @@ func TestAccess(t *testing.T) {
 		"nobody":                      {csrf(""), nil, 401},
 		"token":                       {nil, []string{"Authorization", "Bearer t0ken"}, 303},
 		"wrong token":                 {nil, []string{"Authorization", "Bearer t0kem"}, 401},
-		"basic":                       {csrf("ann"), []string{"Authorization", basic}, 303},
-		"basic without a form":        {nil, []string{"Authorization", basic}, 403},
-		"another's form":              {csrf("bob"), []string{"Authorization", basic}, 403},
-		"basic, from another site":    {csrf("ann"), []string{"Authorization", basic, "Sec-Fetch-Site", "cross-site"}, 403},
-		"basic, from another origin":  {csrf("ann"), []string{"Authorization", basic, "Origin", "http://evil.example"}, 403},
-		"session":                     {csrf("ann"), []string{"Cookie", session}, 303},
+		"the hash of the token":       {nil, []string{"Authorization", "Bearer " + string(Ann().TokenSHA256)}, 401},
+		"a password as a token":       {nil, []string{"Authorization", "Bearer s3cret"}, 401},
+		"basic":                       {csrf("ann"), []string{"Authorization", "Basic YW5uOnMzY3JldA=="}, 401}, // ann:s3cret
+		"session":                     {ours, []string{"Cookie", session}, 303},
 		"session without a form":      {nil, []string{"Cookie", session}, 403},
+		"the form of another session": {others, []string{"Cookie", session}, 403},
+		"a form of no session":        {csrf("ann"), []string{"Cookie", session}, 403},
+		"an old form":                 {old, []string{"Cookie", session}, 403},
+		"another's form":              {csrf("bob"), []string{"Cookie", session}, 403},
+		"session, from another site":  {ours, []string{"Cookie", session, "Sec-Fetch-Site", "cross-site"}, 403},
+		"session, of another origin":  {ours, []string{"Cookie", session, "Origin", "http://evil.example"}, 403},
+		"who may look":                {csrf("bob"), []string{"Cookie", looks}, 403},
 		"forged session":              {csrf("ann"), []string{"Cookie", session + "x"}, 403},
 		"form as a session":           {csrf("ann"), []string{"Cookie", sessionName + "=" + s.csrfOf(User{Name: "ann"})}, 403},
-		"old session":                 {csrf("ann"), []string{"Cookie", sessionName + "=" + s.Access.sign("session", "ann", s.Reads.Now().Add(-sessionTime))}, 403},
+		"two sessions":                {ours, []string{"Cookie", session + "; " + looks}, 403},
 		"proxy, operator":             {csrf("bob"), []string{"X-User", "bob", "X-Roles", "users, ops"}, 303},
 		"proxy, no operator":          {csrf("bob"), []string{"X-User", "bob", "X-Roles", "users,opsx"}, 403},
 		"a stranger as if by a proxy": {csrf("bob"), []string{"X-User", "bob", "X-Roles", "ops", "from", "198.51.100.1:1"}, 403},
@@ -156,7 +195,6 @@ func TestAccess(t *testing.T) {
 			t.Errorf("%s: %d, want %d", what, status, c.status)
 		}
 	}
-	// Who may not act gets nothing that is signed, as the key is made of the credentials.
 	s.has("/graphs", `name="csrf" value=""`)
 }
 
@@ -173,6 +211,7 @@ func TestLogin(t *testing.T) {
 	}
 	for _, form := range []url.Values{
 		{"secret": {"s3cret"}}, {"name": {"ann"}, "secret": {"t0ken"}}, {"name": {"ann"}, "secret": {""}}, {}, {"name": {"token"}, "secret": {"t0ken"}},
+		{"name": {"ann"}, "secret": {string(Ann().PasswordHash)}}, {"name": {"ann"}, "secret": {"s3cret" + strings.Repeat("x", 80)}}, {"name": {"ANN"}, "secret": {"s3cret"}},
 	} {
 		if answer, body := s.ask(http.MethodPost, "/login", form); answer.StatusCode != 401 || answer.Header.Get("Set-Cookie") != "" || strings.Contains(body, "s3cret") {
 			t.Errorf("%v: %s", form, answer.Status)

@@ -20,8 +20,8 @@
 //
 // # Permissions
 //
-// Everyone who reaches the port may read, unless a login is required. To act, a user needs a bearer token,
-// a user name and password, a session that was begun with one of these, or a role
-// that a trusted proxy tells. An action is a POST with the form's token (view.CSRF); a bearer token needs
-// none, as no browser sends it by itself.
+// Everyone who reaches the port may read, unless a login is required. To act, a user needs the rights of the
+// operation: by a session that was begun with a password, by a bearer token, or by a role that a trusted proxy
+// says. Sessions are in the database (sql/sessions). An action is a POST with the form's token (view.CSRF), which
+// is of one session; a bearer token needs none, as no browser sends it by itself.
 package dashboard

@@ -14,6 +14,7 @@ const (
 	maxStreams = 200              // open at a time
 	maxFromOne = 50               // of them, from one address
 	streamTime = 10 * time.Minute // then the browser opens a new one
+	userTime   = 10 * time.Second // how long a stream goes on after its session has ended
 )
 
 // streams counts the open event streams by the address of the browser.
@@ -79,6 +80,7 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()
 	last := map[string][sha256.Size]byte{}
+	looked := time.Now()
 	for {
 		select {
 		case <-tick.C:
@@ -88,6 +90,12 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 			return
 		case <-d.stopped.Done():
 			return
+		}
+		if time.Since(looked) >= d.userTime {
+			if now, err := d.reader(r); err != nil || now != user {
+				return // the session has ended; the browser loads the page again
+			}
+			looked = time.Now()
 		}
 		text := ": not read\n\n" // to notice that the browser is gone
 		if changed, ok := d.changed(p, r, user, last); ok {
@@ -110,7 +118,7 @@ func (d *Dashboard) changed(p Page, r *http.Request, user User, last map[string]
 		return nil, false
 	}
 	for _, name := range p.Fragments {
-		html, err := d.fragment(p, read, fragment{name, user.MayAct})
+		html, err := d.fragment(p, read, fragment{name, user.rights})
 		if err != nil {
 			continue
 		}

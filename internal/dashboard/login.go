@@ -23,30 +23,28 @@ func (d *Dashboard) loginURL(r *http.Request) string {
 	return d.Base + "/login?next=" + url.QueryEscape(r.URL.RequestURI())
 }
 
-// logIn begins a session by user name and password, or by a token.
-func logIn(_ context.Context, r *Request) (string, error) {
+// logIn begins a session by user name and password.
+func logIn(ctx context.Context, r *Request) (string, error) {
 	name, secret := r.PostForm.Get("name"), r.PostForm.Get("secret")
-	err := r.Access.judge(r.Request, name+"\n"+secret, func() bool {
-		for _, c := range r.Access.Credentials {
-			if name == "" && c.IsToken(secret) {
-				name = "token"
-				return true
-			}
-			if c.IsUser(name, secret) {
-				return true
-			}
-		}
-		return false
+	user, _ := r.Access.named(name)
+	err := r.Access.guesses.JudgeSlowly(r.Access.proxies().From(r.Request), name+"\n"+secret, time.Now(), func() (bool, error) {
+		return r.Access.passwords.isOf(ctx, user, secret)
 	})
-	if err != nil {
+	if err = refusal(err); err == errLogin || err == errTooManyLogins {
 		r.refused(r.Request)
 		if err == errLogin {
-			err = Errorf(http.StatusUnauthorized, "The user name and password, or the token, are wrong.")
+			err = Errorf(http.StatusUnauthorized, "The user name or the password is wrong.")
 		}
+	}
+	if err != nil {
 		return "", err
 	}
-	end := time.Now().Add(sessionTime)
-	r.session = r.cookie(r.Access.sign("session", name, end), int(sessionTime.Seconds()))
+	value, err := r.Access.begin(ctx, r.Request, user)
+	if err != nil {
+		return "", err
+	}
+	r.Log.Info("login", "user", user.Name, "address", r.Access.proxies().Address(r.Request))
+	r.session = r.cookie(value, int(sessionTime.Seconds()))
 	return r.local(r.PostForm.Get("next")), nil
 }
 
@@ -58,15 +56,14 @@ func (d *Dashboard) refused(r *http.Request) {
 	}
 }
 
-func logOut(_ context.Context, r *Request) (string, error) {
+// logOut ends the session.
+func logOut(ctx context.Context, r *Request) (string, error) {
+	if err := r.Access.end(ctx, r.Request); err != nil {
+		return "", err
+	}
+	if r.User.session != 0 {
+		r.Log.Info("logout", "user", r.User.Name, "address", r.Access.proxies().Address(r.Request))
+	}
 	r.session = r.cookie("", -1)
 	return "/", nil
-}
-
-// cookie returns the session's cookie, which expires after some seconds. Browsers send it to this dashboard only.
-func (r *Request) cookie(value string, seconds int) *http.Cookie {
-	return &http.Cookie{
-		Name: sessionName, Value: value, Path: r.Base + "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: r.TLS != nil || r.Access.proxies().Sent(r.Request) && r.Header.Get("X-Forwarded-Proto") == "https",
-	}
 }

@@ -120,10 +120,15 @@ func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user 
 		encoder.SetIndent("", " ")
 		err = encoder.Encode(read.data)
 	} else if name := r.Header.Get("X-Fragment"); name == "" {
-		err = d.templates[p.Path].ExecuteTemplate(&body, "layout", d.view(p, r, user, read.data))
+		v, viewErr := d.view(p, r, user, read.data)
+		if viewErr != nil {
+			d.fail(w, r, viewErr)
+			return
+		}
+		err = d.templates[p.Path].ExecuteTemplate(&body, "layout", v)
 	} else if slices.Contains(p.Fragments, name) {
 		var html []byte
-		html, err = d.fragment(p, read, fragment{name, user.MayAct})
+		html, err = d.fragment(p, read, fragment{name, user.rights})
 		body.Write(html)
 	} else {
 		d.fail(w, r, Errorf(http.StatusNotFound, "This page has no such fragment."))
@@ -139,13 +144,15 @@ func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user 
 	_, _ = w.Write(body.Bytes())
 }
 
-func (d *Dashboard) view(p Page, r *http.Request, user User, data any) view {
-	v := view{
+func (d *Dashboard) view(p Page, r *http.Request, user User, data any) (v view, err error) {
+	v = view{
 		Data: data, User: user, Page: p, Title: p.Title, URL: r.URL.RequestURI(), Version: d.Version,
 		Now: d.Reads.Now(), Login: d.Access.canLogIn(),
 	}
-	if user.MayAct { // for others it would be a way to test guesses of the credentials, from which the key is made
-		v.CSRF = d.Access.csrf(user, time.Now())
+	if user.MayAct() && p.Path != errorPage.Path {
+		if v.CSRF, err = d.Access.csrf(r.Context(), user, time.Now()); err != nil {
+			return v, err
+		}
 	}
 	for _, other := range pages {
 		if other.Menu != "" {
@@ -156,7 +163,7 @@ func (d *Dashboard) view(p Page, r *http.Request, user User, data any) view {
 	if titled, ok := data.(interface{ PageTitle() string }); ok {
 		v.Title = titled.PageTitle()
 	}
-	return v
+	return v, nil
 }
 
 // accepts reports whether the first media type that a request accepts is the given one.
@@ -280,9 +287,10 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 			http.Redirect(w, r, d.loginURL(r), http.StatusSeeOther)
 			return
 		}
-		d.Access.challenge(w, r)
-	} else { // asking again would count wrong credentials twice
-		if user, err = d.Access.user(r); err != nil {
+		d.Access.challenge(w)
+	} else if told.Status < http.StatusInternalServerError { // asking again would count wrong credentials twice
+		var refused *Error
+		if user, err = d.Access.user(r); errors.As(err, &refused) {
 			d.refused(r)
 		}
 	}

@@ -29,10 +29,10 @@ type reading struct {
 	html map[fragment][]byte
 }
 
-// fragment is a part of a page, for users who may act or for those who may not.
+// fragment is a part of a page, for users with the same rights.
 type fragment struct {
 	name   string
-	mayAct bool
+	rights Rights
 }
 
 // of returns the reading of an address. If there is none that is recent, it calls compute in the background
@@ -78,8 +78,8 @@ func (r *reading) isDone() bool {
 	}
 }
 
-// fragment returns the HTML of a fragment, which is rendered once for all readers. All it knows about the user is
-// whether they may act, so forms, which have tokens, are outside of fragments.
+// fragment returns the HTML of a fragment, which is rendered once for all readers. All it knows about the user
+// are the rights, so forms, which have tokens, are outside of fragments.
 func (d *Dashboard) fragment(p Page, r *reading, f fragment) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func (d *Dashboard) fragment(p Page, r *reading, f fragment) ([]byte, error) {
 		return html, nil
 	}
 	var html bytes.Buffer
-	if err := d.templates[p.Path].ExecuteTemplate(&html, f.name, view{Data: r.data, Page: p, User: User{MayAct: f.mayAct}}); err != nil {
+	if err := d.templates[p.Path].ExecuteTemplate(&html, f.name, view{Data: r.data, Page: p, User: User{rights: f.rights}}); err != nil {
 		return nil, err
 	}
 	if r.html == nil {

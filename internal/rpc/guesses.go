@@ -121,6 +121,13 @@ func (p Proxies) Sent(r *http.Request) bool {
 // From returns from where a request comes: behind a trusted proxy, the last address of what that says;
 // of IPv6 the network of 64 bits, as a host has many addresses.
 func (p Proxies) From(r *http.Request) netip.Prefix {
+	address := p.Address(r)
+	network, _ := address.Prefix(min(address.BitLen(), 64))
+	return network
+}
+
+// Address returns the address itself.
+func (p Proxies) Address(r *http.Request) netip.Addr {
 	address := sender(r)
 	if p.Sent(r) {
 		told := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
@@ -128,8 +135,7 @@ func (p Proxies) From(r *http.Request) netip.Prefix {
 			address = client
 		}
 	}
-	network, _ := address.Prefix(min(address.BitLen(), 64))
-	return network
+	return address
 }
 
 // sender returns the address of a connection, the zero address if there is none.

@@ -1,10 +1,13 @@
 package rpc
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,5 +110,60 @@ func TestProxies(t *testing.T) {
 		if from := proxies.From(r); from.String() != "198.51.100.7/32" {
 			t.Errorf("a stranger says %q and is taken for %s", told, from)
 		}
+	}
+}
+
+// A slow check is made ten times at once for an address at most, and what is right or fails costs nothing.
+func TestSlowGuesses(t *testing.T) {
+	t.Parallel()
+	g, now := new(Guesses), time.Now()
+	from, other := netip.MustParsePrefix("198.51.100.1/32"), netip.MustParsePrefix("198.51.100.2/32")
+	is := func(ok bool, err error) func() (bool, error) { return func() (bool, error) { return ok, err } }
+	busy := errors.New("busy")
+	for range 2 * GuessesAtOnce {
+		if err := g.JudgeSlowly(from, "right", now, is(true, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.JudgeSlowly(from, "right", now, is(false, busy)); err != busy {
+			t.Fatal(err)
+		}
+	}
+	checks, held := make(chan bool, 1000), make(chan bool)
+	var all sync.WaitGroup
+	var refused atomic.Int32
+	for n := range 50 {
+		all.Go(func() {
+			err := g.JudgeSlowly(from, fmt.Sprint(n), now, func() (bool, error) {
+				checks <- true
+				<-held
+				return false, nil
+			})
+			if err == ErrTooMany {
+				refused.Add(1)
+			} else if err != ErrWrong {
+				t.Error(err)
+			}
+		})
+	}
+	testenv.Becomes(t, "refused", 50-GuessesAtOnce, func() int { return int(refused.Load()) })
+	if err := g.JudgeSlowly(other, "right", now, is(true, nil)); err != nil { // while the others are checked
+		t.Error(err)
+	}
+	close(held)
+	all.Wait()
+	if len(checks) != GuessesAtOnce {
+		t.Errorf("%d checks", len(checks))
+	}
+	if err := g.JudgeSlowly(from, "right", now, is(true, nil)); err != ErrTooMany {
+		t.Error(err)
+	}
+	if err := g.JudgeSlowly(from, "right", now.Add(GuessEvery), is(true, nil)); err != nil {
+		t.Error(err)
+	}
+	if err := g.JudgeSlowly(from, "wrong", now.Add(GuessEvery), is(false, nil)); err != ErrWrong {
+		t.Error(err)
+	}
+	if err := g.JudgeSlowly(from, "wrong", now.Add(GuessEvery), func() (bool, error) { panic("what was wrong is checked again") }); err != ErrWrong {
+		t.Error(err)
 	}
 }

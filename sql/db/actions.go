@@ -32,7 +32,8 @@ const (
 // Action is something that somebody does to tasks or graphs. It is kept for 400 days.
 type Action struct {
 	ID      int64        `json:"id"`
-	Who     string       `json:"who"` // the login
+	Who     string       `json:"who"`     // the login
+	Address string       `json:"address"` // from where
 	Began   time.Time    `json:"began"`
 	Action  string       `json:"action"` // a word of the caller's
 	On      ActionFilter `json:"on"`
@@ -44,6 +45,9 @@ type Action struct {
 	Changed int64        `json:"changed"`
 	Result  string       `json:"result"` // why it failed, or what the last try of a step met
 	Ended   *time.Time   `json:"ended"`
+	// ConfirmedBy and CancelledBy are who did so, "" for nobody.
+	ConfirmedBy string `json:"confirmed_by"`
+	CancelledBy string `json:"cancelled_by"`
 }
 
 // Open reports whether it has steps to take.
@@ -64,8 +68,9 @@ var (
 )
 
 // BeginAction records an action on the tasks or graphs that exist now. TakeStep does it, step by
-// step. With count, TakeStep first counts what matches, and the action waits for ConfirmAction.
-func (s ActionStore) BeginAction(ctx context.Context, who, action string, on ActionFilter, count bool) (Action, error) {
+// step. With count, TakeStep first counts what matches, and the action waits for ConfirmAction. who acts from
+// an address.
+func (s ActionStore) BeginAction(ctx context.Context, who, address, action string, on ActionFilter, count bool) (Action, error) {
 	filter, err := json.Marshal(on)
 	if err != nil {
 		return Action{}, err
@@ -74,7 +79,7 @@ func (s ActionStore) BeginAction(ctx context.Context, who, action string, on Act
 	if count {
 		state = ActionCounting
 	}
-	row, err := s.q.BeginAction(ctx, queries.BeginActionParams{Who: who, Action: action, Filter: filter, State: string(state), OfTasks: on.Tasks != nil})
+	row, err := s.q.BeginAction(ctx, queries.BeginActionParams{Who: who, Address: address, Action: action, Filter: filter, State: string(state), OfTasks: on.Tasks != nil})
 	if err != nil {
 		return Action{}, stmt.Failed(err, "record the action %s", action)
 	}
@@ -188,14 +193,14 @@ func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, er
 }
 
 // ConfirmAction starts an action that waits for it, and reports whether it did wait.
-func (s ActionStore) ConfirmAction(ctx context.Context, id int64) (bool, error) {
-	n, err := s.q.ConfirmAction(ctx, id)
+func (s ActionStore) ConfirmAction(ctx context.Context, id int64, who string) (bool, error) {
+	n, err := s.q.ConfirmAction(ctx, queries.ConfirmActionParams{ID: id, Who: who})
 	return n > 0, stmt.Failed(err, "confirm action %d", id)
 }
 
 // CancelAction ends an action, after a step in progress, and reports whether it had not ended.
-func (s ActionStore) CancelAction(ctx context.Context, id int64) (bool, error) {
-	n, err := s.q.CancelAction(ctx, id)
+func (s ActionStore) CancelAction(ctx context.Context, id int64, who string) (bool, error) {
+	n, err := s.q.CancelAction(ctx, queries.CancelActionParams{ID: id, Who: who})
 	return n > 0, stmt.Failed(err, "cancel action %d", id)
 }
 
@@ -234,6 +239,7 @@ func actionOf(r queries.SchedulerGoAction) (Action, error) {
 	a := Action{
 		ID: r.ID, Who: r.Who, Began: r.Began, Action: r.Action, State: ActionState(r.State), Below: r.Below, Place: r.Place,
 		Matched: r.Matched, Changed: r.Changed, Result: r.Result, Ended: r.Ended,
+		Address: r.Address, ConfirmedBy: r.ConfirmedBy, CancelledBy: r.CancelledBy,
 	}
 	if r.InHand != nil {
 		a.InHand = *r.InHand

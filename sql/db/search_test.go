@@ -176,7 +176,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 	manyTasks(t, store)
 	on := db.ActionFilter{Tasks: &db.TaskSearch{Types: []string{"common"}, Statuses: []model.TaskStatus{model.TaskDisabled}}}
 	matching := testenv.Value[int](t, store.Pool(), "select count(*) from task where type = 'common' and status = 'disabled'")
-	a, err := store.BeginAction(t.Context(), "ana", "respawn", on, true)
+	a, err := store.BeginAction(t.Context(), "ana", "192.0.2.1", "respawn", on, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 	}
 	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy) values ('common', '{}', now(), 'disabled', 'oneshot')`)
 	for _, first := range []bool{true, false} {
-		if ok, err := store.ConfirmAction(t.Context(), a.ID); ok != first || err != nil {
+		if ok, err := store.ConfirmAction(t.Context(), a.ID, "bob, 192.0.2.2"); ok != first || err != nil {
 			t.Fatalf("confirmed: %v, %v", ok, err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 	}
 	all.Wait()
 	done, err := store.Action(t.Context(), a.ID)
-	if err != nil || done.State != db.ActionDone || done.Changed != int64(matching) || done.Ended == nil || done.Who != "ana" || done.Result != "" {
+	if err != nil || done.State != db.ActionDone || done.Changed != int64(matching) || done.Ended == nil || done.Who != "ana" || done.Address != "192.0.2.1" || done.ConfirmedBy != "bob, 192.0.2.2" || done.CancelledBy != "" || done.Result != "" {
 		t.Errorf("%+v, %v, want %d changed", done, err, matching)
 	}
 	if left := testenv.Value[int](t, store.Pool(), "select count(*) from task where type = 'common' and status = 'disabled'"); left != 1 {
@@ -243,7 +243,7 @@ func TestActionsEnd(t *testing.T) {
 	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) select '', now() from generate_series(1, 5)")
 	begin := func(on db.ActionFilter) db.Action {
 		t.Helper()
-		a, err := store.BeginAction(t.Context(), "ana", "cancel", on, false)
+		a, err := store.BeginAction(t.Context(), "ana", "192.0.2.1", "cancel", on, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestActionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, first := range []bool{true, false} {
-		if ok, err := store.CancelAction(t.Context(), a.ID); ok != first || err != nil {
+		if ok, err := store.CancelAction(t.Context(), a.ID, "bob, 192.0.2.2"); ok != first || err != nil {
 			t.Errorf("cancelled: %v, %v", ok, err)
 		}
 	}
@@ -332,7 +332,7 @@ func TestActionsOfNewerPrograms(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
 	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) values ('a', now())")
-	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &graphs.Search{Name: "a"}}, false)
+	a, err := store.BeginAction(t.Context(), "ana", "192.0.2.1", "cancel graph", db.ActionFilter{GraphSearch: &graphs.Search{Name: "a"}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestGraphInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
 	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted, cancelled) select 'g' || n, now(), now() from generate_series(1, 3) n")
-	a, err := store.BeginAction(t.Context(), "ana", "retry graph", db.ActionFilter{GraphSearch: &graphs.Search{State: "cancelled"}}, false)
+	a, err := store.BeginAction(t.Context(), "ana", "192.0.2.1", "retry graph", db.ActionFilter{GraphSearch: &graphs.Search{State: "cancelled"}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func TestActionsByGraphStateAreBounded(t *testing.T) {
 			matching++
 		}
 	}
-	a, err := store.BeginAction(t.Context(), "ana", "cancel graph", db.ActionFilter{GraphSearch: &graphs.Search{State: "open"}}, true)
+	a, err := store.BeginAction(t.Context(), "ana", "192.0.2.1", "cancel graph", db.ActionFilter{GraphSearch: &graphs.Search{State: "open"}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

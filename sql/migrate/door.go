@@ -79,7 +79,10 @@ const doorFaults = `
 	  union all select 9, 'may create schemas in the database' where pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create')
 	  union all select 10, 'may read the password of the door (scheduler_go.door)'
 	    where pg_catalog.has_any_column_privilege(pg_catalog.to_regclass('scheduler_go.door'), 'select')
-	  union all select 11, format('is a member of %s', rolname) from pg_catalog.pg_roles
+	  union all select 11, 'may read or write the sessions of the dashboard (scheduler_go.sessions, scheduler_go.form_key)'
+	    where exists (select from unnest(array['scheduler_go.sessions', 'scheduler_go.form_key']) t, unnest(array['select', 'insert', 'update']) p
+	      where pg_catalog.has_any_column_privilege(pg_catalog.to_regclass(t), p))
+	  union all select 12, format('is a member of %s', rolname) from pg_catalog.pg_roles
 	    where rolname in ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend', 'pg_write_all_data', 'pg_read_all_data', 'pg_maintain', 'pg_checkpoint')
 	      and pg_catalog.pg_has_role(oid, 'member')
 	) f (place, fault) order by place, fault`

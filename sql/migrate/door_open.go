@@ -235,8 +235,8 @@ func grantDoor(ctx context.Context, tx pgx.Tx, role string) error {
 		statements = append(statements, "grant "+doorTables[table]+" on public."+table+" to %s")
 	}
 	own, err := stmt.Column[string](ctx, tx, `select format('grant %s on scheduler_go.%I to ',
-		case when relname in ('migrations', 'compatible') then 'select' when relkind = 'S' then 'usage, select, update' else 'select, insert, update, delete' end, relname) || '%s'
-		from pg_catalog.pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind in ('r', 'p', 'v', 'S') and relname <> 'door'
+		case when relname in ('migrations', 'compatible') then 'select' when relname = 'actions' then 'select, delete' when relkind = 'S' then 'usage, select, update' else 'select, insert, update, delete' end, relname) || '%s'
+		from pg_catalog.pg_class where relnamespace = 'scheduler_go'::regnamespace and relkind in ('r', 'p', 'v', 'S') and relname not in ('door', 'sessions', 'form_key')
 		union all
 		select format('grant usage on sequence public.%I to ', s.relname) || '%s' from pg_catalog.pg_class s
 		join pg_catalog.pg_depend d on d.classid = 'pg_class'::regclass and d.objid = s.oid and d.refclassid = 'pg_class'::regclass and d.deptype in ('a', 'i')

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,8 +37,14 @@ func statements(t *testing.T) map[string]string {
 	return found
 }
 
-// The door's role may run every statement of sql/queries that the owner may. Where the owner gets an
-// error, as a statement needs a temporary table, the role gets the same.
+// ofDashboard are the statements of which the door's role may run none: they log in to the dashboard, and act there.
+var ofDashboard = []string{
+	"BeginAction", "NextAction", "StepAction", "FailAction", "ConfirmAction", "CancelAction",
+	"MakeFormKey", "FormKey", "ForgetFormKey", "BeginSession", "BoundSessions", "Session", "Sessions", "EndSession", "EndSessions",
+}
+
+// The door's role may run every statement of sql/queries that the owner may, but for those of the dashboard. Where the
+// owner gets an error, as a statement needs a temporary table, the role gets the same.
 func TestDoorRoleRunsEveryStatement(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -63,7 +70,11 @@ func TestDoorRoleRunsEveryStatement(t *testing.T) {
 	planned := 0
 	for name, statement := range all {
 		as, wanted := plan(role.PgConn(), name, statement), plan(owner.PgConn(), name, statement)
-		if fmt.Sprint(as) != fmt.Sprint(wanted) {
+		if slices.Contains(ofDashboard, name) {
+			if stateOf(as) != "42501" || wanted != nil {
+				t.Errorf("%s, of the dashboard: %v; as the owner: %v", name, as, wanted)
+			}
+		} else if fmt.Sprint(as) != fmt.Sprint(wanted) {
 			t.Errorf("%s: %v; as the owner: %v", name, as, wanted)
 		}
 		if wanted == nil {
@@ -88,7 +99,10 @@ func TestDoorRoleMayNoMore(t *testing.T) {
 		"drop table task", "alter table task add column mine int", "truncate task", "drop schema scheduler_go cascade",
 		"create index on task (id)", "create trigger mine before insert on task for each row execute function scheduler_go.note_graph_change()",
 		"alter function scheduler_go.note_candidate() security invoker", "comment on table task is 'mine'", "alter table scheduler_go.work disable trigger all",
-		"table scheduler_go.door", "update scheduler_go.door set password = 'x'", "insert into scheduler_go.migrations (version_id, is_applied) values (1, true)",
+		"table scheduler_go.door", "table scheduler_go.sessions", "table scheduler_go.form_key", "delete from scheduler_go.sessions", "delete from scheduler_go.form_key",
+		"insert into scheduler_go.sessions (key, who, credential, ends, address) values (sha256(''), 'ann', sha256(''), now() + interval '1 day', '')",
+		"insert into scheduler_go.form_key (key) values (sha256(''))", "update scheduler_go.actions set state = 'running'",
+		"insert into scheduler_go.actions (who, action, filter, state, below, place) values ('ann', 'disable', '{}', 'running', 1, 1)", "update scheduler_go.door set password = 'x'", "insert into scheduler_go.migrations (version_id, is_applied) values (1, true)",
 		"update dbversion set version = 1", "set role " + owner, "set session authorization " + owner, "copy task to '/tmp/x'", "copy task to program 'true'",
 		"alter role current_user superuser", "select pg_read_file('/etc/hostname')", "set session_replication_role = replica",
 		"select pg_terminate_backend(pid) from pg_stat_activity where usename = '" + owner + "' and datname = current_database()",
@@ -289,6 +303,8 @@ func TestDoorRoleIsChecked(t *testing.T) {
 		{"alter role %s createdb", "alter role %s nocreatedb", "make databases"},
 		{"alter role %s replication", "alter role %s noreplication", "copy the whole server"},
 		{"grant create on schema scheduler_go to %s", "revoke create on schema scheduler_go from %s", "create in the schema scheduler_go"},
+		{"grant select on scheduler_go.sessions to %s", "revoke select on scheduler_go.sessions from %s", "sessions of the dashboard"},
+		{"grant insert on scheduler_go.form_key to %s", "revoke insert on scheduler_go.form_key from %s", "sessions of the dashboard"},
 		{"grant select on scheduler_go.door to %s", "revoke select on scheduler_go.door from %s", "password"},
 		{"grant pg_read_server_files to %s", "revoke pg_read_server_files from %s", "pg_read_server_files"},
 	} {

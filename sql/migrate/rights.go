@@ -15,9 +15,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// dashboards are the daemons that use the sessions of the dashboard, and begin its actions. Others may not: it would
+// be a way to act there. Nor may who comes through an RPC server, where the dashboard only shows.
+const dashboards = "rpc-serve dashboard"
+
+// ofDashboards are the tables that no other daemon reads.
+const ofDashboards = "scheduler_go.sessions, scheduler_go.form_key"
+
 // peerRights are the rights on the Python scheduler's tables and sequences that the daemons need
 // which it names, or all if it names none. What they need of our own schema is all of it, but for what
-// only migrations write, and the door's password.
+// only migrations write, the door's password, and what is the dashboard's.
 var peerRights = []struct{ kind, rights, names, daemons string }{
 	{"table", "SELECT", "dbversion dbmodule task_type task task_run listers listed_origins origin_visit_stats scheduler_metrics visit_scheduler_queue_position", ""},
 	{"table", "UPDATE", "task task_run", "start-runner start-listener rpc-serve dashboard"},
@@ -54,11 +61,11 @@ func (l Lack) on() string {
 }
 
 // Grant returns the statements that give a user, who is quoted, the rights. Those on all tables
-// leave out the door's password.
+// leave out the door's password and the dashboard's sessions.
 func (l Lack) Grant(user string) string {
 	statement := fmt.Sprintf("grant %s on %s to %s", strings.ToLower(strings.Join(l.Rights, ", ")), l.on(), user)
 	if l.Kind == "table" && l.many() {
-		statement += "; revoke all on table scheduler_go.door from " + user
+		statement += "; revoke all on table scheduler_go.door, " + ofDashboards + " from " + user
 	}
 	return statement
 }
@@ -149,7 +156,7 @@ func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []
 			}
 		}
 	}
-	rows, err := s.db.Pool().Query(ctx, missingRights, kinds, rights, names, by)
+	rows, err := s.db.Pool().Query(ctx, missingRights, kinds, rights, names, by, daemon, dashboards, s.db.IsThrough())
 	if err != nil {
 		return "", nil, err
 	}
@@ -184,7 +191,12 @@ const missingRights = `
 		union all
 		select 'table', format('%I.%I', nspname, relname), p, has_table_privilege(oid, p), '', true
 		from own cross join unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p
-		where relname <> 'door' and (relkind in ('r', 'p') and relname not in ('migrations', 'compatible') or relkind in ('r', 'p', 'v') and p = 'SELECT')
+		where relname not in ('door', 'sessions', 'form_key') and (relname <> 'actions' or p in ('SELECT', 'DELETE')) and (relkind in ('r', 'p') and relname not in ('migrations', 'compatible') or relkind in ('r', 'p', 'v') and p = 'SELECT')
+		union all
+		select 'table', format('%I.%I', nspname, relname), p, has_table_privilege(oid, p), $6, true
+		from own cross join unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p
+		where (relname = 'sessions' or relname = 'form_key' and p in ('SELECT', 'INSERT') or relname = 'actions' and p in ('INSERT', 'UPDATE'))
+			and not $7 and ($5 = '' or $5 = any(string_to_array($6, ' ')))
 		union all
 		select 'sequence', format('%I.%I', nspname, relname), p, has_sequence_privilege(oid, p), '', true
 		from own cross join unnest('{USAGE,SELECT}'::text[]) p where relkind = 'S' and relname like '%\_place\_seq'

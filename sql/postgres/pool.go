@@ -57,6 +57,7 @@ type DB struct {
 	watch     *watch
 	stopWatch context.CancelFunc
 	small     *trips
+	through   bool // Options.Through is given
 }
 
 // QueriesOf returns the generated statements, each a transaction.
@@ -117,8 +118,11 @@ func Open(_ context.Context, dsn string, o Options) (*DB, error) {
 	}
 	small := &trips{Pool: pool, tripTime: cmp.Or(o.tripTime, defaultTripTime), patience: cmp.Or(o.patience, defaultPatience)}
 	small.open, small.close = context.WithCancel(context.Background())
-	return &DB{name, pool, clock, queries.New(metered{small}), watch, stop, small}, nil
+	return &DB{name, pool, clock, queries.New(metered{small}), watch, stop, small, o.Through != nil}, nil
 }
+
+// IsThrough reports whether another server makes the connections, as a role of its own.
+func (d *DB) IsThrough() bool { return d.through }
 
 // Name describes the server and the database, without password.
 func (d *DB) Name() string { return d.name }

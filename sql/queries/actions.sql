@@ -2,8 +2,8 @@
 
 -- BeginAction records an action on the tasks, or the graphs, that exist now.
 -- name: BeginAction :one
-insert into scheduler_go.actions (who, action, filter, state, below, place)
-select @who, @action, @filter, @state, newest.id + 1, newest.id + 1
+insert into scheduler_go.actions (who, address, action, filter, state, below, place)
+select @who, @address, @action, @filter, @state, newest.id + 1, newest.id + 1
 from (select coalesce(case when @of_tasks::boolean then (select max(id) from task) else (select max(id) from scheduler_go.graphs) end, 0) as id) newest
 returning *;
 
@@ -29,11 +29,11 @@ where id = @id and state in ('counting', 'running');
 
 -- ConfirmAction starts an action that waits for it.
 -- name: ConfirmAction :execrows
-update scheduler_go.actions set state = 'running', place = below where id = @id and state = 'counted';
+update scheduler_go.actions set state = 'running', place = below, confirmed_by = @who where id = @id and state = 'counted';
 
 -- CancelAction ends an open action.
 -- name: CancelAction :execrows
-update scheduler_go.actions set state = 'cancelled', ended = now()
+update scheduler_go.actions set state = 'cancelled', cancelled_by = @who, ended = now()
 where id = @id and state in ('counting', 'counted', 'running');
 
 -- Actions returns a page of actions, the newest first.

@@ -31,9 +31,9 @@ import (
 func New(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config [OPTIONS] COMMAND [ARGS]...",
-		Short: "Check and show the configuration",
+		Short: "Check and show the configuration, and make a password's hash for it",
 	}
-	cmd.AddCommand(newConfigCheck(a), newConfigShow(a))
+	cmd.AddCommand(newConfigCheck(a), newConfigShow(a), newHashPassword(a))
 	return cmd
 }
 
@@ -117,11 +117,15 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 	if len(a.Config.Journal.Brokers) > 0 {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}
+	warnings := exposed(a)
 	directory := func(key, path string) {
 		checks = append(checks, check{key, func(context.Context) (string, error) { return path, maintenance.CheckDirectory(key, path) }})
 	}
 	if len(a.Config.LostAfter) > 0 && a.Config.Scheduler.Cls == config.Postgres {
 		checks = append(checks, check{"lost_after", func(ctx context.Context) (string, error) { return checkLostAfter(ctx, a, cmd) }})
+	}
+	if c := a.Config; c.Dashboard.InRPCServe && c.RPCServe.Token+c.RPCServe.Password != "" && !c.Dashboard.Opens() {
+		warnings = append(warnings, "dashboard.in_rpc_serve shows the dashboard to nobody: rpc_serve has credentials, which don't open it. Name who may log in in dashboard.users: [{name: ann, password_hash: …, roles: [view]}] (swh-scheduler config hash-password makes a password_hash)")
 	}
 	if path := a.Config.Archive.Directory; path != "" && len(a.Config.Archive.After) > 0 {
 		directory("archive.directory", path)
@@ -143,7 +147,7 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 		})
 	}
 	all.Wait()
-	for _, warning := range exposed(a) {
+	for _, warning := range warnings {
 		results = append(results, checkResult{Name: "security", Warning: warning})
 	}
 	return slices.DeleteFunc(results, func(r checkResult) bool { return r.Found == "" && r.Problem == "" && r.Warning == "" }) // nothing to say

@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/dashboard"
 	"swh-scheduler/internal/rpc"
@@ -33,27 +34,32 @@ dashboard.in_rpc_serve.`,
 	flags.StringVar(&host, "host", "127.0.0.1", "`HOST` to listen on; 0.0.0.0 is all network interfaces")
 	flags.Uint16Var(&port, "port", 5009, "`PORT` to listen on; 0 takes a free one")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		if c := a.Config; c.Scheduler.Cls == config.Remote && c.Dashboard.Opens() {
+			return c.Wrong("dashboard", errors.New("its sessions are in the database, where those who come through an RPC server may not read them: give it a database (scheduler.cls: postgresql), or leave out users and proxy"))
+		}
 		d := daemons.Dashboard{
-			Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", rpc.Credentials{}),
+			Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", false),
 		}
 		return d.Run(cmd.Context())
 	})
 	return cmd
 }
 
-// newSite makes a dashboard below a path. If calls have credentials, reading it takes these or
-// the dashboard's own; with either, one may change things.
-func newSite(a *command.App, cmd *cobra.Command, base string, calls rpc.Credentials) daemons.NewSite {
+// newSite makes a dashboard below a path. If it is closed, only its own users may read it.
+func newSite(a *command.App, cmd *cobra.Command, base string, closed bool) daemons.NewSite {
 	return func(ctx context.Context, store *db.Store, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
 		reads, err := a.OpenPages(ctx, cmd, dashboard.Timeout)
 		if err != nil {
 			return nil, nil, err
 		}
 		c := a.Config.Dashboard
-		own := rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
+		requireLogin := closed || c.RequireLogin
+		if requireLogin && !c.Opens() {
+			a.Log.Warn("nobody can read the dashboard: name who may in dashboard.users; the credentials of rpc_serve don't open it")
+		}
 		o := dashboard.Options{
 			Reads: reads, Acts: store, Config: a.Config, Log: a.Log, Metrics: metrics, Version: a.Version, Base: base,
-			Access: dashboard.Access{Hosts: service.HostsOf(net.JoinHostPort(cmd.Flag("host").Value.String(), ""), c.Hosts), RequireLogin: c.RequireLogin || base != "" && a.Config.RPCServe.Asks(), Credentials: []rpc.Credentials{own, calls}, Proxy: c.Proxy},
+			Access: dashboard.Access{Hosts: service.HostsOf(net.JoinHostPort(cmd.Flag("host").Value.String(), ""), c.Hosts), RequireLogin: requireLogin, Users: c.Users, Proxy: c.Proxy},
 		}
 		closeBroker := func() error { return nil }
 		if broker, err := a.Config.Broker(); err == nil {

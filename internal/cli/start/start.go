@@ -147,8 +147,8 @@ read again when the file changes.`,
 		}
 		d := daemons.RPC{Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug, Reread: a.Reread(cmd)}
 		if c := a.Config; c.Dashboard.InRPCServe {
-			calls := rpc.Credentials{Token: string(c.RPCServe.Token), Username: c.RPCServe.Username, Password: string(c.RPCServe.Password)}
-			d.NewSite = newSite(a, cmd, rpc.SitePath, calls)
+			closed := rpc.Credentials{Token: string(c.RPCServe.Token), Username: c.RPCServe.Username, Password: string(c.RPCServe.Password)}.Wanted()
+			d.NewSite = newSite(a, cmd, rpc.SitePath, closed)
 		}
 		return d.Run(cmd.Context())
 	})

@@ -14,7 +14,7 @@ import (
 )
 
 const action = `-- name: Action :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand from scheduler_go.actions where id = $1
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand, address, confirmed_by, cancelled_by from scheduler_go.actions where id = $1
 `
 
 // Action returns the action of a number.
@@ -42,6 +42,9 @@ func (q *Queries) Action(ctx context.Context, id int64) ([]SchedulerGoAction, er
 			&i.Again,
 			&i.Ended,
 			&i.InHand,
+			&i.Address,
+			&i.ConfirmedBy,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}
@@ -54,7 +57,7 @@ func (q *Queries) Action(ctx context.Context, id int64) ([]SchedulerGoAction, er
 }
 
 const actions = `-- name: Actions :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand from scheduler_go.actions
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand, address, confirmed_by, cancelled_by from scheduler_go.actions
 where ($1::bigint = 0 or id < $1::bigint)
 order by id desc limit $2::bigint
 `
@@ -89,6 +92,9 @@ func (q *Queries) Actions(ctx context.Context, arg ActionsParams) ([]SchedulerGo
 			&i.Again,
 			&i.Ended,
 			&i.InHand,
+			&i.Address,
+			&i.ConfirmedBy,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}
@@ -102,14 +108,15 @@ func (q *Queries) Actions(ctx context.Context, arg ActionsParams) ([]SchedulerGo
 
 const beginAction = `-- name: BeginAction :one
 
-insert into scheduler_go.actions (who, action, filter, state, below, place)
-select $1, $2, $3, $4, newest.id + 1, newest.id + 1
-from (select coalesce(case when $5::boolean then (select max(id) from task) else (select max(id) from scheduler_go.graphs) end, 0) as id) newest
-returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand
+insert into scheduler_go.actions (who, address, action, filter, state, below, place)
+select $1, $2, $3, $4, $5, newest.id + 1, newest.id + 1
+from (select coalesce(case when $6::boolean then (select max(id) from task) else (select max(id) from scheduler_go.graphs) end, 0) as id) newest
+returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand, address, confirmed_by, cancelled_by
 `
 
 type BeginActionParams struct {
 	Who     string
+	Address string
 	Action  string
 	Filter  json.RawMessage
 	State   string
@@ -121,6 +128,7 @@ type BeginActionParams struct {
 func (q *Queries) BeginAction(ctx context.Context, arg BeginActionParams) (SchedulerGoAction, error) {
 	row := q.db.QueryRow(ctx, beginAction,
 		arg.Who,
+		arg.Address,
 		arg.Action,
 		arg.Filter,
 		arg.State,
@@ -142,18 +150,26 @@ func (q *Queries) BeginAction(ctx context.Context, arg BeginActionParams) (Sched
 		&i.Again,
 		&i.Ended,
 		&i.InHand,
+		&i.Address,
+		&i.ConfirmedBy,
+		&i.CancelledBy,
 	)
 	return i, err
 }
 
 const cancelAction = `-- name: CancelAction :execrows
-update scheduler_go.actions set state = 'cancelled', ended = now()
-where id = $1 and state in ('counting', 'counted', 'running')
+update scheduler_go.actions set state = 'cancelled', cancelled_by = $1, ended = now()
+where id = $2 and state in ('counting', 'counted', 'running')
 `
 
+type CancelActionParams struct {
+	Who string
+	ID  int64
+}
+
 // CancelAction ends an open action.
-func (q *Queries) CancelAction(ctx context.Context, id int64) (int64, error) {
-	result, err := q.db.Exec(ctx, cancelAction, id)
+func (q *Queries) CancelAction(ctx context.Context, arg CancelActionParams) (int64, error) {
+	result, err := q.db.Exec(ctx, cancelAction, arg.Who, arg.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -161,12 +177,17 @@ func (q *Queries) CancelAction(ctx context.Context, id int64) (int64, error) {
 }
 
 const confirmAction = `-- name: ConfirmAction :execrows
-update scheduler_go.actions set state = 'running', place = below where id = $1 and state = 'counted'
+update scheduler_go.actions set state = 'running', place = below, confirmed_by = $1 where id = $2 and state = 'counted'
 `
 
+type ConfirmActionParams struct {
+	Who string
+	ID  int64
+}
+
 // ConfirmAction starts an action that waits for it.
-func (q *Queries) ConfirmAction(ctx context.Context, id int64) (int64, error) {
-	result, err := q.db.Exec(ctx, confirmAction, id)
+func (q *Queries) ConfirmAction(ctx context.Context, arg ConfirmActionParams) (int64, error) {
+	result, err := q.db.Exec(ctx, confirmAction, arg.Who, arg.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -208,7 +229,7 @@ func (q *Queries) ForgetActions(ctx context.Context, before time.Time) error {
 }
 
 const nextAction = `-- name: NextAction :many
-select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand from scheduler_go.actions where state in ('counting', 'running') and again <= now()
+select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand, address, confirmed_by, cancelled_by from scheduler_go.actions where state in ('counting', 'running') and again <= now()
 order by again, id limit 1 for update skip locked
 `
 
@@ -238,6 +259,9 @@ func (q *Queries) NextAction(ctx context.Context) ([]SchedulerGoAction, error) {
 			&i.Again,
 			&i.Ended,
 			&i.InHand,
+			&i.Address,
+			&i.ConfirmedBy,
+			&i.CancelledBy,
 		); err != nil {
 			return nil, err
 		}
@@ -285,7 +309,7 @@ update scheduler_go.actions
 set place = $1, in_hand = $2::bigint, matched = matched + $3, changed = changed + $4, state = $5, result = '', again = now(),
     ended = case when $5::text = 'done' then clock_timestamp() end
 where id = $6
-returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand
+returning id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand, address, confirmed_by, cancelled_by
 `
 
 type StepActionParams struct {
@@ -323,6 +347,9 @@ func (q *Queries) StepAction(ctx context.Context, arg StepActionParams) (Schedul
 		&i.Again,
 		&i.Ended,
 		&i.InHand,
+		&i.Address,
+		&i.ConfirmedBy,
+		&i.CancelledBy,
 	)
 	return i, err
 }

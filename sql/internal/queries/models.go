@@ -110,6 +110,12 @@ type SchedulerGoAction struct {
 	Ended *time.Time
 	// The graph of the step in progress, for an action on what a search of graphs matches
 	InHand *int64
+	// From where it was begun
+	Address string
+	// The login that confirmed it, and from where
+	ConfirmedBy string
+	// The login that cancelled it, and from where
+	CancelledBy string
 }
 
 // The daemons that run, or ended without a word in the last day; each writes its row once a minute
