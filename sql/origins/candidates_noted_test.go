@@ -38,19 +38,19 @@ func TestWhatWritersNote(t *testing.T) {
 		{"it is gone", origin + "'a', true)", "delete from listed_origins", "git a"},
 		{"one that was disabled", origin + "'a', false)", "delete from listed_origins", ""},
 
-		{"it is visited", "", "insert into origin_visit_stats (url, visit_type, last_visit) values ('a', 'git', now())", "git a"},
-		{"again", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set last_visit = now()", "git a"},
-		{"with success", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set last_successful = now()", "git a"},
-		{"without", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set last_visit_status = 'failed'", "git a"},
-		{"it is scheduled", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set last_scheduled = now()", "git a"},
-		{"it moves in the queue", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set next_visit_queue_position = 1", "git a"},
-		{"its first snapshot", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", `update origin_visit_stats set last_snapshot = '\x00'`, "git a"},
+		{"it is visited", "", "insert into origin_visit_stats (url, visit_type, last_visit) values ('a', 'git', now())", "git a (visits)"},
+		{"again", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set last_visit = now()", "git a (visits)"},
+		{"with success", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set last_successful = now()", "git a (visits)"},
+		{"without", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set last_visit_status = 'failed'", "git a (visits)"},
+		{"it is scheduled", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set last_scheduled = now()", "git a (visits)"},
+		{"it moves in the queue", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set next_visit_queue_position = 1", "git a (visits)"},
+		{"its first snapshot", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", `update origin_visit_stats set last_snapshot = '\x00'`, "git a (visits)"},
 		{"another snapshot", `insert into origin_visit_stats (url, visit_type, last_snapshot) values ('a', 'git', '\x00')`, `update origin_visit_stats set last_snapshot = '\x01'`, ""},
 		{"what no candidate has of visits", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set next_position_offset = 5, successive_visits = 5", ""},
-		{"another URL of visits", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set url = 'b'", "git a, git b"},
+		{"another URL of visits", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "update origin_visit_stats set url = 'b'", "git a (visits), git b (visits)"},
 		{"visits are gone", "insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "delete from origin_visit_stats", "git a"},
 		{"who notes them himself", "", "set local scheduler_go.noted = on; insert into origin_visit_stats (url, visit_type) values ('a', 'git'); update origin_visit_stats set last_visit = now()", ""},
-		{"he stops", "", "set local scheduler_go.noted = on; set local scheduler_go.noted = off; insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "git a"},
+		{"he stops", "", "set local scheduler_go.noted = on; set local scheduler_go.noted = off; insert into origin_visit_stats (url, visit_type) values ('a', 'git')", "git a (visits)"},
 
 		{"it is set aside", "", "insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason) values (" + lister + ", 'a', 'git', '', '')", "git a"},
 		{"and put back", "insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason) values (" + lister + ", 'a', 'git', '', '')", "delete from scheduler_go.set_aside_origins", "git a"},
@@ -58,7 +58,7 @@ func TestWhatWritersNote(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			tx := testenv.Begin(t, conn)
 			testenv.Exec(t, tx, c.before+"; delete from scheduler_go.candidate_changes; "+c.statement)
-			got := testenv.Column[string](t, tx, "select visit_type || ' ' || url from scheduler_go.candidate_changes")
+			got := testenv.Column[string](t, tx, "select visit_type || ' ' || url || case when listed then '' else ' (visits)' end from scheduler_go.candidate_changes")
 			slices.Sort(got)
 			if noted := strings.Join(got, ", "); noted != c.want {
 				t.Errorf("noted %q, want %q", noted, c.want)

@@ -290,8 +290,8 @@ const markScheduled = `marked as (
 // noteMarked notes what markScheduled changes, in place of the triggers, which runGrab has let
 // it pass.
 const noteMarked = `noted as (
-	insert into scheduler_go.candidate_changes (visit_type, url, scheduled)
-	select distinct visit_type, url, @now::timestamptz from selected where ` + noneSetAside + `
+	insert into scheduler_go.candidate_changes (visit_type, url, scheduled, listed)
+	select distinct visit_type, url, @now::timestamptz, false from selected where ` + noneSetAside + `
 )`
 
 const moveQueuePosition = `moved as (

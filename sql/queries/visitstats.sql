@@ -40,8 +40,8 @@ on conflict (url, visit_type) do update set last_failure = excluded.last_failure
 -- Notes the origins whose stats the transaction writes, by one statement in place of the
 -- triggers of candidates, which the setting has let them pass until the transaction ends.
 with noted as materialized (select set_config('scheduler_go.noted', 'on', true))
-insert into scheduler_go.candidate_changes (visit_type, url)
-select unnest(@visit_type::text[]), unnest(@url::text[]) from noted;
+insert into scheduler_go.candidate_changes (visit_type, url, listed)
+select unnest(@visit_type::text[]), unnest(@url::text[]), false from noted;
 
 -- name: UpdateVisitStats :exec
 -- Writes back locked rows. last_scheduled is not the journal's to write: the

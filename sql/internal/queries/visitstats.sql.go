@@ -186,8 +186,8 @@ func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) 
 
 const noteVisits = `-- name: NoteVisits :exec
 with noted as materialized (select set_config('scheduler_go.noted', 'on', true))
-insert into scheduler_go.candidate_changes (visit_type, url)
-select unnest($1::text[]), unnest($2::text[]) from noted
+insert into scheduler_go.candidate_changes (visit_type, url, listed)
+select unnest($1::text[]), unnest($2::text[]), false from noted
 `
 
 type NoteVisitsParams struct {
