@@ -67,7 +67,7 @@ comment on function scheduler_go.note_listed_origin() is 'Notes that the candida
 -- To be called by the trigger functions only; who may execute these may attach them to a table of his own.
 revoke execute on function scheduler_go.bound_candidate_changes(bigint), scheduler_go.note_listed_origin() from public;
 
-drop trigger scheduler_go_candidate_insert on listed_origins;
-drop trigger scheduler_go_candidate_update on listed_origins;
+drop trigger if exists scheduler_go_candidate_insert on listed_origins;
+drop trigger if exists scheduler_go_candidate_update on listed_origins;
 create trigger scheduler_go_candidate_write after insert or update on listed_origins
 for each row execute function scheduler_go.note_listed_origin();

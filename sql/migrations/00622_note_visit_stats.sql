@@ -45,8 +45,8 @@ $$;
 comment on function scheduler_go.note_visit_stats() is 'Notes that the candidates of an origin may be out of date, as what is known of its visits has changed';
 revoke execute on function scheduler_go.note_visit_stats() from public;
 
-drop trigger scheduler_go_candidate_insert on origin_visit_stats;
-drop trigger scheduler_go_candidate_update on origin_visit_stats;
+drop trigger if exists scheduler_go_candidate_insert on origin_visit_stats;
+drop trigger if exists scheduler_go_candidate_update on origin_visit_stats;
 create trigger scheduler_go_candidate_write after insert or update on origin_visit_stats
 for each row when (current_setting('scheduler_go.noted', true) is distinct from 'on')
 execute function scheduler_go.note_visit_stats();
