@@ -189,3 +189,27 @@ func TestConfigCheckOfClients(t *testing.T) {
 		t.Errorf("of a file with which rpc-serve can't run: %+v", r)
 	}
 }
+
+// An rpc-serve that lets everybody in beyond loopback warns as it starts, and is a problem that the dashboard shows,
+// unless its file says that it is meant; it is none from when its file names clients.
+func TestOpenServerIsAProblem(t *testing.T) {
+	t.Parallel()
+	open := func(dsn string) string {
+		var where string
+		testenv.Becomes(t, "it is in the list of daemons", nil, func() error {
+			return testenv.Connect(t, dsn).QueryRow(t.Context(), "select coalesce(state->>'open', '') from scheduler_go.daemons where name = 'rpc-serve' order by seen desc limit 1").Scan(&where)
+		})
+		return where
+	}
+	for section, want := range map[string]string{"": "0.0.0.0:", "rpc_serve: {open: true}": "", "rpc_serve: {token: s3cret}": ""} {
+		dsn := testenv.Database(t)
+		p := start(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n%s\n", dsn, section)), "rpc-serve", "--port", "0")
+		p.logs(t, "listening on all network interfaces")
+		if got := open(dsn); !strings.HasPrefix(strings.ReplaceAll(got, "[::]", "0.0.0.0"), want) || (got == "") != (want == "") {
+			t.Errorf("%q: open at %q, want %q", section, got, want)
+		}
+		if asks := strings.Contains(section, "token"); strings.Contains(p.log(), "whoever reaches this port can read and write the scheduler") == asks {
+			t.Errorf("%q: %s", section, p.log())
+		}
+	}
+}

@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
@@ -65,6 +68,10 @@ func (r *RPC) Run(ctx context.Context) error {
 		if err != nil {
 			return nil, errors.Join(err, closeSite())
 		}
+		if !c.Open {
+			p.Open = server.Open
+		}
+		openGauge(r.Metrics, c.Open, server.Open)
 		serve := func(ctx context.Context) error { return errors.Join(server.Run(ctx), closeSite()) }
 		return []service.Component{{Name: "RPC server", Run: serve}, keeper(p)}, nil
 	})
@@ -72,6 +79,19 @@ func (r *RPC) Run(ctx context.Context) error {
 
 func credentialsOf(c config.RPCServe) rpc.Credentials {
 	return rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
+}
+
+// openGauge registers the metric of a server that lets everybody in. meant is whether its file says so.
+func openGauge(metrics prometheus.Registerer, meant bool, open func() string) {
+	promauto.With(metrics).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "swh_scheduler_rpc_open",
+		Help: "1 if the RPC server listens beyond loopback and asks nobody who he is, and its configuration doesn't say that this is meant.",
+	}, func() float64 {
+		if !meant && open() != "" {
+			return 1
+		}
+		return 0
+	})
 }
 
 // serverTLS returns the TLS of a server, from two PEM files that the configuration names; nil without them.

@@ -98,6 +98,9 @@ func (f facts) ofDaemons(all *problems) {
 			all.add(true, alert, "/daemons", "%s on %s has not been heard of for %s.", d.Name, d.Host, explain.Roughly(silent))
 			continue
 		}
+		if d.State.Open != "" {
+			all.add(false, "RPCOpen", "/daemons", "%s on %s asks nobody who he is, at %s: whoever reaches that can read and write the scheduler.", d.Name, d.Host, d.State.Open)
+		}
 		for name, seconds := range d.State.Waiting {
 			switch {
 			case name == "the management API" && seconds > 300:

@@ -134,6 +134,7 @@ func TestProblems(t *testing.T) {
 			Waiting: map[string]float64{"RabbitMQ": 121, "PostgreSQL": 119, "the management API": 301}, Overdue: map[string]float64{"a loop": 1801, "another": 1799},
 		}),
 		seen("start-listener", time.Hour, db.DaemonState{}),
+		seen("rpc-serve", time.Minute, db.DaemonState{Open: "0.0.0.0:5008"}), seen("rpc-serve", time.Minute, db.DaemonState{}),
 		seen("journal-client", time.Hour, db.DaemonState{}), {Name: "journal-client", Started: now.Add(-time.Minute), Seen: now}, // it was replaced
 	}
 	f.figures.Outgoing = append(f.figures.Outgoing, db.OutgoingQueue{Queue: "q", Oldest: now.Add(-time.Hour), Refused: 1})
@@ -154,7 +155,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s is critical and comes late", p.Alert)
 		}
 	}
-	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksWait"] != 1 || found["ServiceAway"] != 1 || found["DaemonDown"] != 1 || found["DaemonMissing"] != 1 {
+	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksWait"] != 1 || found["ServiceAway"] != 1 || found["DaemonDown"] != 1 || found["DaemonMissing"] != 1 || found["RPCOpen"] != 1 {
 		t.Errorf("%v", found)
 	}
 	for alert := range found {

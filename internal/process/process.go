@@ -42,6 +42,8 @@ type Process struct {
 
 	// Workers, if a daemon sets it, returns the workers whose events it reads.
 	Workers func() map[string]db.Worker
+	// Open, if a daemon sets it, returns the address at which it lets everybody in, or "".
+	Open func() string
 
 	patient bool // the database has answered once, and is waited for
 }

@@ -23,6 +23,9 @@ func (p *Process) seen() service.Component {
 			if p.Workers != nil {
 				d.State.Workers = p.Workers()
 			}
+			if p.Open != nil {
+				d.State.Open = p.Open()
+			}
 			return service.Within(ctx, contactTimeout, func(ctx context.Context) error { return p.Store.RecordDaemon(ctx, d) })
 		})
 		remove := func(ctx context.Context) error { return p.Store.RemoveDaemon(ctx, d.ID) }

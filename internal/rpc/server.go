@@ -193,18 +193,23 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, <-doorClosed)
 }
 
+// Open returns where the server listens if that is beyond loopback and it asks nobody who he is, otherwise "".
+func (s *Server) Open() string {
+	if tcp, ok := s.Addr().(*net.TCPAddr); !ok || tcp.IP.IsLoopback() || s.access.Load().asks() {
+		return ""
+	}
+	return s.Addr().String()
+}
+
 // announce logs where the server listens and who can use it.
 func (s *Server) announce() {
 	level, message := slog.LevelInfo, "listening"
-	tcp, ok := s.Addr().(*net.TCPAddr)
-	everywhere, elsewhere := ok && tcp.IP.IsUnspecified(), ok && !tcp.IP.IsLoopback()
-	if everywhere {
+	if tcp, ok := s.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		level, message = slog.LevelWarn, "listening on all network interfaces"
 	}
-	asks := s.access.Load().asks()
-	if elsewhere && !asks {
+	if s.Open() != "" {
 		level = slog.LevelWarn
 		message += ": whoever reaches this port can read and write the scheduler"
 	}
-	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", asks)
+	s.Log.Log(context.Background(), level, message, "address", s.Addr().String(), "tls", s.TLS != nil, "credentials", s.access.Load().asks())
 }

@@ -28,6 +28,7 @@ type DaemonState struct {
 	Overdue map[string]float64   `json:"overdue"`           // seconds for which a loop's round is overdue
 	Last    map[string]time.Time `json:"last"`              // the last good round of each loop
 	Workers map[string]Worker    `json:"workers,omitempty"` // those that a listener hears, by name
+	Open    string               `json:"open,omitempty"`    // where an RPC server lets everybody in, beyond loopback, and its file doesn't say so; "" if it doesn't
 }
 
 // Worker is a Celery worker, as one listener hears it.
