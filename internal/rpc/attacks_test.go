@@ -98,7 +98,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	for i := range 6 * most { // many more than are looked at, as one is idle only a moment after its answer
 		text := ""
 		if i%2 == 0 {
-			text = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+			text = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 		}
 		idle = append(idle, dial(t, url, text))
 		if text != "" {

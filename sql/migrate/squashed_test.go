@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -99,7 +100,12 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	if err := testenv.OpenLocal(t, dsn).CheckVersion(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(rows, ownRows(t, dsn)); diff != "" {
+	after := ownRows(t, dsn)
+	maps.DeleteFunc(after, func(table string, content []string) bool { // the new tables
+		_, before := rows[table]
+		return !before && len(content) == 0
+	})
+	if diff := cmp.Diff(rows, after); diff != "" {
 		t.Errorf("rows changed:\n%s", diff)
 	}
 	if diff := cmp.Diff(objects, catalogueOf(t, testenv.Connect(t, dsn), "scheduler_go")); diff != "" {
