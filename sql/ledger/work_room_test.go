@@ -9,14 +9,18 @@ import (
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/migrate"
 )
 
 // Most rows of kept messages stay on their pages when their starts are heard, also of messages in a row, which share
-// their pages: no entry of an index is written anew.
+// their pages: no entry of an index is written anew. The server is the test's own: a transaction in any of its databases
+// would keep this one from pruning pages as it goes.
 func TestStartsWriteFewIndexEntries(t *testing.T) {
 	t.Parallel()
 	const messages, sentAtOnce, heardAtOnce = 1000, 250, 50
-	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	dsn := testenv.PostgresServer(t)
+	testenv.Migrate(t, dsn, migrate.Options{})
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)")
 	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, home, since, task_name, args, kwargs, share_group, cost,
 			lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, memory, lister, first, behind, visit_type, url, hosters)
