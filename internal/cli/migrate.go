@@ -16,7 +16,7 @@ import (
 )
 
 func newMigrate(a *command.App) *cobra.Command {
-	var dryRun, status, remove, yes, rebuild, shorter, door, noDoor bool
+	var dryRun, status, remove, yes, rebuild, shorter, door, noDoor, grants, noGrants bool
 	cmd := &cobra.Command{
 		Use:   "migrate [OPTIONS]",
 		Short: "Makes the database ready for this program",
@@ -39,6 +39,11 @@ without a restart. Once more, it makes a new password. Without the right to make
 prints what somebody who has it should run, and fails. --no-door ends the sessions of that
 role and drops it.
 
+With --grants it also makes a role for each daemon, scheduler_go_<daemon>_<database>, which has
+the rights that the daemon needs and no more, and can't log in. Grant it to the daemon's user:
+grant scheduler_go_start_listener_scheduler to listener. Each later migrate gives these roles
+their rights on what is new. --no-grants drops them.
+
 With --remove it removes that schema, and our triggers and indexes on the tables of the
 Python components, which keep their rows and can go on meanwhile. It refuses while work
 would be lost, unless --yes is given.`,
@@ -51,9 +56,14 @@ would be lost, unless --yes is given.`,
 	cmd.Flags().BoolVar(&shorter, "shorter-cooldowns", false, "make indexes for cooldowns shorter than the default ones")
 	cmd.Flags().BoolVar(&door, "door", false, "open the RPC servers' door to the database")
 	cmd.Flags().BoolVar(&noDoor, "no-door", false, "close the RPC servers' door to the database")
+	cmd.Flags().BoolVar(&grants, "grants", false, "make a role with the rights of each daemon")
+	cmd.Flags().BoolVar(&noGrants, "no-grants", false, "drop the roles with the rights of daemons")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
+		if err := command.Exclusive(cmd, "grants", "no-grants"); err != nil {
+			return err
+		}
 		for _, beside := range []string{"dry-run", "remove"} {
-			if err := command.Exclusive(cmd, beside, "status", "rebuild-candidates", "shorter-cooldowns", "door", "no-door"); err != nil {
+			if err := command.Exclusive(cmd, beside, "status", "rebuild-candidates", "shorter-cooldowns", "door", "no-door", "grants", "no-grants"); err != nil {
 				return err
 			}
 		}
@@ -94,9 +104,16 @@ would be lost, unless --yes is given.`,
 			case noDoor:
 				action = migrate.DoorClosed
 			}
+			keep := migrate.GrantsKept
+			switch {
+			case grants:
+				keep = migrate.GrantsMade
+			case noGrants:
+				keep = migrate.GrantsDropped
+			}
 			report, err := migrate.Run(ctx, dsn, migrate.Options{
 				DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy,
-				Rebuild: rebuild, ShorterCooldowns: shorter, Door: action,
+				Rebuild: rebuild, ShorterCooldowns: shorter, Door: action, Grants: keep,
 			})
 			if err != nil {
 				return err
@@ -184,6 +201,13 @@ func describeReport(r migrate.Report, dryRun bool) string {
 		fmt.Fprintf(&b, "  door: open, as the role %s\n", r.DoorRole)
 	case r.DoorRole != "" && r.Door == migrate.DoorClosed:
 		fmt.Fprintf(&b, "  door: closed, the role %s dropped\n", r.DoorRole)
+	}
+	done := "made"
+	if r.Grants == migrate.GrantsDropped {
+		done = "dropped"
+	}
+	for _, role := range r.GrantRoles {
+		fmt.Fprintf(&b, "  role %s: %s\n", role, done)
 	}
 	return b.String()
 }

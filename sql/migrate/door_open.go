@@ -84,8 +84,11 @@ func noTable(err error) bool {
 }
 
 // doorRole returns the name of the door's role, which is unique on a server: roles are not a database's.
-func doorRole(database string) string {
-	const prefix, most = "scheduler_go_door_", 63
+func doorRole(database string) string { return roleOf("scheduler_go_door_", database) }
+
+// roleOf returns the name of a role of a database.
+func roleOf(prefix, database string) string {
+	const most = 63
 	if name := prefix + database; len(name) <= most {
 		return name
 	}

@@ -45,6 +45,9 @@ type Options struct {
 
 	// Door opens or closes the RPC servers' door to the database.
 	Door DoorAction
+
+	// Grants makes or drops the roles with the rights of daemons.
+	Grants GrantsAction
 }
 
 // Report says what Migrate did, or would do in a dry run.
@@ -56,11 +59,13 @@ type Report struct {
 	Dropped     []string // indexes of ours that an interrupted run left invalid, with their schemas
 	Door        DoorAction
 	DoorRole    string // the role that was made or dropped; "" for none
+	Grants      GrantsAction
+	GrantRoles  []string // the roles of daemons that were made or dropped
 }
 
 // Nothing reports whether there was nothing to do.
 func (r Report) Nothing() bool {
-	return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt && r.DoorRole == ""
+	return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt && r.DoorRole == "" && len(r.GrantRoles) == 0
 }
 
 // migrateLock is the key of the advisory lock that lets one migration run at a
@@ -137,6 +142,20 @@ func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 			return err
 		}
 		if err := buildIndexes(ctx, conn, missing, log); err != nil {
+			return err
+		}
+		if err := revokePublic(ctx, conn); err != nil {
+			return err
+		}
+		switch report.Grants = o.Grants; o.Grants {
+		case GrantsMade:
+			report.GrantRoles, err = makeGrants(ctx, conn)
+		case GrantsDropped:
+			report.GrantRoles, err = dropGrants(ctx, conn, "--no-grants")
+		default:
+			err = keepGrants(ctx, conn)
+		}
+		if err != nil {
 			return err
 		}
 		switch report.Door = o.Door; o.Door {

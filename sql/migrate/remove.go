@@ -104,6 +104,13 @@ func (r *Removal) remove(ctx context.Context, conn *pgx.Conn, l *locker, lose bo
 	if role != "" {
 		r.Removed = append(r.Removed, removedDoor(role))
 	}
+	roles, err := dropGrants(ctx, conn, "--remove")
+	if err != nil {
+		return err
+	}
+	for _, role := range roles {
+		r.Removed = append(r.Removed, "the role of a daemon, "+role)
+	}
 	for _, s := range steps {
 		do := func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, s.SQL)

@@ -22,12 +22,32 @@ const dashboards = "rpc-serve dashboard"
 // ofDashboards are the tables that no other daemon reads.
 const ofDashboards = "scheduler_go.sessions, scheduler_go.form_key"
 
-// peerRights are the rights on the Python scheduler's tables and sequences that the daemons need
-// which it names, or all if it names none. What they need of our own schema is all of it, but for what
-// only migrations write, the door's password, and what is the dashboard's.
-var peerRights = []struct{ kind, rights, names, daemons string }{
+// dashboardRights are those that no other daemon has.
+var dashboardRights = []right{
+	{"table", "SELECT INSERT UPDATE DELETE", "sessions", dashboards},
+	{"table", "SELECT INSERT", "form_key", dashboards},
+	{"table", "INSERT UPDATE", "actions", dashboards},
+}
+
+// keepers are the daemons that run the jobs of maintenance which need only the database, senders those that send.
+const (
+	senders = "start-runner start-runner-first-visits schedule-recurrent"
+	keepers = senders + " start-listener journal-client rpc-serve"
+)
+
+// Daemons are the commands that have rights of their own, in the order of their table.
+var Daemons = []string{
+	"start-runner", "start-runner-first-visits", "schedule-recurrent", "start-listener", "journal-client", "rpc-serve", "dashboard", "update-metrics",
+}
+
+// A right is what daemons need: on tables and sequences of one schema. Names may be patterns of LIKE.
+type right struct{ kind, rights, names, daemons string } // by spaces; no daemons: all
+
+// peerRights are the rights on the Python scheduler's tables and sequences.
+var peerRights = []right{
 	{"table", "SELECT", "dbversion dbmodule task_type task task_run listers listed_origins origin_visit_stats scheduler_metrics visit_scheduler_queue_position", ""},
 	{"table", "UPDATE", "task task_run", "start-runner start-listener rpc-serve dashboard"},
+	{"table", "DELETE", "task task_run", "start-runner"},
 	{"table", "INSERT", "task_run", "start-runner rpc-serve"},
 	{"sequence", "USAGE", "task_run_id_seq", "start-runner rpc-serve"},
 	{"table", "INSERT", "task task_type listed_origins listers", "rpc-serve"},
@@ -35,8 +55,65 @@ var peerRights = []struct{ kind, rights, names, daemons string }{
 	{"table", "UPDATE", "listers", "start-runner-first-visits rpc-serve"},
 	{"table", "UPDATE", "listed_origins", "journal-client rpc-serve"},
 	{"table", "INSERT UPDATE", "origin_visit_stats", "start-runner-first-visits schedule-recurrent journal-client rpc-serve"},
-	{"table", "INSERT UPDATE", "visit_scheduler_queue_position", "schedule-recurrent journal-client rpc-serve"},
-	{"table", "INSERT UPDATE", "scheduler_metrics", "rpc-serve"},
+	{"table", "INSERT UPDATE", "visit_scheduler_queue_position", "schedule-recurrent rpc-serve"},
+	{"table", "INSERT UPDATE", "scheduler_metrics", senders + " rpc-serve update-metrics"},
+}
+
+// ownRights are those on our schema. The door's password is nobody's, and only migrations write what they did.
+var ownRights = []right{
+	{"table", "SELECT", "%", keepers + " dashboard"},
+	{"table", "SELECT", "migrations compatible", "update-metrics"},
+	{"table", "INSERT UPDATE DELETE", "daemons", keepers + " dashboard"},
+
+	// Maintenance.
+	{"table", "INSERT UPDATE", "keeper walks", keepers},
+	{"table", "INSERT UPDATE DELETE", "candidates", keepers},
+	{"table", "INSERT UPDATE", "candidate_groups", keepers},
+	{"table", "INSERT DELETE", "candidate_changes", keepers},
+	{"table", "UPDATE", "candidate_build", keepers},
+	{"table", "UPDATE DELETE", "listings set_aside_tasks set_aside_origins", keepers},
+	{"table", "INSERT", "graph_checks", keepers},
+	{"table", "DELETE", "graphs graph_keys graph_tasks graph_edges graph_gone", keepers},
+	{"table", "DELETE", "actions configured_lanes deliveries ended event_readers freshness held_visits lane_history lane_memory lane_sketches lane_timeouts " +
+		"queue_looks rejected_events rejected_records run_durations run_starts share_charges share_history shares", keepers},
+	{"sequence", "USAGE SELECT", "%_place_seq", keepers},
+
+	// Work on its way out.
+	{"table", "INSERT UPDATE DELETE", "work", senders},
+	{"table", "INSERT UPDATE", "configured_lanes event_queues share_history shares", senders},
+	{"table", "INSERT", "deliveries lane_history queue_looks share_charges", senders},
+	{"table", "UPDATE", "lane_history low_water queue_looks", senders},
+	{"table", "INSERT DELETE", "hoster_claims", senders + " rpc-serve"},
+	{"table", "INSERT UPDATE", "sending", "start-runner"},
+	{"table", "INSERT", "set_aside_tasks", "start-runner rpc-serve dashboard"},
+	{"table", "INSERT", "set_aside_origins", "start-runner-first-visits schedule-recurrent rpc-serve"},
+
+	// What becomes of it.
+	{"table", "UPDATE", "work", "start-listener journal-client"},
+	{"table", "DELETE", "work", "start-listener"},
+	{"table", "INSERT UPDATE", "ended", "start-listener journal-client"},
+	{"table", "INSERT UPDATE", "event_queues event_readers lane_history lane_memory lane_sketches lane_timeouts run_starts", "start-listener"},
+	{"table", "INSERT", "deliveries rejected_events run_durations share_charges", "start-listener"},
+	{"table", "INSERT UPDATE", "freshness visit_failures", "journal-client"},
+	{"table", "INSERT", "held_visits rejected_records", "journal-client"},
+
+	// Visits by freshness.
+	{"table", "INSERT UPDATE DELETE", "freshness_control", "schedule-recurrent"},
+	{"table", "INSERT UPDATE", "freshness freshness_listers", "schedule-recurrent"},
+	{"table", "DELETE", "freshness_listers", "schedule-recurrent"},
+
+	// Graphs, and what is done to tasks by hand.
+	{"table", "INSERT DELETE", "graph_changes graph_checks", "start-runner rpc-serve dashboard"},
+	{"table", "UPDATE", "graph_tasks", "start-runner rpc-serve dashboard"},
+	{"table", "INSERT", "graphs graph_keys graph_tasks graph_edges", "rpc-serve"},
+	{"table", "UPDATE", "graphs", "rpc-serve dashboard"},
+	{"table", "DELETE", "actions", "rpc-serve dashboard"},
+	{"sequence", "USAGE SELECT", "graph_place_seq", "dashboard"},
+}
+
+// of reports whether a daemon, by its command, needs the right; "" is any.
+func (r right) of(daemon string) bool {
+	return daemon == "" || r.daemons == "" || slices.Contains(strings.Fields(r.daemons), daemon)
 }
 
 // Lack is rights that the user of a database lacks on some objects.
@@ -145,18 +222,14 @@ func (s Checks) Denied(ctx context.Context, err error) error {
 
 // lacks returns the session's user, quoted, and the rights that it lacks.
 func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []Lack, err error) {
-	var kinds, rights, names, by []string
-	for _, r := range peerRights {
-		if daemon != "" && r.daemons != "" && !slices.Contains(strings.Fields(r.daemons), daemon) {
-			continue
-		}
-		for right := range strings.FieldsSeq(r.rights) {
-			for name := range strings.FieldsSeq(r.names) {
-				kinds, rights, names, by = append(kinds, r.kind), append(rights, right), append(names, name), append(by, r.daemons)
-			}
-		}
+	needed := listed("public", peerRights, daemon)
+	if daemon != "" {
+		needed = append(needed, listed("scheduler_go", ownRights, daemon)...)
 	}
-	rows, err := s.db.Pool().Query(ctx, missingRights, kinds, rights, names, by, daemon, dashboards, s.db.IsThrough())
+	if !s.db.IsThrough() {
+		needed = append(needed, listed("scheduler_go", dashboardRights, daemon)...)
+	}
+	rows, err := s.db.Pool().Query(ctx, missingRights, column(needed, 0), column(needed, 1), column(needed, 2), column(needed, 3), column(needed, 4), daemon == "")
 	if err != nil {
 		return "", nil, err
 	}
@@ -179,6 +252,40 @@ func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []
 	return user, lacks, err
 }
 
+// listed returns the rights that a daemon needs on a schema, one a row: kind, right, schema, name and daemons.
+// Those of one daemon on our schema name no daemons.
+func listed(schema string, needed []right, daemon string) (rows [][5]string) {
+	for _, r := range needed {
+		if !r.of(daemon) {
+			continue
+		}
+		by := r.daemons
+		if schema == "scheduler_go" && daemon != "" {
+			by = ""
+		}
+		for right := range strings.FieldsSeq(r.rights) {
+			for name := range strings.FieldsSeq(r.names) {
+				rows = append(rows, [5]string{r.kind, right, schema, name, by})
+			}
+		}
+	}
+	return rows
+}
+
+func column(rows [][5]string, i int) []string {
+	values := make([]string, len(rows))
+	for n, row := range rows {
+		values[n] = row[i]
+	}
+	return values
+}
+
+// neededObjects joins what listed returns, by columns, with the tables and sequences.
+const neededObjects = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) w(kind, "right", schema, name, daemons)
+		join pg_catalog.pg_namespace n on n.nspname = w.schema
+		join pg_catalog.pg_class c on c.relnamespace = n.oid and (c.relname = w.name or c.relname like w.name and c.relname not in ('door', 'sessions', 'form_key'))
+			and case w.kind when 'table' then c.relkind in ('r', 'p', 'v') else c.relkind = 'S' end`
+
 // missingRights looks into catalogues only, which any user may read. Triggers' functions need no
 // right, nor do sequences of identity columns but for the places of the low-water marks.
 const missingRights = `
@@ -191,24 +298,19 @@ const missingRights = `
 		union all
 		select 'table', format('%I.%I', nspname, relname), p, has_table_privilege(oid, p), '', true
 		from own cross join unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p
-		where relname not in ('door', 'sessions', 'form_key') and (relname <> 'actions' or p in ('SELECT', 'DELETE')) and (relkind in ('r', 'p') and relname not in ('migrations', 'compatible') or relkind in ('r', 'p', 'v') and p = 'SELECT')
-		union all
-		select 'table', format('%I.%I', nspname, relname), p, has_table_privilege(oid, p), $6, true
-		from own cross join unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p
-		where (relname = 'sessions' or relname = 'form_key' and p in ('SELECT', 'INSERT') or relname = 'actions' and p in ('INSERT', 'UPDATE'))
-			and not $7 and ($5 = '' or $5 = any(string_to_array($6, ' ')))
+		where $6 and relname not in ('door', 'sessions', 'form_key') and (relname <> 'actions' or p in ('SELECT', 'DELETE'))
+			and (relkind in ('r', 'p') and relname not in ('migrations', 'compatible') or relkind in ('r', 'p', 'v') and p = 'SELECT')
 		union all
 		select 'sequence', format('%I.%I', nspname, relname), p, has_sequence_privilege(oid, p), '', true
-		from own cross join unnest('{USAGE,SELECT}'::text[]) p where relkind = 'S' and relname like '%\_place\_seq'
+		from own cross join unnest('{USAGE,SELECT}'::text[]) p where $6 and relkind = 'S' and relname like '%\_place\_seq'
 		union all
 		select 'function', format('%I.%I(%s)', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)), 'EXECUTE', has_function_privilege(p.oid, 'EXECUTE'), '', true
 		from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-		where p.prorettype <> 'trigger'::regtype and n.nspname = 'scheduler_go'
+		where p.prorettype <> 'trigger'::regtype and not p.prosecdef and n.nspname = 'scheduler_go'
 		union all
-		select w.kind, format('%I.%I', n.nspname, c.relname), w.right,
-			case w.kind when 'table' then has_table_privilege(c.oid, w.right) else has_sequence_privilege(c.oid, w.right) end, w.daemons, false
-		from unnest($1::text[], $2::text[], $3::text[], $4::text[]) w(kind, "right", name, daemons)
-		join pg_class c on c.relname = w.name join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'public'
+		select distinct w.kind, format('%I.%I', n.nspname, c.relname), w.right,
+			case w.kind when 'table' then has_table_privilege(c.oid, w.right) else has_sequence_privilege(c.oid, w.right) end, w.daemons, n.nspname = 'scheduler_go'
+		from ` + neededObjects + `
 	), objects as (
 		select kind, object, daemons, own, array_agg("right" order by array_position('{SELECT,INSERT,UPDATE,DELETE,USAGE,EXECUTE}', "right")) filter (where not granted) as rights
 		from needed group by kind, object, daemons, own

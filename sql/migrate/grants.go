@@ -1,0 +1,175 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
+)
+
+// GrantsAction is what Migrate does with the roles of daemons.
+type GrantsAction int
+
+const (
+	GrantsKept    GrantsAction = iota // those that are there get rights on what is new
+	GrantsMade                        // they are made
+	GrantsDropped                     // they are dropped
+)
+
+// DaemonRole returns the name of the role with the rights of a daemon, by its command. It is unique on a
+// server: roles are not a database's.
+func DaemonRole(daemon, database string) string {
+	return roleOf("scheduler_go_"+strings.ReplaceAll(daemon, "-", "_")+"_", database)
+}
+
+// madeByUs is the comment by which a role is known to be one of these.
+const madeByUs = "The rights of a daemon of the Go swh-scheduler, from migrate --grants; to be granted to a user"
+
+// daemonRole is a role that may be there.
+type daemonRole struct {
+	daemon, name string
+	exists, ours bool
+}
+
+func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, user string, may bool, err error) {
+	var database string
+	err = db.QueryRow(ctx, `select current_database(), current_user, rolsuper or rolcreaterole from pg_catalog.pg_roles where rolname = current_user`).
+		Scan(&database, &user, &may)
+	for _, daemon := range Daemons {
+		r := daemonRole{daemon: daemon, name: DaemonRole(daemon, database)}
+		if err == nil {
+			err = db.QueryRow(ctx, `select count(*) > 0, coalesce(bool_or(pg_catalog.shobj_description(oid, 'pg_authid') = $2), false)
+				from pg_catalog.pg_roles where rolname = $1`, r.name, madeByUs).Scan(&r.exists, &r.ours)
+		}
+		roles = append(roles, r)
+	}
+	return roles, user, may, stmt.Failed(err, "look which roles of daemons there are")
+}
+
+// makeGrants makes the roles of daemons that are not there, and gives each its rights. The lock of migrations
+// is held.
+func makeGrants(ctx context.Context, conn *pgx.Conn) (made []string, err error) {
+	roles, user, may, err := readDaemonRoles(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	lacking := &OwnerError{Role: user, Then: "--grants"}
+	for _, r := range roles {
+		if r.exists && !r.ours {
+			return nil, fmt.Errorf("there is a role %s on this server that migrate --grants did not make: drop or rename it", r.name)
+		}
+		if !r.exists {
+			made = append(made, r.name)
+			lacking.Statements = append(lacking.Statements, "create role "+quoted(r.name)+" nologin",
+				"comment on role "+quoted(r.name)+" is '"+madeByUs+"'")
+		}
+	}
+	if len(made) > 0 && !may {
+		return nil, lacking
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, statement := range lacking.Statements {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return grantDaemons(ctx, tx, roles)
+	})
+	return made, stmt.Failed(err, "give the roles of daemons their rights")
+}
+
+// keepGrants gives the roles that are there their rights on what is new.
+func keepGrants(ctx context.Context, conn *pgx.Conn) error {
+	roles, _, _, err := readDaemonRoles(ctx, conn)
+	roles = slices.DeleteFunc(roles, func(r daemonRole) bool { return !r.ours })
+	if err != nil || len(roles) == 0 {
+		return err
+	}
+	return stmt.Failed(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grantDaemons(ctx, tx, roles) }), "give the roles of daemons their rights")
+}
+
+// grantDaemons gives each role what its daemon needs, and takes away everything else on both schemas.
+func grantDaemons(ctx context.Context, tx pgx.Tx, roles []daemonRole) error {
+	for _, r := range roles {
+		if err := revokeDoor(ctx, tx, r.name); err != nil {
+			return err
+		}
+		needed := slices.Concat(listed("public", peerRights, r.daemon), listed("scheduler_go", ownRights, r.daemon), listed("scheduler_go", dashboardRights, r.daemon))
+		grants, err := stmt.Column[string](ctx, tx, `
+			select format('grant %s on %s %I.%I', string_agg(distinct w.right, ', '), w.kind, n.nspname, c.relname)
+			from `+neededObjects+`
+			group by w.kind, n.nspname, c.relname
+			union all
+			select 'grant execute on function ' || p.oid::regprocedure from pg_catalog.pg_proc p
+			where pronamespace = 'scheduler_go'::regnamespace and prorettype <> 'trigger'::regtype and not prosecdef`,
+			column(needed, 0), column(needed, 1), column(needed, 2), column(needed, 3), column(needed, 4))
+		if err != nil {
+			return err
+		}
+		for _, grant := range append([]string{"grant usage on schema public, scheduler_go"}, grants...) {
+			if _, err := tx.Exec(ctx, grant+" to "+quoted(r.name)); err != nil {
+				return fmt.Errorf("%s to %s: %w", grant, r.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// dropGrants drops the roles of daemons. Users to whom they were granted lose the rights. The lock of
+// migrations is held.
+func dropGrants(ctx context.Context, conn *pgx.Conn, option string) (dropped []string, err error) {
+	roles, user, may, err := readDaemonRoles(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	lacking := &OwnerError{Role: user, Then: option}
+	for _, r := range roles {
+		if r.ours {
+			dropped = append(dropped, r.name)
+			lacking.Statements = append(lacking.Statements, "drop role "+quoted(r.name))
+		}
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, name := range dropped {
+			if err := revokeDoor(ctx, tx, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || len(dropped) == 0 {
+		return nil, err
+	}
+	if !may {
+		return nil, lacking
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, statement := range lacking.Statements {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if postgres.SQLState(err) == insufficientPrivilege {
+		return nil, lacking
+	}
+	return dropped, stmt.Failed(err, "drop the roles of daemons")
+}
+
+// revokePublic takes our functions from those who were not given them: PostgreSQL lets all roles execute a new one.
+// Triggers, and functions that they call, run with their owner's rights.
+func revokePublic(ctx context.Context, conn *pgx.Conn) error {
+	var open bool
+	err := conn.QueryRow(ctx, `select exists (select from pg_catalog.pg_proc, lateral pg_catalog.aclexplode(coalesce(proacl, pg_catalog.acldefault('f', proowner)))
+		where pronamespace = 'scheduler_go'::regnamespace and grantee = 0)`).Scan(&open)
+	if err == nil && open {
+		_, err = conn.Exec(ctx, "revoke execute on all functions in schema scheduler_go from public")
+	}
+	return stmt.Failed(err, "take our functions from PUBLIC")
+}

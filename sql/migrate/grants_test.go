@@ -1,0 +1,224 @@
+package migrate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/migrate"
+)
+
+// withGrants makes the roles of daemons of a database, until the test ends, and returns the database's name.
+func withGrants(t *testing.T, dsn string) (database string) {
+	t.Helper()
+	made := testenv.Migrate(t, dsn, migrate.Options{Grants: migrate.GrantsMade})
+	if len(made.GrantRoles) != len(migrate.Daemons) {
+		t.Errorf("made %v", made.GrantRoles)
+	}
+	t.Cleanup(func() {
+		if _, err := migrate.Run(context.Background(), dsn, migrate.Options{Grants: migrate.GrantsDropped}); err != nil {
+			t.Error(err)
+		}
+	})
+	return testenv.Value[string](t, testenv.Connect(t, dsn), "select current_database()")
+}
+
+// A user with the role of a daemon lacks nothing that this daemon needs, and one with a right less than that lacks
+// just this one.
+func TestGrantedRolesLackNothing(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	owner := testenv.Connect(t, dsn)
+	database := withGrants(t, dsn)
+	testenv.Exec(t, owner, "revoke usage on schema public from public; revoke temp on database \""+database+"\" from public")
+	for _, daemon := range migrate.Daemons {
+		user, store := withRole(t, dsn)
+		group := migrate.DaemonRole(daemon, database)
+		testenv.Exec(t, owner, fmt.Sprintf("grant %q to %q", group, user))
+		if err := store.CheckRights(t.Context(), daemon); err != nil {
+			t.Errorf("%s: %v", daemon, err)
+		}
+		if err := store.CheckVersion(t.Context()); err != nil {
+			t.Errorf("%s: %v", daemon, err)
+		}
+		table := map[string]string{"update-metrics": "scheduler_metrics", "dashboard": "scheduler_go.actions"}[daemon]
+		if table == "" {
+			table = "scheduler_go.walks"
+		}
+		testenv.Exec(t, owner, fmt.Sprintf("revoke update on %s from %q", table, group))
+		var missing *migrate.RightsError
+		if err := store.CheckRights(t.Context(), daemon); !errors.As(err, &missing) || strings.Count(err.Error(), "grant ") != 1 || !strings.Contains(err.Error(), table) {
+			t.Errorf("%s without a right: %v", daemon, err)
+		}
+	}
+
+	// The next migrate gives it back, and takes what is too much.
+	group := migrate.DaemonRole("start-listener", database)
+	testenv.Exec(t, owner, fmt.Sprintf("grant delete on listed_origins to %q", group))
+	if again := testenv.Migrate(t, dsn, migrate.Options{}); len(again.GrantRoles) > 0 || !again.Nothing() {
+		t.Errorf("did %+v", again)
+	}
+	for what, want := range map[string]bool{"'scheduler_go.walks', 'update'": true, "'listed_origins', 'delete'": false} {
+		if got := testenv.Value[bool](t, owner, fmt.Sprintf("select has_table_privilege('%s', %s)", group, what)); got != want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// What each role may write is written down here, beside the table of rights.
+func TestGrantedRolesMayNoMore(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	owner := testenv.Connect(t, dsn)
+	database := withGrants(t, dsn)
+	for daemon, denied := range map[string]string{
+		"start-runner": "insert on listed_origins, update on listed_origins, insert on listers, insert on task, insert on scheduler_go.rejected_events, insert on scheduler_go.graphs",
+		"start-listener": "insert on task, delete on task, insert on task_run, update on listed_origins, insert on listed_origins, update on origin_visit_stats, " +
+			"insert on scheduler_go.work, insert on scheduler_go.hoster_claims, update on scheduler_go.graph_tasks",
+		"journal-client":            "update on task, update on task_run, insert on listed_origins, update on listers, insert on scheduler_go.work, insert on scheduler_go.share_charges",
+		"schedule-recurrent":        "update on task, insert on task_run, update on listed_origins, insert on scheduler_go.ended",
+		"start-runner-first-visits": "update on task, update on listed_origins, insert on scheduler_go.freshness",
+		"rpc-serve":                 "delete on task, delete on listed_origins, insert on scheduler_go.work, insert on scheduler_go.held_visits",
+		"dashboard":                 "insert on task, delete on task, update on listed_origins, insert on scheduler_go.graphs, insert on scheduler_go.work, update on scheduler_go.keeper",
+		"update-metrics":            "update on task, select on scheduler_go.work, update on listed_origins, insert on listed_origins",
+	} {
+		denied += ", select on scheduler_go.door, insert on scheduler_go.migrations, update on scheduler_go.compatible, truncate on task, trigger on task"
+		for what := range strings.SplitSeq(denied, ", ") {
+			right, table, _ := strings.Cut(what, " on ")
+			if testenv.Value[bool](t, owner, fmt.Sprintf("select has_table_privilege('%s', '%s', '%s')", migrate.DaemonRole(daemon, database), table, right)) {
+				t.Errorf("%s may %s", daemon, what)
+			}
+		}
+		for _, create := range []string{"public", "scheduler_go"} {
+			if testenv.Value[bool](t, owner, fmt.Sprintf("select has_schema_privilege('%s', '%s', 'create') and current_setting('server_version_num')::int >= 150000", migrate.DaemonRole(daemon, database), create)) {
+				t.Errorf("%s may create in %s", daemon, create)
+			}
+		}
+	}
+}
+
+// Who was given nothing can't execute our functions, in a new database and in one that was made before.
+func TestPublicExecutesNothing(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	owner := testenv.Connect(t, dsn)
+	const open = `select p.oid::regprocedure::text from pg_proc p, lateral aclexplode(coalesce(proacl, acldefault('f', proowner)))
+		where pronamespace = 'scheduler_go'::regnamespace and grantee = 0`
+	if found := texts(t, owner, open); len(found) > 0 {
+		t.Errorf("PUBLIC may execute %v", found)
+	}
+	testenv.Exec(t, owner, "grant execute on all functions in schema scheduler_go to public")
+	if found := texts(t, owner, open); len(found) < 20 {
+		t.Errorf("%v: the query finds too little", found)
+	}
+	testenv.Migrate(t, dsn, migrate.Options{})
+	if found := texts(t, owner, open); len(found) > 0 {
+		t.Errorf("PUBLIC may execute %v", found)
+	}
+}
+
+// Who may not make roles is told what somebody else has to run; a role of somebody else is left alone.
+func TestGrantsWithoutTheRight(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	owner := testenv.Connect(t, dsn)
+	database := testenv.Value[string](t, owner, "select current_database()")
+	role := "owner_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	testenv.Exec(t, owner, fmt.Sprintf(`create role %[1]s login;
+		grant create on database %[2]q to %[1]s;
+		do $$ declare o record; begin
+			for o in select format('alter %%s %%s owner to %[1]s', case relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end, c.oid::regclass) as s
+				from pg_class c where relnamespace in ('public'::regnamespace, 'scheduler_go'::regnamespace) and relkind in ('r', 'v', 'p')
+			loop execute o.s; end loop;
+			for o in select format('alter function %%s owner to %[1]s', oid::regprocedure) as s from pg_proc where pronamespace = 'scheduler_go'::regnamespace
+			loop execute o.s; end loop;
+			execute 'alter schema scheduler_go owner to %[1]s'; execute 'alter schema public owner to %[1]s';
+			for o in select format('alter sequence %%s owner to %[1]s', c.oid::regclass) as s from pg_class c where relnamespace = 'scheduler_go'::regnamespace and relkind = 'S'
+				and not exists (select from pg_depend where objid = c.oid and deptype in ('a', 'i')) loop execute o.s; end loop;
+		end $$`, role, database))
+	t.Cleanup(func() {
+		testenv.Exec(t, testenv.Connect(t, dsn), "reassign owned by "+role+" to current_user; drop owned by "+role+"; drop role "+role)
+	})
+	u := testenv.URL(t, dsn)
+	q := u.Query()
+	q.Set("user", role)
+	u.RawQuery = q.Encode()
+	as := u.String()
+	var lacking *migrate.OwnerError
+	if _, err := migrate.Run(t.Context(), as, migrate.Options{Grants: migrate.GrantsMade}); !errors.As(err, &lacking) || lacking.Then != "--grants" ||
+		len(lacking.Statements) != 2*len(migrate.Daemons) {
+		t.Fatal(err)
+	}
+	for _, statement := range lacking.Statements {
+		testenv.Exec(t, owner, statement)
+	}
+	if r, err := migrate.Run(t.Context(), as, migrate.Options{Grants: migrate.GrantsMade}); err != nil || len(r.GrantRoles) > 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if !testenv.Value[bool](t, owner, fmt.Sprintf("select has_table_privilege('%s', 'scheduler_go.walks', 'update')", migrate.DaemonRole("start-listener", database))) {
+		t.Error("no rights")
+	}
+	if _, err := migrate.Run(t.Context(), as, migrate.Options{Grants: migrate.GrantsDropped}); !errors.As(err, &lacking) || len(lacking.Statements) != len(migrate.Daemons) {
+		t.Error(err)
+	}
+	for _, statement := range lacking.Statements {
+		testenv.Exec(t, owner, statement)
+	}
+
+	others := migrate.DaemonRole("dashboard", database)
+	testenv.Exec(t, owner, fmt.Sprintf("create role %q", others))
+	defer testenv.Exec(t, owner, fmt.Sprintf("drop role %q", others))
+	if _, err := migrate.Run(t.Context(), dsn, migrate.Options{Grants: migrate.GrantsMade}); err == nil || !strings.Contains(err.Error(), others) {
+		t.Error(err)
+	}
+	if r, err := migrate.Run(t.Context(), dsn, migrate.Options{Grants: migrate.GrantsDropped}); err != nil || slices.Contains(r.GrantRoles, others) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// The documentation has the table of rights as it is here.
+func TestTableOfRights(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	write := func(who string, ours, peers []string) {
+		code := func(names []string) string { // sorted by table
+			var tables []string
+			for _, name := range names {
+				table, right, _ := strings.Cut(name, " ")
+				if n := len(tables); n > 0 && strings.HasPrefix(tables[n-1], "`"+table+"` ") {
+					tables[n-1] += right
+				} else {
+					tables = append(tables, "`"+table+"` "+right)
+				}
+			}
+			return strings.Join(tables, ", ")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", who, code(peers), code(ours))
+	}
+	shared := map[string]bool{} // by all that do maintenance
+	for _, name := range migrate.Written("scheduler_go", "start-listener") {
+		shared[name] = true
+		for _, daemon := range migrate.Daemons {
+			if daemon != "dashboard" && daemon != "update-metrics" && !slices.Contains(migrate.Written("scheduler_go", daemon), name) {
+				delete(shared, name)
+			}
+		}
+	}
+	write("all but the last two", slices.DeleteFunc(migrate.Written("scheduler_go", "start-listener"), func(name string) bool { return !shared[name] }), nil)
+	for _, daemon := range migrate.Daemons {
+		ours := migrate.Written("scheduler_go", daemon)
+		if slices.Contains(ours, "keeper I") {
+			ours = slices.DeleteFunc(ours, func(name string) bool { return shared[name] })
+		}
+		write("`"+daemon+"`", ours, migrate.Written("public", daemon))
+	}
+	if text := string(testenv.Read(t, "../../docs/security.md")); !strings.Contains(text, b.String()) {
+		t.Errorf("docs/security.md lacks\n%s", b.String())
+	}
+}
