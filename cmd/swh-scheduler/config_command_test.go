@@ -179,3 +179,30 @@ func TestConfigCheckWarns(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// config check --for asks for the rights of one daemon, and names those that are missing with their statements.
+func TestConfigCheckForADaemon(t *testing.T) {
+	t.Parallel()
+	text := services(t)
+	dsn := schedulerSection.FindStringSubmatch(text)[1]
+	as, ok := testenv.AsDaemon(t, dsn, "start-listener")
+	if !ok {
+		t.Fatal("the database is away")
+	}
+	config := configFile(t, strings.Replace(text, dsn, as, 1))
+	if r := ours(t, "-C", config, "config", "check", "--for=start-listener"); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	user := testenv.URL(t, as).User.Username()
+	for daemon, want := range map[string]string{
+		"journal-client": "grant update on table public.listed_origins to " + user,
+		"start-runner":   "grant delete on table public.task, public.task_run to " + user,
+	} {
+		if r := ours(t, "-C", config, "config", "check", "--for="+daemon); r.code != 1 || !strings.Contains(r.stdout, want) {
+			t.Errorf("%s: %+v, want %s", daemon, r, want)
+		}
+	}
+	if r := ours(t, "-C", config, "config", "check", "--for=nobody"); r.code != 2 || !strings.Contains(r.stderr, "start-listener") {
+		t.Errorf("%+v", r)
+	}
+}

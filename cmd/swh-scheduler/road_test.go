@@ -26,10 +26,13 @@ var schedulerSection = regexp.MustCompile(`scheduler: \{cls: (?:postgresql|local
 
 // onRoad returns the arguments of a command line on the road of this run (SWH_TEST_ROAD). By the door, those
 // of a daemon with a database are changed to a configuration with an RPC server on that database. A database that
-// is away stays, as its door can't be opened.
+// is away stays, as its door can't be opened. By roles, a program is a user with the rights of its daemon only.
 func onRoad(t *testing.T, args []string) []string {
 	t.Helper()
 	i := slices.Index(args, "-C")
+	if testenv.ByRoles(t) && i >= 0 && i+1 < len(args) {
+		return withItsRole(t, args, i+1)
+	}
 	if !testenv.ByDoor(t) || i < 0 || !slices.ContainsFunc(args, func(a string) bool { return slices.Contains(daemonCommands, a) }) {
 		return args
 	}
@@ -49,6 +52,30 @@ func onRoad(t *testing.T, args []string) []string {
 	args[i+1] = configFile(t, strings.Replace(string(text), section[0], fmt.Sprintf("scheduler: {cls: remote, url: %q}", url), 1))
 	return args
 }
+
+// withItsRole returns the arguments of a daemon's command line with another file, in the place given.
+func withItsRole(t *testing.T, args []string, file int) []string {
+	t.Helper()
+	at := slices.IndexFunc(args, func(a string) bool { return slices.Contains(roleCommands, a) })
+	text, err := os.ReadFile(args[file])
+	if at < 0 || err != nil {
+		return args
+	}
+	section := schedulerSection.FindStringSubmatch(string(text))
+	if section == nil || strings.Contains(string(text), "direct:") { // a pooler knows its users
+		return args
+	}
+	as, ok := testenv.AsDaemon(t, section[1], args[at])
+	if !ok {
+		return args
+	}
+	args = slices.Clone(args)
+	args[file] = configFile(t, strings.Replace(string(text), section[1], as, 1))
+	return args
+}
+
+// roleCommands have roles of their own. RPC servers of tests open doors, for which they are the owner.
+var roleCommands = append(slices.Clone(daemonCommands), "dashboard", "update-metrics")
 
 // doors are the RPC servers whose doors are open.
 var doors = servers{users: make(map[string]int), all: make(map[string]*process)}

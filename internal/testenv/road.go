@@ -17,21 +17,24 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// roadVar chooses the road of tests' daemons to the database: "local", the default, or "door", through an
-// RPC server and as the role of its door.
+// roadVar chooses the road of tests' daemons to the database: "local", the default, "door", through an
+// RPC server and as the role of its door, or "roles", each with the rights of its own daemon only.
 const roadVar = "SWH_TEST_ROAD"
 
 // ByDoor reports whether the daemons of this run reach the database through an RPC server's door.
-func ByDoor(t testing.TB) bool {
+func ByDoor(t testing.TB) bool { return road(t) == "door" }
+
+// ByRoles reports whether programs of this run have the rights of their daemons only (AsDaemon).
+func ByRoles(t testing.TB) bool { return road(t) == "roles" }
+
+func road(t testing.TB) string {
 	t.Helper()
 	switch road := os.Getenv(roadVar); road {
-	case "", "local":
-		return false
-	case "door":
-		return true
+	case "", "local", "door", "roles":
+		return road
 	default:
-		t.Fatalf("%s is %q, want local or door", roadVar, road)
-		return false
+		t.Fatalf("%s is %q, want local, door or roles", roadVar, road)
+		return ""
 	}
 }
 

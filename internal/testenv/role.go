@@ -2,7 +2,10 @@ package testenv
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 
@@ -96,4 +99,48 @@ func ofOwner(on Session) Session {
 		}
 	}
 	return on
+}
+
+// grants are how many tests use the roles of daemons of a database, by its server and name.
+var grants = struct {
+	sync.Mutex
+	users map[string]int
+}{users: make(map[string]int)}
+
+// AsDaemon returns the DSN of a new user of a database, which has the rights of a daemon, by its command, and no
+// more, until the test ends. It reports false for a database that is away or not migrated.
+func AsDaemon(t testing.TB, dsn, daemon string) (string, bool) {
+	t.Helper()
+	direct := behindProxies(t, dsn)
+	if status, err := migrate.ReadStatus(t.Context(), direct); err != nil || !status.Ready() {
+		return "", false
+	}
+	u := URL(t, direct)
+	key, database := u.Host+u.Path, strings.TrimPrefix(u.Path, "/")
+	grants.Lock()
+	defer grants.Unlock()
+	if grants.users[key] == 0 {
+		Migrate(t, direct, migrate.Options{Grants: migrate.GrantsMade})
+	}
+	grants.users[key]++
+	user, password := "daemon_"+strings.ToLower(rand.Text()), rand.Text()
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		grants.Lock()
+		defer grants.Unlock()
+		grants.users[key]--
+		if grants.users[key] == 0 {
+			if _, err := migrate.Run(ctx, direct, migrate.Options{Grants: migrate.GrantsDropped}); err != nil {
+				t.Errorf("testenv: drop the roles of daemons: %v", err)
+			}
+		}
+		Exec(t, Connect(t, direct), "drop owned by "+user+"; drop role "+user)
+	})
+	Exec(t, Connect(t, direct), fmt.Sprintf("create role %s login password '%s'; grant %q to %[1]s", user, password, migrate.DaemonRole(daemon, database)))
+	as := URL(t, dsn)
+	as.User = url.UserPassword(user, password)
+	q := as.Query()
+	q.Del("user")
+	as.RawQuery = q.Encode()
+	return as.String(), true
 }

@@ -38,17 +38,24 @@ func New(a *command.App) *cobra.Command {
 }
 
 func newConfigCheck(a *command.App) *cobra.Command {
-	output := "text"
+	output, daemon := "text", ""
 	cmd := &cobra.Command{
 		Use:   "check [OPTIONS]",
 		Short: "Check the configuration and the services it names",
 		Long: `Check the configuration: read it, connect to each service that it names, and print
 what is wrong. The exit code is 1 if anything is. It warns of secrets that others could
-read, and of databases that somebody could pass for. Nothing is changed.`,
+read, and of databases that somebody could pass for. Nothing is changed.
+
+The database's user has to have the rights of all daemons, or with --for those of one. What
+is missing is printed with the statements that grant it.`,
 	}
+	cmd.Flags().StringVar(&daemon, "for", "", "the `DAEMON`, by its command, whose rights the database's user needs; all if not given")
 	command.OutputFlag(cmd.Flags(), &output)
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		results := checkConfig(a, cmd)
+		if daemon != "" && !slices.Contains(migrate.Daemons, daemon) {
+			return command.Usagef(cmd, "Invalid value for '--for': %q is not one of %s.", daemon, strings.Join(migrate.Daemons, ", "))
+		}
+		results := checkConfig(a, cmd, daemon)
 		if err := printChecks(a, results, output); err != nil {
 			return err
 		}
@@ -84,7 +91,7 @@ func printChecks(a *command.App, results []checkResult, output string) error {
 }
 
 // checkConfig runs all checks at the same time, as each may wait for a timeout.
-func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
+func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResult {
 	type check struct {
 		name string
 		do   func(ctx context.Context) (found string, err error)
@@ -93,7 +100,7 @@ func checkConfig(a *command.App, cmd *cobra.Command) []checkResult {
 		{"configuration", func(context.Context) (string, error) {
 			return cmp.Or(a.Config.File, "no file, only defaults and options"), a.Config.Refused()
 		}},
-		{"scheduler", func(ctx context.Context) (string, error) { return checkScheduler(ctx, a, cmd) }},
+		{"scheduler", func(ctx context.Context) (string, error) { return checkScheduler(ctx, a, cmd, daemon) }},
 		{"celery.task_broker", func(ctx context.Context) (string, error) { return checkBroker(ctx, a) }},
 		{"rabbitmq.management_url", func(ctx context.Context) (string, error) { return checkManagement(ctx, a) }},
 	}
@@ -185,14 +192,14 @@ func checkOwnDoor(ctx context.Context, a *command.App) (string, error) {
 }
 
 // checkScheduler checks that the database can be used, also through an RPC server, and that it has
-// the task types that the configuration names.
-func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
+// the task types that the configuration names. The user needs the rights of a daemon; "" is all.
+func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command, daemon string) (string, error) {
 	store, err := a.OpenStore(ctx, cmd)
 	if err != nil {
 		return "", err
 	}
 	defer store.Close()
-	if err := store.CheckUsable(ctx, ""); err != nil {
+	if err := store.CheckUsable(ctx, daemon); err != nil {
 		return "", process.Describe(store, err)
 	}
 	types, err := store.TaskTypes(ctx)
