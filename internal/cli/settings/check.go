@@ -118,7 +118,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 	if a.Config.RPCServe.Door.DB == "" && a.Config.Scheduler.Cls != config.Remote && a.Config.Scheduler.DB != "" {
 		checks = append(checks, check{"door", func(ctx context.Context) (string, error) { return checkOwnDoor(ctx, a) }})
 	}
-	if a.Config.Scheduler.Cls == config.Postgres { // with which rpc-serve can run
+	if a.Config.Scheduler.Cls == config.Postgres && (daemon == "" || daemon == "rpc-serve") { // with which rpc-serve can run
 		checks = append(checks, check{"rpc_serve", func(context.Context) (string, error) { return checkClients(a) }})
 	}
 	if len(a.Config.Journal.Brokers) > 0 {
@@ -131,7 +131,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 	if len(a.Config.LostAfter) > 0 && a.Config.Scheduler.Cls == config.Postgres {
 		checks = append(checks, check{"lost_after", func(ctx context.Context) (string, error) { return checkLostAfter(ctx, a, cmd) }})
 	}
-	if c := a.Config; c.Dashboard.InRPCServe && c.RPCServe.Token+c.RPCServe.Password != "" && !c.Dashboard.Opens() {
+	if c := a.Config; c.Dashboard.InRPCServe && c.RPCServe.Asks() && !c.Dashboard.Opens() {
 		warnings = append(warnings, "dashboard.in_rpc_serve shows the dashboard to nobody: rpc_serve has credentials, which don't open it. Name who may log in in dashboard.users: [{name: ann, password_hash: …, roles: [view]}] (swh-scheduler config hash-password makes a password_hash)")
 	}
 	if path := a.Config.Archive.Directory; path != "" && len(a.Config.Archive.After) > 0 {
