@@ -14,7 +14,7 @@ func TestStatusOfTheDoor(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	config, mq := databaseConfig(t, dsn), testenv.RabbitMQ(t)
-	checked := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", dsn, mq.URL, mq.ManagementURL))
+	checked := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\nrpc_serve: {open: true}\n", dsn, mq.URL, mq.ManagementURL))
 	says := func(status, check string) {
 		t.Helper()
 		if r := ours(t, "-C", config, "migrate", "--status"); r.code != 0 || !strings.Contains(r.stdout, "  door: "+status) {
@@ -51,7 +51,7 @@ func TestStatusOfTheDoor(t *testing.T) {
 		poor:                   "WRONG rpc_serve.door.db: PostgreSQL (",
 		testenv.AsDoor(t, dsn): "ok    rpc_serve.door.db: PostgreSQL (",
 	} {
-		r := ours(t, "-C", configFile(t, string(testenv.Read(t, checked))+fmt.Sprintf("rpc_serve: {door: {db: %q}}\n", user)), "config", "check")
+		r := ours(t, "-C", configFile(t, strings.Replace(string(testenv.Read(t, checked)), "rpc_serve: {open: true}", fmt.Sprintf("rpc_serve: {open: true, door: {db: %q}}", user), 1)), "config", "check")
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%+v, want %q", r, want)
 		}
