@@ -29,7 +29,7 @@
 //
 // # Candidates
 //
-// Origins are picked from a copy of what the policies order by (sql/db/candidates.go). A
+// Origins are picked from a copy of what the policies order by (sql/origins/candidates.go). A
 // keeper beside the loops drains the changes in the background, rebuilds the copy after
 // a truncate, and unparks origins whose cooldown has ended. Rounds are exact whether it
 // keeps up or not; above 10,000 pending changes of a visit type

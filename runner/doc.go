@@ -28,7 +28,7 @@
 //     A lister without an instance name gets its own origins only; the Python scheduler takes
 //     those of every instance of that name.
 //
-// Before a pass, tasks of graphs (sql/db/graphs.go) are released or marked as never to
+// Before a pass, tasks of graphs (sql/graphs/drain.go) are released or marked as never to
 // run, a bounded number at a time; a database notification wakes the runner.
 //
 // A runner doesn't claim while 10,000 messages of any process are outgoing and due: those of tasks with priority, or

@@ -45,7 +45,7 @@ type Options struct {
 	TaskTypes        []string      // only these, if any
 	TaskTypePatterns []string      // only types whose name starts with one of these, if any
 	WithPriority     bool          // tasks of any priority instead of those with none
-	Ageing           time.Duration // of tasks with priority (db.TaskClaim)
+	Ageing           time.Duration // of tasks with priority (ledger.TaskClaim)
 
 	Shares map[string]model.Shares // by task type; not for tasks with priority
 	Lanes  map[string][]model.Lane // by key of the lane set: a task type or model.PriorityLanes

@@ -82,7 +82,7 @@ type RabbitMQ struct {
 }
 
 // MaxStatsAge bounds RabbitMQ.StatsAge. Deliveries are kept for a minute longer
-// (db.DeliveriesKept): a claim may wait for its queue's lock.
+// (ledger.DeliveriesKept): a claim may wait for its queue's lock.
 const MaxStatsAge = 4 * time.Minute
 
 type Journal struct {

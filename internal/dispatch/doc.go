@@ -7,7 +7,7 @@
 // A claim is one transaction. Slots.Open takes the queue's lock and counts the free slots; the daemon marks
 // that much work as scheduled (task and task_run, or last_scheduled), in the parts that a Division gives
 // if groups share the queue; Claim.Commit routes it to the queue or to lanes,
-// writes a row of the ledger (db.Work) for each message and commits. Then a Deliverer, of this
+// writes a row of the ledger (ledger.Work) for each message and commits. Then a Deliverer, of this
 // process or another, locks outgoing messages, publishes them with publisher confirms
 // and the mandatory flag, records what the broker confirmed, and commits.
 //

@@ -1,5 +1,5 @@
 // Package lanes decides on which lane of a task type work goes to workers: a visit, or a
-// run of a task. It is pure; the state is in the database (sql/db/lanes.go), the messages
+// run of a task. It is pure; the state is in the database (sql/ledger/lanes.go), the messages
 // are package dispatch's.
 //
 // A lane is a queue with a time limit; a lane set has two or more, in growing order of

@@ -10,7 +10,7 @@ import (
 // these definitions.
 //
 // Conditions and orders are SQL on a row c with the columns of scheduler_go.candidates
-// (sql/db/candidates.go).
+// (sql/origins/candidates.go).
 type Policy struct {
 	Name       VisitPolicy
 	Conditions []*Condition

@@ -36,7 +36,7 @@ var units = func() map[string]time.Duration {
 
 // ParseDuration reads durations such as "12 hours", "7 days 02:30:00" (PostgreSQL) and
 // "12h30m" (Go). A day is 24 hours. Months and years have no fixed length and are not units
-// (see db.Store.ReadInterval).
+// (see postgres.DB.ReadInterval).
 func ParseDuration(text string) (time.Duration, error) { return parseDuration(text, MaxDuration) }
 
 func parseDuration(text string, longest time.Duration) (time.Duration, error) {

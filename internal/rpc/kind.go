@@ -173,7 +173,7 @@ func (f *fields) argument(size int) {
 	}
 }
 
-// errTooLong is the error for an interval that was cut as it was read ([db.TooLong]).
+// errTooLong is the error for an interval that was cut as it was read ([postgres.TooLong]).
 func errTooLong(name string) error {
 	return &exception{class: "OverflowError", args: []string{name + " is longer than 292 years, which this server can't tell"}}
 }

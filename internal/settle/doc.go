@@ -2,7 +2,7 @@
 // the ledger, charges of groups, and the memory of how long work takes.
 //
 // The decisions are pure functions of the events and of what the database holds;
-// db.Store.Settle loads that under locks and writes the result, in one transaction.
+// ledger.Store.Settle loads that under locks and writes the result, in one transaction.
 //
 // Events come in any order, in any batches, and more than once: results are sent by a
 // worker's child and overtake the events of its parent, and a batch that was applied
@@ -11,7 +11,7 @@
 //
 // # The way of a batch
 //
-// Store.ApplyOutcomes merges the outcomes by task id (gather) and calls db.Store.Settle. That locks the runs, then the work,
+// Store.ApplyOutcomes merges the outcomes by task id (gather) and calls ledger.Store.Settle (sql/ledger/settle.go), which db.Store embeds. That locks the runs, then the work,
 // and calls decide within the transaction: decide is pure and says what to write. Settle writes it in the order
 // of locks and commits. Metrics.count counts what became known only after the commit.
 //

@@ -140,7 +140,7 @@ type keepsCandidates interface {
 	MaintainCandidates(ctx context.Context) (origins.Maintained, error)
 }
 
-// maintainCandidates drains all changes of candidates.
+// keepCandidates drains all changes of candidates.
 func keepCandidates(ctx context.Context, store keepsCandidates) error {
 	for {
 		kept, err := store.MaintainCandidates(ctx)

@@ -2,7 +2,7 @@
 //
 // A graph is written in YAML or JSON (docs/graphs.md). Parse checks all that can be checked
 // without the database: names, dependencies, cycles. It returns the tasks sorted so that
-// each comes after its dependencies, as db.SubmitGraph needs. Errors name the task.
+// each comes after its dependencies, as graphs.Store.SubmitGraph needs. Errors name the task.
 //
 // A report takes a few hundred bytes per task, and time proportional to tasks and edges.
 package taskgraph

@@ -63,7 +63,7 @@ func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAs
 	return done, nil
 }
 
-// recovering returns the panic of write as a *RefusedError. A single item is tried a second time.
+// recovering returns the panic of write as a *postgres.RefusedError. A single item is tried a second time.
 func recovering(write func(first, end int) error, first, end int) (err error) {
 	tries := 1
 	if end-first == 1 {

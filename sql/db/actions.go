@@ -94,7 +94,7 @@ type Step struct {
 
 // TakeStep takes a step of the open action that has waited longest for one, among those whose rows no
 // other process has locked. do does the step, in the transaction that records the action's
-// progress, so exactly once, and returns how many tasks or graphs it changed. A RefusedError ends
+// progress, so exactly once, and returns how many tasks or graphs it changed. A *postgres.RefusedError ends
 // the action; after another error the step is tried again ten seconds later. TakeStep returns the
 // action as it is afterwards, nil if none is open.
 func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, tx *Tx, a Action, step Step) (int64, error)) (*Action, error) {

@@ -7,16 +7,16 @@
 // The schema public is that of the Python scheduler (swh.scheduler) at version 38
 // ([migrate.PeerVersion]). The Python scheduler may work on the same database at the same time, so we write
 // what it would write and change none of its objects. On an empty database [migrate.Run]
-// creates them from the files in base/.
+// creates them from the files in sql/base.
 //
 // Our additions are in the schema scheduler_go, created by the files in
-// migrations/. [migrate.Remove] removes them. The Python scheduler reads and writes nothing there,
+// sql/migrations. [migrate.Remove] removes them. The Python scheduler reads and writes nothing there,
 // but triggers on its tables note there what it changes (sql/origins/candidates.go, sql/graphs/drain.go).
 //
 // # Queries
 //
-// Queries are in queries/, one file per subject, and compiled to Go by sqlc ("sqlc
-// generate"). Methods convert their rows to the types of internal/model. The Python scheduler's tables are
+// Queries are in sql/queries, one file per subject, and compiled by sqlc to sql/internal/queries
+// ("make generate"). Methods convert their rows to the types of internal/model. The Python scheduler's tables are
 // found by the search path; our names are always qualified.
 //
 // # Transactions and locks

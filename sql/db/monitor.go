@@ -24,10 +24,10 @@ type Figures struct {
 	SetAside  queries.CountSetAsideRow
 	Rejected  queries.CountRejectedRow
 
-	EventsAge float64 // seconds since the moment up to which events are known (EndsKnown)
+	EventsAge float64 // seconds since the moment up to which events are known (ledger.Queries.EndsKnown)
 
 	// CandidateChanges counts the changes that candidates don't show yet, up to
-	// MaxCandidateChanges.
+	// origins.MaxCandidateChanges.
 	CandidateChanges int64
 
 	Build candidates.Build      // of candidates

@@ -25,7 +25,7 @@ type RejectedEvent struct {
 }
 
 // RejectEvents keeps events that cannot be applied, the newest 5,000, for operators to read. It
-// ignores events of unknown runs, unless Always is set. It returns a *RefusedError if PostgreSQL refuses one of them.
+// ignores events of unknown runs, unless Always is set. It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
 func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent) error {
 	if len(events) == 0 {
 		return nil

@@ -180,7 +180,7 @@ func (q *taskQuery) of(f TaskSearch) {
 	}
 }
 
-// few returns an indexed condition that fewer than searchedTasks tasks meet; "" if there is none.
+// few returns an indexed condition that fewer than graphs.SearchedTasks tasks meet; "" if there is none.
 func (q *taskQuery) few(ctx context.Context, tx pgx.Tx) (string, error) {
 	for _, condition := range q.indexed {
 		var n int

@@ -153,7 +153,7 @@ func existing(tasks []NewTask) []int64 {
 
 // SubmitGraph stores a graph, all of it or nothing. Tasks without dependencies
 // may run from now on. The errors are those of CheckGraph, a *Error if its key is
-// that of another one, and a *RefusedError.
+// that of another one, and a *postgres.RefusedError.
 func (s Store) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (submitted Submitted, err error) {
 	var known *knownGraph
 	err = s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *Tx) error {

@@ -19,7 +19,7 @@ type SilentRun = queries.SilentRunsRow
 // LoseRuns ends runs as lost at now, and returns how many: those whose status has changed since they
 // were listed it leaves alone. Their tasks are retried as after a failure. Their messages leave the ledger,
 // and their groups are charged the expected cost. Locks are taken in the order of Settle. It returns a
-// *RefusedError if PostgreSQL refuses a value.
+// *postgres.RefusedError if PostgreSQL refuses a value.
 func (s Store) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (lost int, err error) {
 	err = postgres.RetryLostRaces(func() error {
 		return s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *Tx) error {

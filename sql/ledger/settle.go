@@ -187,7 +187,7 @@ func (m RunMetadata) String() string {
 // (which locks one run, then its task), never deadlock: runs by id, work by task id,
 // tasks by id, rows of our other tables; only then runs and tasks are updated.
 //
-// It returns a *RefusedError if PostgreSQL refuses a value.
+// It returns a *postgres.RefusedError if PostgreSQL refuses a value.
 func (s Store) Settle(ctx context.Context, heard Subjects, decide func([]LockedRun, []LockedWork) Settlement) error {
 	return postgres.AsRefused(postgres.RetryLostRaces(func() error {
 		// Not ByKey: the trigger that the end of each run fires would plan its statements each time.

@@ -75,7 +75,7 @@ const errStatsAppeared = postgres.LostRace("another member inserted stats of the
 // transaction is retried after a conflict, so change may be called several times; it must not keep
 // its argument.
 //
-// For an error of the values see RefusedError. After any other error it may be unknown
+// For an error of the values see postgres.RefusedError. After any other error it may be unknown
 // whether the transaction took place.
 func (s Store) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(KnownVisits) VisitChanges) error {
 	if len(keys) == 0 {

@@ -36,7 +36,7 @@ type Work struct {
 	Hosters []string // for whose limits it counts
 
 	Tried    bool    // the last run of its task failed; not stored
-	Updated  float64 // GrabbedVisit.Updated; not stored
+	Updated  float64 // origins.GrabbedVisit.Updated; not stored
 	Attempts int32   // how often the broker refused it; not written by AddWork
 }
 
@@ -75,7 +75,7 @@ func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" || len(w.
 
 // LockQueues takes the advisory locks of some queues until the transaction ends. Every
 // claim for a queue takes its lock, so what it counts as free stays free until it commits.
-// On a host whose clock is wrong it returns a ClockError.
+// On a host whose clock is wrong it returns a *postgres.ClockError.
 func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
 	began := time.Now()
 	locks, err := tx.q.LockQueues(ctx, slices.Compact(slices.Sorted(slices.Values(queues))))
@@ -158,7 +158,7 @@ type Outgoing struct {
 
 // NextOutgoing locks up to limit messages, urgent ones or the others, that are due by the
 // database's clock, that no other transaction holds and that are not to be skipped, by their queue or
-// by themselves, oldest first. The transaction is one of [Store.ByPlace].
+// by themselves, oldest first. The transaction is begun by db.Store.ByPlace (postgres.ByPlace).
 func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string, skipRows []uuid.UUID) ([]Outgoing, error) {
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, SkipRows: skipRows, MaxRows: int32(limit)})
 	return stmt.List(rows, err, func(r queries.NextOutgoingRow) Outgoing {

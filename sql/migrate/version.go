@@ -80,7 +80,7 @@ func (s Checks) CheckVersion(ctx context.Context) error {
 	return nil
 }
 
-// Status reads what the database holds, as MigrateStatus does.
+// Status reads what the database holds, as ReadStatus does.
 func (s Checks) Status(ctx context.Context) (Status, error) {
 	return inspect(ctx, s.db.Pool(), postgres.RedactedConfig(s.db.Pool().Config().ConnConfig))
 }

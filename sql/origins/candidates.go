@@ -24,11 +24,11 @@ import (
 // removes notes and reads the origins anew, under an advisory lock, in one snapshot. So
 // in every snapshot a candidate is right, or its origin is among the noted changes; a
 // grab reads both, and is always exact (candidates_grab.go). With more than
-// maxPendingChanges notes for the visit type, grabs use the general query instead, at
+// MaxPendingChanges notes for the visit type, grabs use the general query instead, at
 // the Python scheduler's cost, until enough of them are drained.
 //
 // Drained notes stay in the index as long as the oldest snapshot of the database; looks at notes
-// begin after them (RaiseLowWater).
+// begin after them (ledger.Queries.RaiseLowWater).
 //
 // A candidate that was not due when it was looked at is parked: kept out of the policies'
 // indexes, which would otherwise start with everything that is cooling down. That is a

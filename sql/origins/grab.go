@@ -231,7 +231,7 @@ type grabQuery struct {
 	// eachLister asks for.
 	byLister, eachLister bool
 
-	maxPending int // how many pending changes it reads; 0: maxPendingChanges
+	maxPending int // how many pending changes it reads; 0: MaxPendingChanges
 
 	pinned   bool     // its plan is along indexes
 	selected string   // CTEs: usable, which has a row if the others can be used; selected, what to return; found, which has it in order

@@ -12,7 +12,7 @@ import (
 // Queries are statements on listers, origins, candidates and hosters, in a transaction or not.
 type Queries struct{ q *queries.Queries }
 
-// An OriginsStore runs its own transactions.
+// A Store runs its own transactions.
 type Store struct {
 	Queries
 	db      *postgres.DB
@@ -20,7 +20,7 @@ type Store struct {
 	sizes   *sizes
 }
 
-// An OriginsTx is a transaction with what is done to origins in it.
+// A Tx is a transaction with what is done to origins in it.
 type Tx struct {
 	*postgres.Tx
 	Queries

@@ -1,4 +1,4 @@
--- Graphs: submitting them, and the drain that releases their tasks; see graphs.go.
+-- Graphs: submitting them, and the drain that releases their tasks; see sql/graphs/submit.go and sql/graphs/drain.go.
 
 -- LockGraphs takes the advisory lock of graphs.
 -- name: LockGraphs :exec

@@ -1,4 +1,4 @@
--- Statements for a batch of events; settle.go has their order.
+-- Statements for a batch of events; sql/ledger/settle.go has their order.
 
 -- LockRuns locks the runs of some events, in the order of all listeners. Each id costs one
 -- look-up, also where nothing tells PostgreSQL that hardly two runs have the same one.

@@ -28,7 +28,7 @@ type ReadyTaskTypesParams struct {
 	WithPriority bool
 }
 
-// Which task types have something to claim; the claim itself is put together in claim.go.
+// Which task types have something to claim; the claim itself is put together in sql/ledger/claim.go.
 // ReadyTaskTypes lists the task types with ready tasks, so that a pass over hundreds of idle types costs
 // one query.
 func (q *Queries) ReadyTaskTypes(ctx context.Context, arg ReadyTaskTypesParams) ([]string, error) {

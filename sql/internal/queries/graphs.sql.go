@@ -756,7 +756,7 @@ const lockGraphs = `-- name: LockGraphs :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0))
 `
 
-// Graphs: submitting them, and the drain that releases their tasks; see graphs.go.
+// Graphs: submitting them, and the drain that releases their tasks; see sql/graphs/submit.go and sql/graphs/drain.go.
 // LockGraphs takes the advisory lock of graphs.
 func (q *Queries) LockGraphs(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockGraphs)

@@ -202,7 +202,7 @@ type LockRunsRow struct {
 	Type      string
 }
 
-// Statements for a batch of events; settle.go has their order.
+// Statements for a batch of events; sql/ledger/settle.go has their order.
 // LockRuns locks the runs of some events, in the order of all listeners. Each id costs one
 // look-up, also where nothing tells PostgreSQL that hardly two runs have the same one.
 func (q *Queries) LockRuns(ctx context.Context, backendIds []string) ([]LockRunsRow, error) {

@@ -283,7 +283,7 @@ type LockQueuesRow struct {
 // The ledger of work, and recent deliveries.
 // LockQueues takes the advisory locks of queues, in the order given, which must be sorted. It
 // returns when it was asked, and when it got each. A session that has our time limit for
-// idle transactions (sockets.go) gets a shorter one for this transaction: who holds a queue
+// idle transactions (sql/postgres/sockets.go) gets a shorter one for this transaction: who holds a queue
 // and is stopped holds up everybody's claims for it.
 func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]LockQueuesRow, error) {
 	rows, err := q.db.Query(ctx, lockQueues, queues)
