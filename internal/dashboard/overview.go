@@ -87,7 +87,7 @@ func flowOf(f facts, o overviewData) (w flow) {
 	for _, v := range o.Visits {
 		w.VisitsEnded += int64(v.Rates[0])
 		w.FailedInAHour += v.Failed
-		// Workers tell of the same visits, and of those that were killed before they could write to the journal.
+		// Events count the same visits, and those whose workers were killed before they could write to the journal.
 		if at := slices.IndexFunc(o.Tasks, func(t typeData) bool { return t.Type == model.LoaderTaskType(v.Type) }); at >= 0 {
 			w.FailedInAHour -= min(v.Failed, o.Tasks[at].Failed)
 		}

@@ -44,7 +44,7 @@ func TestMassFailureIsAProblem(t *testing.T) {
 	s.has("/queue?name=swh.load-git", "Of load-git, 41 of the 41 that ended in five minutes failed, most by NotGitRepository.")
 }
 
-// A visit that failed counts once, though its worker and the journal both tell of it; what was not found has not failed.
+// A visit that failed counts once, though events and the journal both record it. What was not found has not failed.
 func TestFailuresOfTheHourCountOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -81,7 +81,7 @@ func TestWhatWorkersHaveInHandIsWithWorkers(t *testing.T) {
 		return []status.Queue{{Queue: "q", Unacknowledged: new(1), Consumers: 1}}, nil
 	}
 	state := db.DaemonState{Workers: map[string]db.Worker{"celery@a": {Heard: time.Now(), Active: 2}, "celery@b": {Heard: time.Now(), Active: 3}}}
-	for range 2 { // two listeners know of the same workers
+	for range 2 { // two listeners report the same workers
 		if err := s.store.RecordDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Host: "h", Started: time.Now(), State: state}); err != nil {
 			t.Fatal(err)
 		}

@@ -204,8 +204,8 @@ func (f facts) ofGroupsAndLanes(all *problems) {
 // massFailure is the least number of failures in five minutes that is a problem, if they are most of what ended.
 const massFailure = 10
 
-// ofEnds adds the types most of whose work fails. Of visits that workers and the journal tell of, it adds what workers tell,
-// who name the errors.
+// ofEnds adds the types most of whose work fails. Visits that both events and the journal record count by the events,
+// which have the errors.
 func (f facts) ofEnds(all *problems) {
 	for key, e := range f.ended {
 		failed := failures(key.Source, e.FiveStatuses)
