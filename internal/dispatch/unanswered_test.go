@@ -309,7 +309,7 @@ func TestConfirmedMessagesAreNotSentAgainWhileTheyAreWritten(t *testing.T) {
 	var writing sync.WaitGroup
 	writing.Go(drain)
 	testenv.Becomes(t, "transactions that wait for a row", 1, func() int {
-		return testenv.Value[int](t, b.store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+		return testenv.Value[int](t, b.store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and wait_event in ('transactionid', 'tuple')")
 	})
 	drain()
 	if n := b.outbox(t); n != dispatch.DeliverBatch {
