@@ -59,8 +59,8 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	silent := func(d db.Daemon) bool { return r.Now.Sub(d.Seen) >= overdueAfter }
-	workers := workersOf(slices.DeleteFunc(slices.Clone(rows), silent))
+	silent := func(d db.Daemon) bool { return isSilent(d, r.Now) }
+	workers := workersOf(rows, r.Now)
 	d := daemonsData{Daemons: []daemonData{}, Found: len(rows), Workers: workers[:min(len(workers), maxRows)], Heard: len(workers), Jobs: []jobData{}}
 	slices.SortFunc(rows, func(a, b db.Daemon) int {
 		if silent(a) || silent(b) {
@@ -84,10 +84,16 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 	return d, nil
 }
 
-// workersOf adds up what listeners, each of which gets a part of the events, know about workers.
-func workersOf(listeners []db.Daemon) []workerData {
+// isSilent reports whether a daemon, which updates its row once a minute, has not done so for overdueAfter.
+func isSilent(d db.Daemon, now time.Time) bool { return now.Sub(d.Seen) >= overdueAfter }
+
+// workersOf adds up the reports on workers of the listeners that are not silent. Each gets a part of the events.
+func workersOf(daemons []db.Daemon, now time.Time) []workerData {
 	known := make(map[string]db.Worker)
-	for _, l := range listeners {
+	for _, l := range daemons {
+		if isSilent(l, now) {
+			continue
+		}
 		for name, w := range l.State.Workers {
 			all := known[name]
 			if w.Heard.After(all.Heard) {

@@ -112,7 +112,7 @@ func flowOf(f facts, o overviewData) (w flow) {
 	}
 	// Workers that acknowledge early leave nothing unacknowledged.
 	inHand := 0
-	for _, worker := range workersOf(f.daemons) {
+	for _, worker := range workersOf(f.daemons, f.now) {
 		inHand += worker.Active
 	}
 	if inHand > 0 && (w.Running == nil || inHand > *w.Running) {

@@ -86,6 +86,12 @@ func TestWhatWorkersHaveInHandIsWithWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A listener that died keeps what it reported last.
+	state.Workers = map[string]db.Worker{"celery@gone": {Heard: time.Now(), Active: 100}}
+	if err := s.store.RecordDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Host: "dead", Started: time.Now(), State: state}); err != nil {
+		t.Fatal(err)
+	}
+	s.exec("update scheduler_go.daemons set seen = now() - interval '91 minutes' where host = 'dead'")
 	if o := read[overviewData](s, "/"); o.Flow.Running == nil || *o.Flow.Running != 5 {
 		t.Errorf("%v with workers, want 5", o.Flow.Running)
 	}

@@ -208,14 +208,13 @@ const massFailure = 10
 // which have the errors.
 func (f facts) ofEnds(all *problems) {
 	for key, e := range f.ended {
-		failed := failures(key.Source, e.FiveStatuses)
-		if failed < massFailure || 2*failed <= e.Five {
+		if !massFails(key.Source, e) {
 			continue
 		}
 		taskType, what, by := key.Type, "", ""
 		if key.Source == ledger.EndedByJournal {
 			taskType, what = model.LoaderTaskType(key.Type), " visits"
-			if e := f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: taskType}]; e != nil && failures(ledger.EndedByWorker, e.FiveStatuses) >= massFailure && 2*failures(ledger.EndedByWorker, e.FiveStatuses) > e.Five {
+			if e := f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: taskType}]; e != nil && massFails(ledger.EndedByWorker, e) {
 				continue
 			}
 		}
@@ -226,8 +225,14 @@ func (f facts) ofEnds(all *problems) {
 		if at := slices.IndexFunc(f.queues, func(q status.Queue) bool { return q.TaskType == taskType }); at >= 0 {
 			page = queuePath(f.queues[at].Queue)
 		}
-		all.add(false, "WorkFails", page, "Of %s, %d of the %d%s that ended in five minutes failed%s.", taskType, failed, e.Five, what, by)
+		all.add(false, "WorkFails", page, "Of %s, %d of the %d%s that ended in five minutes failed%s.", taskType, failures(key.Source, e.FiveStatuses), e.Five, what, by)
 	}
+}
+
+// massFails reports whether most of what ended in five minutes failed.
+func massFails(source string, e *ledger.Ended) bool {
+	failed := failures(source, e.FiveStatuses)
+	return failed >= massFailure && 2*failed > e.Five
 }
 
 // failures counts the failures among what ended, by status.
