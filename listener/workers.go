@@ -17,7 +17,7 @@ const (
 	workerSilence = time.Minute
 	// maxWorkers bounds the memory that made-up names can take.
 	maxWorkers = 100_000
-	// maxListed is how many workers a listener tells of.
+	// maxListed is how many workers a listener reports at most.
 	maxListed = 500
 	// maxEnds is how many ends are remembered at least, more than a listener has in hand
 	// when its connection is lost: the broker delivers those again.

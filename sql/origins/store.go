@@ -42,8 +42,5 @@ func (s Store) On(tx *postgres.Tx) Tx {
 }
 
 func (s Store) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {
-	return s.db.Transact(ctx, begin, func(ctx context.Context, tx *postgres.Tx) error {
-		on := s.On(tx)
-		return do(ctx, &on)
-	})
+	return postgres.TransactOn(ctx, s.db, begin, s.On, do)
 }

@@ -40,6 +40,14 @@ func (d *DB) Transact(ctx context.Context, begin Beginning, do func(context.Cont
 	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{BeginQuery: string(begin)}, func(tx pgx.Tx) error { return do(ctx, d.newTx(tx)) })
 }
 
+// TransactOn is Transact for what on makes of the transaction.
+func TransactOn[T any](ctx context.Context, d *DB, begin Beginning, on func(*Tx) T, do func(context.Context, *T) error) error {
+	return d.Transact(ctx, begin, func(ctx context.Context, tx *Tx) error {
+		of := on(tx)
+		return do(ctx, &of)
+	})
+}
+
 func (d *DB) newTx(tx pgx.Tx) *Tx { return &Tx{queries.New(metered{tx}), tx, d.clock} }
 
 // BeginTx begins a transaction as Transact does, Plainly. It holds a connection until End.

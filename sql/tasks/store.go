@@ -34,8 +34,5 @@ func New(db *postgres.DB, route func(task string) string) Store {
 func (s Store) On(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q, s.route}} }
 
 func (s Store) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {
-	return s.db.Transact(ctx, begin, func(ctx context.Context, tx *postgres.Tx) error {
-		on := s.On(tx)
-		return do(ctx, &on)
-	})
+	return postgres.TransactOn(ctx, s.db, begin, s.On, do)
 }
