@@ -19,7 +19,7 @@ func TestTimelineOfAGraph(t *testing.T) {
 		"insert into scheduler_go.graphs (name, submitted) values ('g', now() - interval '2 hours')",
 		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 1, n, (array['list', 'beside', 'load', 'index', 'short'])[n], false, 0 from generate_series(1, 5) n",
 		"insert into scheduler_go.graph_edges (task, depends_on) values (2, 1), (3, 1), (4, 3), (5, 1)",
-		"insert into scheduler_go.run_durations (run, type, runtime, recorded) select n, 'load-git', 600, now() from generate_series(1, 20) n",
+		"insert into scheduler_go.run_durations (run, type, runtime, recorded) select n, 'load-git', 3600, now() from generate_series(1, 20) n",
 		`insert into task_run (task, status, scheduled, started, ended) values
 			(1, 'failed', now() - interval '120 min', now() - interval '110 min', now() - interval '100 min'),
 			(1, 'eventful', now() - interval '90 min', now() - interval '80 min', now() - interval '70 min'),

@@ -109,7 +109,7 @@ func tasksOfGraph(graph int64, state model.GraphState) string {
 	switch state {
 	case model.GraphWaiting, model.GraphReady:
 		status = model.TaskNotScheduled
-	case model.GraphRunning:
+	case model.GraphSent, model.GraphRunning:
 		status = model.TaskScheduled
 	case model.GraphCompleted:
 		status = model.TaskCompleted

@@ -8,7 +8,8 @@ type GraphState string
 const (
 	GraphWaiting   GraphState = "waiting"   // for its dependencies
 	GraphReady     GraphState = "ready"     // to be sent, or to be tried again later
-	GraphRunning   GraphState = "running"   // sent
+	GraphSent      GraphState = "sent"      // no worker is known to have begun it
+	GraphRunning   GraphState = "running"   // a worker has begun it
 	GraphCompleted GraphState = "completed" // for good
 	GraphFailed    GraphState = "failed"    // for good, or disabled by hand, or deleted before it ended
 
@@ -20,9 +21,14 @@ const (
 
 // GraphStates are all states, in the order of a task's life.
 var GraphStates = []GraphState{
-	GraphWaiting, GraphReady, GraphRunning, GraphCompleted,
+	GraphWaiting, GraphReady, GraphSent, GraphRunning, GraphCompleted,
 	GraphFailed, GraphByDependency, GraphSkipped, GraphByDeadline, GraphCancelled,
 }
 
 // Open reports whether the task has not ended yet.
-func (s GraphState) Open() bool { return s == GraphWaiting || s == GraphReady || s == GraphRunning }
+func (s GraphState) Open() bool {
+	return s == GraphWaiting || s == GraphReady || s.WithWorkers()
+}
+
+// WithWorkers reports whether the task was sent, and is not known to have ended.
+func (s GraphState) WithWorkers() bool { return s == GraphSent || s == GraphRunning }

@@ -151,7 +151,7 @@ func (a Arrow) label() string {
 func (b Box) main() model.GraphState {
 	for _, state := range []model.GraphState{
 		model.GraphFailed, model.GraphByDependency, model.GraphByDeadline, model.GraphCancelled,
-		model.GraphRunning, model.GraphReady, model.GraphWaiting, model.GraphSkipped,
+		model.GraphRunning, model.GraphSent, model.GraphReady, model.GraphWaiting, model.GraphSkipped,
 	} {
 		if b.Counts[state] > 0 {
 			return state
@@ -164,6 +164,7 @@ func (b Box) main() model.GraphState {
 var colours = map[model.GraphState]string{
 	model.GraphWaiting:      "#e3e6ea",
 	model.GraphReady:        "#cfe3ff",
+	model.GraphSent:         "#dcd5f5",
 	model.GraphRunning:      "#ffe9a8",
 	model.GraphCompleted:    "#bfe8c5",
 	model.GraphFailed:       "#f5b5ae",

@@ -91,7 +91,7 @@ func Picture(ctx context.Context, store *db.Store, graph int64, format string, n
 func Running(ctx context.Context, store *db.Store, graph int64) (running []int64, err error) {
 	tasks, err := store.GraphTasks(ctx, graph)
 	for _, t := range tasks {
-		if t.State == model.GraphRunning {
+		if t.State.WithWorkers() {
 			running = append(running, t.ID)
 		}
 	}

@@ -18,15 +18,17 @@ type Report struct {
 	States    map[model.GraphState]int `json:"states"`
 	Ended     int                      `json:"ended"` // tasks that have ended in any way
 	// WaitsFor, Outside and Failed have at most ten entries.
-	WaitsFor     []Step     `json:"waits_for"`      // tasks that wait for no other task but have not ended
-	WaitsForMore int        `json:"waits_for_more"` // number of further ones
-	Outside      []int64    `json:"outside"`        // dependencies of waiting tasks that are not in the graph
-	Failed       []Step     `json:"failed"`         // tasks that failed themselves
-	CriticalPath []Step     `json:"critical_path"`  // of unfinished tasks
-	PathBefore   []Step     `json:"path_before"`    // the tasks that the critical path waited for; of a graph that has ended, the tasks that led to its end
-	PathSeconds  float64    `json:"critical_path_seconds"`
+	WaitsFor     []Step     `json:"waits_for"`             // tasks that wait for no other task but have not ended
+	WaitsForMore int        `json:"waits_for_more"`        // number of further ones
+	Outside      []int64    `json:"outside"`               // dependencies of waiting tasks that are not in the graph
+	Failed       []Step     `json:"failed"`                // tasks that failed themselves
+	CriticalPath []Step     `json:"critical_path"`         // of unfinished tasks
+	PathBefore   []Step     `json:"path_before"`           // the tasks that the critical path waited for; of a graph that has ended, the tasks that led to its end
+	PathSeconds  float64    `json:"critical_path_seconds"` // that are left of it
 	UnknownTypes []string   `json:"types_without_runtime"` // their runtimes count as zero
-	ExpectedEnd  *time.Time `json:"expected_end"`          // nil if the graph has ended or the end is unknown
+	ExpectedEnd  *time.Time `json:"expected_end"`          // nil if the graph has ended, the end is unknown, or AwaitsWorker
+	// AwaitsWorker is the first task of the critical path that no worker has begun, if nothing of the graph runs or has ended lately.
+	AwaitsWorker *Step `json:"awaits_worker"`
 }
 
 type Step struct {
@@ -35,12 +37,13 @@ type Step struct {
 	Type   string           `json:"type"`
 	State  model.GraphState `json:"state"`
 	ByHand bool             `json:"by_hand,omitempty"` // it depends on itself
-	// Seconds is how long tasks of its type take, on a critical path; 0: unknown.
+	Since  *time.Time       `json:"since,omitempty"`   // when it was sent; when a worker began it, if one has; nil in other states
+	// Seconds is how much is left of the mean runtime of its type, on a critical path; 0: nothing, or unknown.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
 func stepOf(t graphs.Task) Step {
-	return Step{Task: t.ID, Name: t.Name, Type: t.Type, State: t.State}
+	return Step{Task: t.ID, Name: t.Name, Type: t.Type, State: t.State, Since: t.Since}
 }
 
 // shown is the largest length of a report's lists.
@@ -89,25 +92,23 @@ func (g Graph) Report(now time.Time) Report {
 	slices.Sort(r.Outside)
 	r.Outside = slices.Compact(r.Outside)
 	r.Outside = r.Outside[:min(shown, len(r.Outside))]
-	path, length := g.criticalPath(dependencies)
+	path, length := g.criticalPath(dependencies, now)
 	r.CriticalPath, r.PathBefore, r.PathSeconds = path, g.pathBefore(dependencies, path), length.Seconds()
-	r.ExpectedEnd = g.expectedEnd(now, length, len(g.Tasks)-r.Ended)
+	if ended := g.endedLately(now); len(path) > 0 && path[0].State == model.GraphSent && r.States[model.GraphRunning]+ended == 0 {
+		r.AwaitsWorker = &path[0]
+	} else {
+		r.ExpectedEnd = g.expectedEnd(now, length, len(g.Tasks)-r.Ended, ended)
+	}
 	return r
 }
 
 // expectedEnd returns when the longest chain of open tasks ends, or when all open tasks end at the recent pace,
 // whichever is later.
-func (g Graph) expectedEnd(now time.Time, path time.Duration, open int) *time.Time {
+func (g Graph) expectedEnd(now time.Time, path time.Duration, open, ended int) *time.Time {
 	if open == 0 {
 		return nil
 	}
 	left := path
-	ended := 0
-	for _, end := range g.Ends {
-		if end.After(now.Add(-g.Within)) {
-			ended++
-		}
-	}
 	if ended > 0 {
 		left = max(left, time.Duration(float64(open)/float64(ended)*float64(g.Within)))
 	}
@@ -115,6 +116,25 @@ func (g Graph) expectedEnd(now time.Time, path time.Duration, open int) *time.Ti
 		return nil
 	}
 	return new(now.Add(left).UTC().Truncate(time.Second))
+}
+
+// endedLately counts the tasks that ended in the period over which the pace is measured.
+func (g Graph) endedLately(now time.Time) (n int) {
+	for _, end := range g.Ends {
+		if end.After(now.Add(-g.Within)) {
+			n++
+		}
+	}
+	return n
+}
+
+// left returns what is left of the mean runtime of a task's type. A task that has run for longer has nothing left.
+func (g Graph) left(t graphs.Task, now time.Time) time.Duration {
+	runtime := g.Runtimes[t.Type]
+	if t.State == model.GraphRunning && t.Since != nil {
+		runtime -= max(0, now.Sub(*t.Since))
+	}
+	return max(0, runtime)
 }
 
 // dependencies are the dependencies of each task, by index in Graph.Tasks.
@@ -186,17 +206,17 @@ func (g Graph) pathBefore(d dependencies, path []Step) []Step {
 	return before
 }
 
-// Ran returns the tasks that are running, then those that ran, the latest first.
+// Ran returns the tasks that were sent or run, then those that ran, the latest first.
 func (g Graph) Ran() []Step {
 	var ran []Step
 	for _, t := range g.Tasks {
-		if _, ended := g.Ends[t.ID]; ended || t.State == model.GraphRunning {
+		if _, ended := g.Ends[t.ID]; ended || t.State.WithWorkers() {
 			ran = append(ran, stepOf(t))
 		}
 	}
 	slices.SortStableFunc(ran, func(a, b Step) int {
-		if running := a.State == model.GraphRunning; running != (b.State == model.GraphRunning) {
-			if running {
+		if open := a.State.WithWorkers(); open != b.State.WithWorkers() {
+			if open {
 				return -1
 			}
 			return 1
@@ -206,27 +226,27 @@ func (g Graph) Ran() []Step {
 	return ran
 }
 
-// criticalPath returns the chain of open tasks with the longest runtime, and the runtime. Of equally long chains it
+// criticalPath returns the chain of open tasks with the longest runtime left, and how much that is. Of equally long chains it
 // chooses one with most tasks.
-func (g Graph) criticalPath(d dependencies) ([]Step, time.Duration) {
+func (g Graph) criticalPath(d dependencies, now time.Time) ([]Step, time.Duration) {
 	type chain struct {
-		took  time.Duration
+		left  time.Duration
 		tasks int
 		after int // index of the task before, or -1
 	}
 	longer := func(a, b chain) bool {
-		return cmp.Or(cmp.Compare(a.took, b.took), cmp.Compare(a.tasks, b.tasks)) > 0
+		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.tasks, b.tasks)) > 0
 	}
 	chains := make([]chain, len(g.Tasks))
 	last := -1
 	for i, t := range g.Tasks {
 		best := chain{after: -1}
 		for _, on := range d.inside[i] {
-			if c := (chain{chains[on].took, chains[on].tasks, on}); g.Tasks[on].State.Open() && longer(c, best) {
+			if c := (chain{chains[on].left, chains[on].tasks, on}); g.Tasks[on].State.Open() && longer(c, best) {
 				best = c
 			}
 		}
-		best.took += g.Runtimes[t.Type]
+		best.left += g.left(t, now)
 		best.tasks++
 		chains[i] = best
 		if t.State.Open() && (last < 0 || longer(best, chains[last])) {
@@ -239,9 +259,9 @@ func (g Graph) criticalPath(d dependencies) ([]Step, time.Duration) {
 	}
 	for i := last; i >= 0; i = chains[i].after {
 		step := stepOf(g.Tasks[i])
-		step.Seconds = g.Runtimes[step.Type].Seconds()
+		step.Seconds = g.left(g.Tasks[i], now).Seconds()
 		path = append(path, step)
 	}
 	slices.Reverse(path)
-	return path, chains[last].took
+	return path, chains[last].left
 }

@@ -102,6 +102,46 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// Of a graph in which nothing runs, the end is unknown while no worker has begun the task that was sent. It does
+// not move away with the time. What runs counts from when a worker began it.
+func TestExpectedEndOfSentTasks(t *testing.T) {
+	g := graph("a load sent", "b load waiting a")
+	g.Within, g.Runtimes = time.Hour, map[string]time.Duration{"load": 10 * time.Minute}
+	since := now.Add(-4 * time.Minute)
+	g.Tasks[0].Since = &since
+	r := g.Report(now)
+	if r.ExpectedEnd != nil || r.AwaitsWorker == nil || r.AwaitsWorker.Task != 1 || r.PathSeconds != 1200 {
+		t.Errorf("nobody has begun a: %+v", r)
+	}
+	if text := r.Text(now, func(s string) string { return s }); !strings.Contains(text, "a (task 1, sent 4 min ago, not begun)") ||
+		!strings.Contains(text, "Expected end: unknown, as no worker has begun a (task 1)") {
+		t.Error(text)
+	}
+	g.Tasks[0].State = model.GraphRunning
+	for _, c := range []struct{ looked, end time.Duration }{{0, 16}, {3, 16}, {6, 16}, {8, 18}} { // in minutes; with nothing left of a, b follows at once
+		at := now.Add(c.looked * time.Minute)
+		if r := g.Report(at); r.AwaitsWorker != nil || r.ExpectedEnd == nil || !r.ExpectedEnd.Equal(now.Add(c.end*time.Minute)) {
+			t.Errorf("after %d minutes: the end is %v, %v", c.looked, r.ExpectedEnd, r.AwaitsWorker)
+		}
+	}
+	if text := g.Report(now).Text(now, func(s string) string { return s }); !strings.Contains(text, "a (task 1, running for 4 min)") {
+		t.Error(text)
+	}
+	moving := graph("a load sent", "b load waiting a", "c load running")
+	moving.Within, moving.Runtimes = g.Within, g.Runtimes
+	if r := moving.Report(now); r.AwaitsWorker != nil || r.ExpectedEnd == nil {
+		t.Errorf("another task runs: %+v", r)
+	}
+	moving.Tasks[2].State, moving.Ends = model.GraphCompleted, map[int64]time.Time{3: now.Add(-time.Minute)}
+	if r := moving.Report(now); r.AwaitsWorker != nil || r.ExpectedEnd == nil {
+		t.Errorf("another task has just ended: %+v", r)
+	}
+	moving.Ends[3] = now.Add(-2 * time.Hour)
+	if r := moving.Report(now); r.AwaitsWorker == nil || r.ExpectedEnd != nil {
+		t.Errorf("nothing has ended for an hour: %+v", r)
+	}
+}
+
 // What a critical path waited for is told backwards, each time by the dependency that ended last;
 // of a graph that has ended, how it came to its end. What runs comes before what ran last.
 func TestPathBefore(t *testing.T) {

@@ -21,7 +21,8 @@ type Line struct {
 	Tasks     int64      `json:"tasks"`
 	Waiting   int64      `json:"waiting"`
 	Ready     int64      `json:"ready"`
-	Running   int64      `json:"running"`
+	Sent      int64      `json:"sent"`    // no worker is known to have begun them
+	Running   int64      `json:"running"` // workers have begun them
 	Completed int64      `json:"completed"`
 	Failed    int64      `json:"failed"`
 	NeverRun  int64      `json:"never_run"`
@@ -48,7 +49,7 @@ func (g Line) Counts() string {
 		n    int64
 		what string
 	}{
-		{g.Waiting, "waiting"}, {g.Ready, "ready"}, {g.Running, "running"}, {g.Completed, "completed"},
+		{g.Waiting, "waiting"}, {g.Ready, "ready"}, {g.Sent, "sent"}, {g.Running, "running"}, {g.Completed, "completed"},
 		{g.Failed, "failed"}, {g.NeverRun, "never to run"},
 	} {
 		if c.n > 0 {
@@ -88,12 +89,12 @@ func (r Report) Text(now time.Time, bold func(string) string) string {
 		}
 	}
 	if len(r.Failed) > 0 {
-		fmt.Fprintf(&b, "  Failed: %s\n", enumerate(stepTexts(r.Failed), r.States[model.GraphFailed]))
+		fmt.Fprintf(&b, "  Failed: %s\n", enumerate(stepTexts(r.Failed, now), r.States[model.GraphFailed]))
 	}
 	if r.Ended == r.Tasks {
 		return b.String()
 	}
-	waitsFor := stepTexts(r.WaitsFor)
+	waitsFor := stepTexts(r.WaitsFor, now)
 	if r.WaitsForMore > 0 {
 		waitsFor = append(waitsFor, fmt.Sprintf("%d more", r.WaitsForMore))
 	}
@@ -128,14 +129,24 @@ func (r Report) future(b *strings.Builder, now time.Time) {
 	if r.ExpectedEnd != nil {
 		fmt.Fprintf(b, "  Expected end: %s (in %s)\n", pytext.ISOFormat(*r.ExpectedEnd), explain.Roughly(r.ExpectedEnd.Sub(now)))
 	}
+	if r.AwaitsWorker != nil {
+		fmt.Fprintf(b, "  Expected end: unknown, as no worker has begun %s (task %d)\n", r.AwaitsWorker.Name, r.AwaitsWorker.Task)
+	}
 }
 
-func stepTexts(steps []Step) []string {
+func stepTexts(steps []Step, now time.Time) []string {
 	texts := make([]string, len(steps))
 	for i, s := range steps {
 		state := string(s.State)
 		if s.ByHand {
 			state = "to be released by hand"
+		}
+		switch {
+		case s.Since == nil:
+		case s.State == model.GraphRunning:
+			state = "running for " + explain.Roughly(now.Sub(*s.Since))
+		default:
+			state = "sent " + explain.Roughly(now.Sub(*s.Since)) + " ago, not begun"
 		}
 		texts[i] = fmt.Sprintf("%s (task %d, %s)", s.Name, s.Task, state)
 	}

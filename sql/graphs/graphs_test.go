@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/google/go-cmp/cmp"
+
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/settle"
 	"swh-scheduler/internal/testenv"
@@ -447,6 +449,39 @@ func TestGraphsAreMendedInSteps(t *testing.T) {
 	}
 }
 
+// A task that was sent runs once a worker has begun its last run. An earlier run that has ended does not count.
+func TestSentTasksRunOnceAWorkerHasBegunThem(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	g := submitGraph(t, store, on())
+	task := g.Tasks[0]
+	check := func(state model.GraphState, since *time.Time) {
+		t.Helper()
+		checkGraph(t, store, g.ID, state)
+		tasks, err := store.GraphTasks(t.Context(), g.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(since, tasks[0].Since); diff != "" {
+			t.Errorf("%s since: %s", state, diff)
+		}
+	}
+	check(ready, nil)
+	testenv.Exec(t, store.Pool(), "insert into task_run (task, scheduled, started, ended, status) values ($1, $2, $2, $3, 'failed')", task, at(1), at(2))
+	setStatus(t, store, model.TaskScheduled, task)
+	testenv.Exec(t, store.Pool(), "insert into task_run (task, scheduled, status) values ($1, $2, 'scheduled')", task, at(3))
+	check(model.GraphSent, new(at(3)))
+	summary, err := store.Graph(t.Context(), g.ID)
+	if err != nil || summary.Sent != 1 || summary.Running != 0 || summary.NeverRun != 0 || summary.Open() != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	testenv.Exec(t, store.Pool(), "update task_run set started = $2, status = 'started' where task = $1 and ended is null", task, at(4))
+	check(model.GraphRunning, new(at(4)))
+	if summary, err = store.Graph(t.Context(), g.ID); err != nil || summary.Sent != 0 || summary.Running != 1 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+}
+
 // A cancelled graph's tasks that were sent are not tried again; what was not sent
 // never runs. Deadlines hold for what waits.
 func TestCancelAndDeadline(t *testing.T) {
@@ -459,7 +494,7 @@ func TestCancelAndDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	checkGraph(t, store, g.ID, model.GraphRunning, model.GraphCancelled, model.GraphCancelled)
+	checkGraph(t, store, g.ID, model.GraphSent, model.GraphCancelled, model.GraphCancelled)
 	if n := testenv.Value[int](t, store.Pool(), "select retries_left from task where id = $1", g.Tasks[0]); n != 0 {
 		t.Errorf("the task that was sent has %d retries left", n)
 	}
@@ -473,7 +508,7 @@ func TestCancelAndDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, store)
-	checkGraph(t, store, g.ID, model.GraphRunning, ready, waiting)
+	checkGraph(t, store, g.ID, model.GraphSent, ready, waiting)
 
 	dated := on(0)
 	dated.Deadline = at(1)

@@ -424,7 +424,7 @@ func (w *graphWorld) compare(t *rapid.T, onlyOnce bool) {
 		states := map[int64]model.GraphState{}
 		for _, task := range tasks {
 			states[task.ID] = task.State
-			if task.State == model.GraphRunning {
+			if task.State.WithWorkers() {
 				states[task.ID] = model.GraphReady
 			}
 		}

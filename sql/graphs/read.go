@@ -16,7 +16,7 @@ import (
 type Summary queries.GraphsRow
 
 // Open returns how many tasks have not ended.
-func (g Summary) Open() int64 { return g.Waiting + g.Ready + g.Running }
+func (g Summary) Open() int64 { return g.Waiting + g.Ready + g.Sent + g.Running }
 
 // Task is a task of a graph. Type is empty if it was deleted; FailedBy is the dependency because of
 // which it never runs.

@@ -189,7 +189,7 @@ update scheduler_go.graph_tasks g set watch = null from released where g.task = 
 -- max_tasks tasks of each. It looks at max_looked graphs. A state is open, failed, completed or cancelled; '' is any.
 -- name: Graphs :many
 select s.id, s.name, s.submitted, s.cancelled,
-       n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.running::bigint as running,
+       n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.sent::bigint as sent, n.running::bigint as running,
        n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run,
        (n.tasks = @max_tasks::bigint and exists (select from scheduler_go.graph_tasks o where o.graph = s.id offset @max_tasks::bigint))::boolean as more
 from (
@@ -200,10 +200,11 @@ cross join lateral (
   select count(*) as tasks,
          count(*) filter (where st.state = 'waiting') as waiting,
          count(*) filter (where st.state = 'ready') as ready,
+         count(*) filter (where st.state = 'sent') as sent,
          count(*) filter (where st.state = 'running') as running,
          count(*) filter (where st.state = 'completed') as completed,
          count(*) filter (where st.state = 'failed') as failed,
-         count(*) filter (where st.state not in ('waiting', 'ready', 'running', 'completed', 'failed')) as never_run
+         count(*) filter (where st.state not in ('waiting', 'ready', 'sent', 'running', 'completed', 'failed')) as never_run
   from (select g.task, g.state from scheduler_go.graph_states g where g.graph = s.id order by g.task desc limit @max_tasks::bigint) st
 ) n
 where position(@part_of_name::text in s.name) > 0
@@ -213,7 +214,7 @@ where position(@part_of_name::text in s.name) > 0
   and case @state::text
         when '' then true
         when 'cancelled' then true
-        when 'open' then n.waiting + n.ready + n.running > 0
+        when 'open' then n.waiting + n.ready + n.sent + n.running > 0
         when 'failed' then n.failed + n.never_run > 0 and s.cancelled is null
         when 'completed' then n.completed = n.tasks and n.tasks > 0
       end
@@ -238,12 +239,12 @@ select (select count(*) from (select a.task from scheduler_go.graph_tasks a wher
 
 -- GraphTasks lists the tasks of a graph, dependencies before dependents.
 -- name: GraphTasks :many
-select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.graph = @graph order by st.task;
 
 -- GraphTasksOf returns the places of some tasks in their graphs.
 -- name: GraphTasksOf :many
-select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.task = any(@tasks::bigint[]) order by st.task;
 
 -- GraphEdges lists the dependencies of a graph's tasks.
@@ -269,7 +270,7 @@ order by d.depends_on limit @max_dependencies;
 
 -- GraphTask returns a task's place in its graph; no row for other tasks.
 -- name: GraphTask :many
-select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.task = @task;
 
 -- Runtimes returns what the last 1,000 runs of some types took, in seconds on average.

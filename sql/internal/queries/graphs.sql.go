@@ -453,7 +453,7 @@ func (q *Queries) GraphKey(ctx context.Context, key string) (GraphKeyRow, error)
 }
 
 const graphTask = `-- name: GraphTask :many
-select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.task = $1
 `
 
@@ -467,6 +467,7 @@ type GraphTaskRow struct {
 	Dependencies int32
 	Deadline     *time.Time
 	FailedBy     *int64
+	Since        *time.Time
 }
 
 // GraphTask returns a task's place in its graph; no row for other tasks.
@@ -489,6 +490,7 @@ func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, er
 			&i.Dependencies,
 			&i.Deadline,
 			&i.FailedBy,
+			&i.Since,
 		); err != nil {
 			return nil, err
 		}
@@ -501,7 +503,7 @@ func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, er
 }
 
 const graphTasks = `-- name: GraphTasks :many
-select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.graph = $1 order by st.task
 `
 
@@ -515,6 +517,7 @@ type GraphTasksRow struct {
 	Dependencies int32
 	Deadline     *time.Time
 	FailedBy     *int64
+	Since        *time.Time
 }
 
 // GraphTasks lists the tasks of a graph, dependencies before dependents.
@@ -537,6 +540,7 @@ func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow,
 			&i.Dependencies,
 			&i.Deadline,
 			&i.FailedBy,
+			&i.Since,
 		); err != nil {
 			return nil, err
 		}
@@ -549,7 +553,7 @@ func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow,
 }
 
 const graphTasksOf = `-- name: GraphTasksOf :many
-select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by
+select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.task = any($1::bigint[]) order by st.task
 `
 
@@ -563,6 +567,7 @@ type GraphTasksOfRow struct {
 	Dependencies int32
 	Deadline     *time.Time
 	FailedBy     *int64
+	Since        *time.Time
 }
 
 // GraphTasksOf returns the places of some tasks in their graphs.
@@ -585,6 +590,7 @@ func (q *Queries) GraphTasksOf(ctx context.Context, tasks []int64) ([]GraphTasks
 			&i.Dependencies,
 			&i.Deadline,
 			&i.FailedBy,
+			&i.Since,
 		); err != nil {
 			return nil, err
 		}
@@ -599,7 +605,7 @@ func (q *Queries) GraphTasksOf(ctx context.Context, tasks []int64) ([]GraphTasks
 const graphs = `-- name: Graphs :many
 
 select s.id, s.name, s.submitted, s.cancelled,
-       n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.running::bigint as running,
+       n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.sent::bigint as sent, n.running::bigint as running,
        n.completed::bigint as completed, n.failed::bigint as failed, n.never_run::bigint as never_run,
        (n.tasks = $1::bigint and exists (select from scheduler_go.graph_tasks o where o.graph = s.id offset $1::bigint))::boolean as more
 from (
@@ -610,10 +616,11 @@ cross join lateral (
   select count(*) as tasks,
          count(*) filter (where st.state = 'waiting') as waiting,
          count(*) filter (where st.state = 'ready') as ready,
+         count(*) filter (where st.state = 'sent') as sent,
          count(*) filter (where st.state = 'running') as running,
          count(*) filter (where st.state = 'completed') as completed,
          count(*) filter (where st.state = 'failed') as failed,
-         count(*) filter (where st.state not in ('waiting', 'ready', 'running', 'completed', 'failed')) as never_run
+         count(*) filter (where st.state not in ('waiting', 'ready', 'sent', 'running', 'completed', 'failed')) as never_run
   from (select g.task, g.state from scheduler_go.graph_states g where g.graph = s.id order by g.task desc limit $1::bigint) st
 ) n
 where position($5::text in s.name) > 0
@@ -623,7 +630,7 @@ where position($5::text in s.name) > 0
   and case $8::text
         when '' then true
         when 'cancelled' then true
-        when 'open' then n.waiting + n.ready + n.running > 0
+        when 'open' then n.waiting + n.ready + n.sent + n.running > 0
         when 'failed' then n.failed + n.never_run > 0 and s.cancelled is null
         when 'completed' then n.completed = n.tasks and n.tasks > 0
       end
@@ -650,6 +657,7 @@ type GraphsRow struct {
 	Tasks     int64
 	Waiting   int64
 	Ready     int64
+	Sent      int64
 	Running   int64
 	Completed int64
 	Failed    int64
@@ -687,6 +695,7 @@ func (q *Queries) Graphs(ctx context.Context, arg GraphsParams) ([]GraphsRow, er
 			&i.Tasks,
 			&i.Waiting,
 			&i.Ready,
+			&i.Sent,
 			&i.Running,
 			&i.Completed,
 			&i.Failed,

@@ -260,6 +260,9 @@ func (w *graphsWorld) drain() {
 	states := make(map[int64]model.GraphState)
 	for _, t := range tasks {
 		states[t.ID] = t.State
+		if t.State.WithWorkers() {
+			states[t.ID] = model.GraphRunning
+		}
 	}
 	want := map[spec.Status]model.GraphState{
 		spec.Waiting: model.GraphWaiting, spec.Ready: model.GraphReady, spec.Running: model.GraphRunning, spec.Completed: model.GraphCompleted,
