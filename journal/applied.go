@@ -29,7 +29,7 @@ func outcomeOf(status model.VisitStatus, eventful bool) string {
 func (a Applied) ends() ledger.Ends {
 	ends := ledger.Ends{}
 	for what, n := range a {
-		ends.Add(what.visitType, what.outcome, "", -1, n)
+		ends.Add(ledger.EndedByJournal, what.visitType, what.outcome, "", -1, n)
 	}
 	return ends
 }

@@ -162,18 +162,24 @@ func exceptionClass(t *report) string {
 	return ""
 }
 
-// ends counts what ended of the types that are known.
+// ends counts what ended, and what began, of the types that are known.
 func (m *Metrics) ends(all []observation) ledger.Ends {
 	ends := ledger.Ends{}
 	for _, o := range all {
-		if o.status == "" || o.taskType == otherTypes {
+		if o.taskType == otherTypes {
+			continue
+		}
+		if o.waited >= 0 {
+			ends.Add(ledger.EndedWait, o.taskType, "", "", o.waited, 1)
+		}
+		if o.status == "" {
 			continue
 		}
 		exception := o.exception
 		if m != nil && exception != "" {
 			exception = m.exceptions.Of(exception)
 		}
-		ends.Add(o.taskType, string(o.status), exception, o.took, 1)
+		ends.Add(ledger.EndedByWorker, o.taskType, string(o.status), exception, o.took, 1)
 	}
 	return ends
 }

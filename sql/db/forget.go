@@ -31,7 +31,6 @@ func (s *Store) Forget(ctx context.Context, now time.Time, atMost time.Duration)
 		stmt.Failed(q.ForgetActions(ctx, now.Add(-actionsKept)), "forget old actions"),
 		stmt.Failed(q.ForgetListings(ctx), "forget the listings of listers that are gone"),
 		stmt.Failed(q.ForgetDaemons(ctx), "forget daemons"),
-		stmt.Failed(q.ForgetEnded(ctx), "forget what ended hours ago"),
 		s.ForgetEventReaders(ctx, now), s.ForgetLanes(ctx, now), s.ForgetUnusedShares(ctx, now), s.ForgetDeliveries(ctx, now.Add(-time.Hour)),
 		s.ForgetFreshness(ctx, now, atMost))
 }

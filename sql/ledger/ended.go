@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"swh-scheduler/internal/lanes"
-	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 )
 
@@ -12,14 +11,15 @@ import (
 const (
 	EndedByWorker  = "worker"  // events; by task type
 	EndedByJournal = "journal" // visits; by visit type
+	EndedWait      = "wait"    // what workers began: how long it waited from its claim; by task type, status and exception are ""
 )
 
-// Ends sums what ended in a batch, so that each row is written once.
+// Ends sums what ended and began in a batch, so that each row is written once.
 type Ends map[endKey]endSum
 
 type endKey struct {
-	Type, Status, Exception string
-	Bucket                  int16
+	Source, Type, Status, Exception string
+	Bucket                          int16
 }
 
 type endSum struct {
@@ -27,9 +27,9 @@ type endSum struct {
 	Seconds float64
 }
 
-// Add adds n pieces of a type that took so many seconds each; below 0: unknown.
-func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
-	key := endKey{taskType, status, exception, -1}
+// Add adds n pieces of a type, as a source tells, that took so many seconds each; below 0: unknown.
+func (e Ends) Add(source, typ, status, exception string, seconds float64, n int) {
+	key := endKey{source, typ, status, exception, -1}
 	if seconds >= 0 {
 		key.Bucket = lanes.Bucket(seconds)
 	}
@@ -38,12 +38,7 @@ func (e Ends) Add(taskType, status, exception string, seconds float64, n int) {
 }
 
 // countEnded writes counts. It comes last in a transaction, as it locks rows that others write.
-func (tx *Tx) countEnded(source string, e Ends) stmt.Step {
-	return stmt.Arrays(stmt.Entries(e), func(ctx context.Context, p queries.CountEndedParams) error {
-		p.Source = source
-		return tx.q.CountEnded(ctx, p)
-	})
-}
+func (tx *Tx) countEnded(e Ends) stmt.Step { return stmt.Arrays(stmt.Entries(e), tx.q.CountEnded) }
 
 // Ended is what ended of a type in the last whole minutes.
 type Ended struct {

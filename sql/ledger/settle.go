@@ -293,7 +293,7 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 	for _, r := range s.Revoked {
 		tasks = append(tasks, r.Task)
 	}
-	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(EndedByWorker, s.Ends)})...)
+	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(s.Ends)})...)
 }
 
 // settleRuns writes what becomes of runs.

@@ -207,7 +207,7 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 			return origins.WriteFreshness(ctx, tx.q, changes.Freshness, time.Time{})
 		},
 		stmt.Keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
-		tx.countEnded(EndedByJournal, changes.Ends))
+		tx.countEnded(changes.Ends))
 }
 
 // ReleasedVisits lists up to limit failed visits that were kept back, whose try has

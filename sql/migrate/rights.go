@@ -69,6 +69,7 @@ var ownRights = []right{
 	{"table", "INSERT UPDATE", "keeper walks", keepers},
 	{"table", "INSERT UPDATE DELETE", "candidates", keepers},
 	{"table", "INSERT UPDATE", "candidate_groups", keepers},
+	{"table", "INSERT UPDATE DELETE", "ended_past errors", keepers},
 	{"table", "INSERT DELETE", "candidate_changes", keepers},
 	{"table", "UPDATE", "candidate_build", keepers},
 	{"table", "UPDATE DELETE", "listings set_aside_tasks set_aside_origins", keepers},

@@ -7,20 +7,21 @@ package queries
 
 import (
 	"context"
+	"time"
 )
 
 const countEnded = `-- name: CountEnded :exec
 
 insert into scheduler_go.ended as e (minute, source, type, status, exception, bucket, part, pieces, seconds)
-select date_trunc('minute', now()), $1::text, o.type, o.status, o.exception, o.bucket, (pg_backend_pid() % 64)::smallint, o.pieces, o.seconds
-from (select unnest($2::text[]) as type, unnest($3::text[]) as status, unnest($4::text[]) as exception,
+select date_trunc('minute', now()), o.source, o.type, o.status, o.exception, o.bucket, (pg_backend_pid() % 64)::smallint, o.pieces, o.seconds
+from (select unnest($1::text[]) as source, unnest($2::text[]) as type, unnest($3::text[]) as status, unnest($4::text[]) as exception,
              unnest($5::smallint[]) as bucket, unnest($6::bigint[]) as pieces, unnest($7::double precision[]) as seconds) o
 order by 1, 2, 3, 4, 5, 6, 7
 on conflict (minute, source, type, status, exception, bucket, part) do update set pieces = e.pieces + excluded.pieces, seconds = e.seconds + excluded.seconds
 `
 
 type CountEndedParams struct {
-	Source    string
+	Source    []string
 	Type      []string
 	Status    []string
 	Exception []string
@@ -51,7 +52,7 @@ select source, type, status, exception, bucket,
        coalesce(sum(pieces) filter (where minute >= date_trunc('minute', now()) - interval '5 minutes'), 0)::bigint as in_five,
        sum(pieces)::bigint as in_hour, sum(seconds)::double precision as seconds
 from scheduler_go.ended
-where minute >= date_trunc('minute', now()) - interval '1 hour' and minute < date_trunc('minute', now())
+where minute >= date_trunc('minute', now()) - interval '1 hour' and minute < date_trunc('minute', now()) and source <> 'wait'
 group by source, type, status, exception, bucket
 `
 
@@ -98,12 +99,249 @@ func (q *Queries) EndedInHour(ctx context.Context) ([]EndedInHourRow, error) {
 	return items, nil
 }
 
-const forgetEnded = `-- name: ForgetEnded :exec
-delete from scheduler_go.ended where minute < now() - interval '3 hours'
+const endedSteps = `-- name: EndedSteps :many
+select e.source, e.type, e.status, floor(extract(epoch from e.at) / $1::double precision)::bigint as step, sum(e.pieces)::bigint as pieces
+from (select m.minute as at, m.source, m.type, m.status, m.pieces from scheduler_go.ended m where m.minute >= $2::timestamptz
+      union all
+      select p.since, p.source, p.type, p.status, p.pieces from scheduler_go.ended_past p where p.span = $3::text and p.since >= $2::timestamptz) e
+where e.source <> 'wait'
+group by 1, 2, 3, 4
 `
 
-// ForgetEnded deletes counts that EndedInHour no longer reads.
-func (q *Queries) ForgetEnded(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, forgetEnded)
+type EndedStepsParams struct {
+	Step  float64
+	Since time.Time
+	Span  string
+}
+
+type EndedStepsRow struct {
+	Source string
+	Type   string
+	Status string
+	Step   int64
+	Pieces int64
+}
+
+// EndedSteps sums what ended from a moment on, of all types, in steps of so many seconds since 1970. span is hour, day, or empty for
+// minutes only.
+func (q *Queries) EndedSteps(ctx context.Context, arg EndedStepsParams) ([]EndedStepsRow, error) {
+	rows, err := q.db.Query(ctx, endedSteps, arg.Step, arg.Since, arg.Span)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndedStepsRow
+	for rows.Next() {
+		var i EndedStepsRow
+		if err := rows.Scan(
+			&i.Source,
+			&i.Type,
+			&i.Status,
+			&i.Step,
+			&i.Pieces,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const errors = `-- name: Errors :many
+select type, exception, first, last from scheduler_go.errors
+`
+
+// Errors lists when tasks first and last failed by each class of exception, up to three hours ago.
+func (q *Queries) Errors(ctx context.Context) ([]SchedulerGoError, error) {
+	rows, err := q.db.Query(ctx, errors)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SchedulerGoError
+	for rows.Next() {
+		var i SchedulerGoError
+		if err := rows.Scan(
+			&i.Type,
+			&i.Exception,
+			&i.First,
+			&i.Last,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const failureSteps = `-- name: FailureSteps :many
+select e.type, e.exception, floor(extract(epoch from e.at) / $1::double precision)::bigint as step, sum(e.pieces)::bigint as pieces, min(e.at)::timestamptz as first, max(e.at)::timestamptz as last
+from (select m.minute as at, m.type, m.exception, m.pieces from scheduler_go.ended m
+      where m.minute >= $2::timestamptz and m.source = 'worker' and m.status in ('failed', 'permfailed', 'lost')
+      union all
+      select p.since, p.type, p.exception, p.pieces from scheduler_go.ended_past p
+      where p.span = $3::text and p.since >= $2::timestamptz and p.source = 'worker' and p.status in ('failed', 'permfailed', 'lost')) e
+group by 1, 2, 3
+`
+
+type FailureStepsParams struct {
+	Step  float64
+	Since time.Time
+	Span  string
+}
+
+type FailureStepsRow struct {
+	Type      string
+	Exception string
+	Step      int64
+	Pieces    int64
+	First     time.Time
+	Last      time.Time
+}
+
+// FailureSteps sums failures of task types from a moment on by exception, in steps as EndedSteps, and tells the first and the last minute of each.
+func (q *Queries) FailureSteps(ctx context.Context, arg FailureStepsParams) ([]FailureStepsRow, error) {
+	rows, err := q.db.Query(ctx, failureSteps, arg.Step, arg.Since, arg.Span)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FailureStepsRow
+	for rows.Next() {
+		var i FailureStepsRow
+		if err := rows.Scan(
+			&i.Type,
+			&i.Exception,
+			&i.Step,
+			&i.Pieces,
+			&i.First,
+			&i.Last,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const forgetEndedPast = `-- name: ForgetEndedPast :exec
+delete from scheduler_go.ended_past
+where span = 'hour' and since < now() - interval '30 days' or span = 'day' and since < now() - interval '730 days'
+`
+
+// ForgetEndedPast deletes hours after 30 days and days after two years. A row of a later time than now, as from a clock that was wrong, goes after
+// the same time.
+func (q *Queries) ForgetEndedPast(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetEndedPast)
 	return err
+}
+
+const forgetErrors = `-- name: ForgetErrors :exec
+delete from scheduler_go.errors e
+using (select f.type, f.exception, f.last, row_number() over (partition by f.type order by f.last desc, f.exception) as place from scheduler_go.errors f) o
+where o.type = e.type and o.exception = e.exception and (o.last < now() - interval '730 days' or o.place > $1::bigint)
+`
+
+// ForgetErrors deletes classes of exceptions after two years, and those beyond a number of a type, the oldest first.
+func (q *Queries) ForgetErrors(ctx context.Context, most int64) error {
+	_, err := q.db.Exec(ctx, forgetErrors, most)
+	return err
+}
+
+const lockEndedPast = `-- name: LockEndedPast :exec
+select pg_advisory_xact_lock(hashtextextended('swh-scheduler ended', 0))
+`
+
+// LockEndedPast makes processes move what ended one after another.
+func (q *Queries) LockEndedPast(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockEndedPast)
+	return err
+}
+
+const moveEnded = `-- name: MoveEnded :exec
+with gone as (
+  delete from scheduler_go.ended where minute >= $1::timestamptz and minute < $2::timestamptz
+  returning minute, source, type, status, exception, bucket, pieces, seconds
+), spans as (
+  select 'hour'::text as span, $1::timestamptz as since, $3::bigint as most
+  union all
+  select 'day', date_trunc('day', $1::timestamptz, 'UTC'), $3::bigint
+), had as (
+  select distinct p.span, p.source, p.type, p.exception
+  from spans s join scheduler_go.ended_past p on p.span = s.span and p.since = s.since
+  where p.exception not in ('', '(other)')
+), named as (
+  select s.span, s.most, g.source, g.type, g.exception, row_number() over (partition by s.span, g.source, g.type order by sum(g.pieces) desc, g.exception) as place
+  from gone g cross join spans s
+  where g.exception <> '' and not exists (select from had h where h.span = s.span and h.source = g.source and h.type = g.type and h.exception = g.exception)
+  group by s.span, s.most, g.source, g.type, g.exception
+), kept as (
+  select h.span, h.source, h.type, h.exception from had h
+  union all
+  select n.span, n.source, n.type, n.exception from named n
+  left join (select h.span, h.source, h.type, count(*) as names from had h group by 1, 2, 3) o on o.span = n.span and o.source = n.source and o.type = n.type
+  where n.place <= n.most - coalesce(o.names, 0)
+), cells as (
+  select s.span, s.since, g.source, g.type, g.status,
+         case when g.exception = '' or k.exception is not null then g.exception else '(other)' end as exception,
+         g.bucket, sum(g.pieces)::bigint as pieces, sum(g.seconds) as seconds
+  from gone g cross join spans s
+  left join kept k on k.span = s.span and k.source = g.source and k.type = g.type and k.exception = g.exception
+  group by 1, 2, 3, 4, 5, 6, 7
+), noted as (
+  insert into scheduler_go.errors as e (type, exception, first, last)
+  select g.type, g.exception, min(g.minute), max(g.minute)
+  from gone g where g.source = 'worker' and g.status in ('failed', 'permfailed', 'lost')
+  group by g.type, g.exception
+  on conflict (type, exception) do update set first = least(e.first, excluded.first), last = greatest(e.last, excluded.last)
+)
+insert into scheduler_go.ended_past as p (span, since, source, type, status, exception, pieces, seconds, buckets, counts)
+select c.span, c.since, c.source, c.type, c.status, c.exception, sum(c.pieces), sum(c.seconds), array_agg(c.bucket order by c.bucket), array_agg(c.pieces order by c.bucket)
+from cells c
+group by 1, 2, 3, 4, 5, 6
+on conflict (span, source, type, since, status, exception) do update
+set pieces = p.pieces + excluded.pieces, seconds = p.seconds + excluded.seconds,
+    (buckets, counts) = (
+      select array_agg(m.bucket order by m.bucket), array_agg(m.pieces order by m.bucket)
+      from (select b.bucket, sum(b.pieces)::bigint as pieces
+            from (select unnest(p.buckets) as bucket, unnest(p.counts) as pieces
+                  union all
+                  select unnest(excluded.buckets), unnest(excluded.counts)) b
+            group by b.bucket) m)
+`
+
+type MoveEndedParams struct {
+	Hour           time.Time
+	NextHour       time.Time
+	MostExceptions int64
+}
+
+// MoveEnded moves the minutes of an hour to its hour and its day, and notes when tasks first and last failed by each class of
+// exception. Of a type, the classes that an hour or a day has already stay, and the most frequent others up to a
+// number of all; the rest is (other).
+func (q *Queries) MoveEnded(ctx context.Context, arg MoveEndedParams) error {
+	_, err := q.db.Exec(ctx, moveEnded, arg.Hour, arg.NextHour, arg.MostExceptions)
+	return err
+}
+
+const oldEndedHour = `-- name: OldEndedHour :one
+select coalesce(date_trunc('hour', min(minute), 'UTC'), 'epoch')::timestamptz as hour
+from scheduler_go.ended where minute < date_trunc('hour', now() - interval '3 hours', 'UTC')
+`
+
+// OldEndedHour returns the oldest whole hour that has ended three hours ago; the epoch if there is none.
+func (q *Queries) OldEndedHour(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, oldEndedHour)
+	var hour time.Time
+	err := row.Scan(&hour)
+	return hour, err
 }

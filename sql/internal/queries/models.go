@@ -130,6 +130,18 @@ type SchedulerGoDaemon struct {
 	State json.RawMessage
 }
 
+// When tasks of each type first and last failed by each class of exception, up to three hours ago; at most 200 classes a type, those of the last two years
+type SchedulerGoError struct {
+	// Task type
+	Type string
+	// Class of the exception; empty if none was told
+	Exception string
+	// Minute of the first failure
+	First time.Time
+	// Minute of the last failure that is no longer in scheduler_go.ended
+	Last time.Time
+}
+
 // Which task waits for which, ended or not
 type SchedulerGoGraphEdge struct {
 	Task int64

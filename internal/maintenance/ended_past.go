@@ -1,0 +1,20 @@
+package maintenance
+
+import (
+	"context"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/db"
+)
+
+// EndedPast returns the job that moves what ended from minutes to hours and days, and deletes what is older than two years.
+func EndedPast(store *db.Store) Job {
+	return Job{Name: "what ended", Period: 5 * time.Minute, Do: func(ctx context.Context) (string, error) {
+		hours, err := store.MoveEnded(ctx, countTime)
+		if hours == 0 || err != nil {
+			return "", err
+		}
+		return model.Count(hours, "hour", "hours") + " moved", nil
+	}}
+}

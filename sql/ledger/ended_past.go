@@ -1,0 +1,129 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"swh-scheduler/internal/lanes"
+	"swh-scheduler/sql/internal/queries"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
+)
+
+// OtherExceptions stands for the classes of exceptions of a type, in an hour or a day, that are not among its most frequent.
+const OtherExceptions = "(other)"
+
+const (
+	mostExceptions = 20  // of a type in an hour or a day
+	mostErrors     = 200 // classes of exceptions of a type, in two years
+)
+
+// Past says what part of the past is summed, in steps of equal length since 1970. What ended in the last three hours is known by minute, in the last
+// 30 days by hour, in two years by day.
+type Past struct {
+	Span  string // of older rows: hour, day, or "" for none
+	Since time.Time
+	Step  time.Duration
+}
+
+// Steps returns the number of the first step, and of the one that now is in.
+func (p Past) Steps(now time.Time) (first, last int64) {
+	step := int64(p.Step / time.Second)
+	return p.Since.Unix() / step, now.Unix() / step
+}
+
+// MoveEnded moves what ended more than three hours ago from minutes to hours and days, the oldest hour first, each in a transaction of its own,
+// until nothing is left or about atMost is over. It deletes hours after 30 days and days after two years. It returns how many hours it moved. Each minute is
+// moved once, whichever processes do so at the same time, and however clocks jump.
+func (s Store) MoveEnded(ctx context.Context, atMost time.Duration) (hours int, err error) {
+	for began := time.Now(); ; hours++ {
+		hour, err := s.q.OldEndedHour(ctx)
+		if err != nil {
+			return hours, stmt.Failed(err, "look for what ended hours ago")
+		}
+		if hour.Unix() == 0 || time.Since(began) > atMost {
+			break
+		}
+		if err := s.inTx(ctx, postgres.ByIndex, func(ctx context.Context, tx *Tx) error {
+			if err := tx.q.LockEndedPast(ctx); err != nil {
+				return err
+			}
+			return tx.q.MoveEnded(ctx, queries.MoveEndedParams{Hour: hour, NextHour: hour.Add(time.Hour), MostExceptions: mostExceptions})
+		}); err != nil {
+			return hours, stmt.Failed(err, "move what ended in the hour from %s", hour.UTC().Format(time.RFC3339))
+		}
+	}
+	if err := s.q.ForgetEndedPast(ctx); err != nil {
+		return hours, stmt.Failed(err, "forget what ended long ago")
+	}
+	return hours, stmt.Failed(s.q.ForgetErrors(ctx, mostErrors), "forget old exceptions")
+}
+
+// EndedStep is how much of a type ended in a step.
+type EndedStep = queries.EndedStepsRow
+
+// EndedSteps sums what ended of all types, as workers and the journal tell.
+func (a Queries) EndedSteps(ctx context.Context, p Past) ([]EndedStep, error) {
+	rows, err := a.q.EndedSteps(ctx, queries.EndedStepsParams{Span: p.Span, Since: p.Since, Step: p.Step.Seconds()})
+	return rows, stmt.Failed(err, "read what ended since %s", p.Since)
+}
+
+// EndedCell is how much of a type, from one source, ended in a step, by status, exception and bucket. Of a wait, it is how much started.
+type EndedCell struct {
+	Source, Status, Exception string
+	Step                      int64
+	Bucket                    int16 // of internal/lanes; -1: not known
+	Pieces                    int64
+	Seconds                   float64 // sum of what is known
+}
+
+// EndedOf sums what ended of one type each of some sources. Each minute is a look-up of its own, as other types may have far more.
+// Not with sqlc, which doesn't know the columns of nested lateral queries.
+func (s Store) EndedOf(ctx context.Context, p Past, of ...EndedKey) ([]EndedCell, error) {
+	var sources, types []string
+	for _, key := range of {
+		sources, types = append(sources, key.Source), append(types, key.Type)
+	}
+	cells, err := stmt.Rows[EndedCell](ctx, s.db.Pool(), `
+select o.source, e.status, e.exception, floor(extract(epoch from e.at) / $3)::bigint as step, e.bucket, sum(e.pieces)::bigint, sum(e.seconds)
+from unnest($4::text[], $5::text[]) o (source, type)
+cross join lateral (
+  select m.minute as at, m.status, m.exception, m.bucket, m.pieces, m.seconds
+  from generate_series(date_trunc('minute', greatest($2::timestamptz, now() - interval '1 day', (select min(minute) from scheduler_go.ended))), now(), interval '1 minute') t (minute)
+  cross join lateral (select * from scheduler_go.ended d where d.minute = t.minute and d.source = o.source and d.type = o.type offset 0) m
+  union all
+  select q.since, q.status, q.exception, b.bucket, b.pieces, case b.place when 1 then q.seconds else 0 end
+  from (select * from scheduler_go.ended_past h where h.span = $1 and h.source = o.source and h.type = o.type and h.since >= $2 offset 0) q
+  cross join lateral unnest(q.buckets, q.counts) with ordinality b (bucket, pieces, place)) e
+group by 1, 2, 3, 4, 5`, p.Span, p.Since, p.Step.Seconds(), sources, types)
+	return cells, stmt.Failed(err, "read what ended of %v", of)
+}
+
+// FailureStep is how much of a task type failed in a step, by class of the exception, and when the first and the last of it did: by minute, hour or day.
+type FailureStep = queries.FailureStepsRow
+
+// FailureSteps sums failures of task types.
+func (a Queries) FailureSteps(ctx context.Context, p Past) ([]FailureStep, error) {
+	rows, err := a.q.FailureSteps(ctx, queries.FailureStepsParams{Span: p.Span, Since: p.Since, Step: p.Step.Seconds()})
+	return rows, stmt.Failed(err, "read failures since %s", p.Since)
+}
+
+// ErrorClass says when tasks of a type first and last failed by a class of exception, in two years up to three hours ago.
+type ErrorClass = queries.SchedulerGoError
+
+// Errors lists the classes of exceptions by which tasks failed.
+func (a Queries) Errors(ctx context.Context) ([]ErrorClass, error) {
+	rows, err := a.q.Errors(ctx)
+	return rows, stmt.Failed(err, "list classes of exceptions")
+}
+
+// SketchOf adds up the known buckets of cells.
+func SketchOf(cells []EndedCell) lanes.Sketch {
+	sketch := lanes.Sketch{}
+	for _, c := range cells {
+		if c.Bucket >= 0 {
+			sketch[c.Bucket] += float64(c.Pieces)
+		}
+	}
+	return sketch
+}
