@@ -131,7 +131,7 @@ demo: build ## Run the archive's own parts on ours, with faults (CALM=1: none); 
 demo-stop: ## Stop what `make demo KEEP=1` left running
 	@bin/demo -stop
 
-deploy-check: ## Check the Kubernetes manifests, systemd units, configurations, dashboards and alerts of deploy/
+deploy-check: ## Check the chart, systemd units, configurations, dashboards and alerts of deploy/
 	@$(ALL) sh -c '{ [ -z "$(DEPLOY)" ] || go test -count=1 $(DEPLOY); } && cd deploy/check && go vet ./... && go test -vet=off -count=1 ./...'
 
 release: ## Build archives, bills of materials and checksums in bin/release (VERSION, PLATFORMS, RELEASE_KEY), each twice

@@ -1,14 +1,10 @@
 package deploy_test
 
 import (
-	"bytes"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -36,48 +32,6 @@ func TestMemoryLimits(t *testing.T) {
 	check("systemd", value("Environment=GOMEMLIMIT"), value("MemoryMax"))
 	if high := mebibytes(t, value("MemoryHigh")); high <= mebibytes(t, value("Environment=GOMEMLIMIT")) || high >= mebibytes(t, value("MemoryMax")) {
 		t.Errorf("systemd: MemoryHigh is not between GOMEMLIMIT and MemoryMax")
-	}
-
-	files, err := filepath.Glob("kubernetes/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	containers := 0
-	for _, file := range files {
-		text := testenv.Read(t, file)
-		for documents := yaml.NewDecoder(bytes.NewReader(text)); ; {
-			var d struct {
-				Spec struct {
-					Template struct {
-						Spec struct {
-							Containers []struct {
-								Env       []struct{ Name, Value string }
-								Resources struct{ Limits struct{ Memory string } }
-							}
-						}
-					}
-				}
-			}
-			if documents.Decode(&d) != nil {
-				break
-			}
-			for _, c := range d.Spec.Template.Spec.Containers {
-				if c.Resources.Limits.Memory == "" {
-					continue
-				}
-				containers++
-				soft := ""
-				for _, e := range c.Env {
-					if e.Name == "GOMEMLIMIT" {
-						soft = e.Value
-					}
-				}
-				check(file, soft, c.Resources.Limits.Memory)
-			}
-		}
-	}
-	if containers != 9 {
-		t.Errorf("%d containers have a limit, want 9", containers)
 	}
 
 	var compose struct {

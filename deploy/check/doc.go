@@ -1,4 +1,4 @@
 // Package check has the tests of what is deployed with the scheduler by other
-// programs: manifests by Kubernetes' own types, dashboards and alerts by
+// programs: the chart by Helm and Kubernetes' own types, dashboards and alerts by
 // Prometheus' own parser.
 package check
