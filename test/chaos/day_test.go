@@ -90,7 +90,8 @@ func TestDay(t *testing.T) {
 }
 
 // earlierProgram returns a program of an earlier commit, or "" where there is none, and what to call it: FROM names a
-// program or a commit. Without it the commit is that before the newest migration.
+// program or a commit. Without it the commit is the newest one that lacks migrations, and of which the present code has only
+// later ones: migrate takes them in order.
 func earlierProgram(t *testing.T, path, from string) (program, name string) {
 	t.Helper()
 	if info, err := os.Stat(from); err == nil && info.Mode().IsRegular() {
@@ -109,7 +110,7 @@ func earlierProgram(t *testing.T, path, from string) (program, name string) {
 		return strings.TrimSpace(string(out)), err
 	}
 	if from == "" {
-		if from, err = git("log", "-1", "--diff-filter=A", "--format=%H^", "--", "sql/migrations"); err != nil || from == "" {
+		if from = beforeMigrations(git); from == "" {
 			t.Log("no upgrade: git knows no earlier commit (set FROM to a commit or a program)")
 			return "", "none: daemons are restarted with the present code"
 		}
@@ -134,6 +135,33 @@ func earlierProgram(t *testing.T, path, from string) (program, name string) {
 		t.Fatal(err)
 	}
 	return path, commit
+}
+
+// beforeMigrations returns the newest commit that lacks the last migrations and no earlier one; "" if git knows none.
+func beforeMigrations(git func(args ...string) (string, error)) string {
+	migrations := func(commit string) []string {
+		names, err := git("ls-tree", "--name-only", commit, "sql/migrations/")
+		if err != nil {
+			return nil
+		}
+		return strings.Fields(names)
+	}
+	present := migrations("HEAD")
+	added, err := git("log", "--diff-filter=A", "--format=%H", "--", "sql/migrations")
+	if err != nil {
+		return ""
+	}
+	for commit := range strings.FieldsSeq(added) {
+		there := migrations(commit + "^")
+		if len(there) == 0 {
+			continue
+		}
+		last := there[len(there)-1]
+		if !slices.ContainsFunc(present, func(name string) bool { return name < last && !slices.Contains(there, name) }) {
+			return commit + "^"
+		}
+	}
+	return ""
 }
 
 // day is a run of TestDay.
