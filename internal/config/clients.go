@@ -25,6 +25,7 @@ type Client struct {
 	Roles        []string `yaml:"roles,omitempty"`
 	Listers      []string `yaml:"listers,omitempty"`    // NAME/INSTANCE with * for any text: what the role lister is for
 	TaskTypes    []string `yaml:"task_types,omitempty"` // with * for any text: of which the role web creates tasks
+	Daemons      []string `yaml:"daemons,omitempty"`    // commands: what the role daemon is for; all if empty
 }
 
 // Roles of clients.
@@ -38,6 +39,9 @@ const (
 
 // Roles are those that there are.
 var Roles = []string{RoleReader, RoleLister, RoleWeb, RoleOperator, RoleDaemon}
+
+// Daemons are those that work through an RPC server, by their commands.
+var Daemons = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client", "update-metrics"}
 
 // CertificateNames are the kinds of names that Client.Certificate may have, before the colon.
 var CertificateNames = []string{"CN", "DNS", "URI", "email"}
@@ -62,10 +66,13 @@ func (r *RPCServe) checkAsked(v value) {
 		v.problem("has clients without any client: leave clients out and write open: true if everybody may call")
 	}
 	r.differ(v)
+	single := slices.ContainsFunc(r.Clients, func(c Client) bool { return len(c.Daemons) > 0 })
 	certificates := slices.ContainsFunc(r.Clients, func(c Client) bool { return len(c.Certificate) > 0 })
 	switch {
 	case r.Open && r.Asks():
 		v.problem("has open: true, which lets everybody in, and credentials: leave one out")
+	case single && r.Door.DB != "":
+		v.problem("has clients with daemons, and door.db, which is one user of the database for all daemons: leave one out")
 	case certificates && r.ClientCA == "":
 		v.problem("has clients with a certificate, and no client_ca, the file of the authority that signs those")
 	case r.ClientCA != "" && !certificates:
@@ -144,9 +151,10 @@ func clientOf(v value) (c Client) {
 			}
 		},
 		"user":       func(v value) { c.User = userOf(v) },
-		"roles":      func(v value) { c.Roles = rolesOf(v) },
+		"roles":      func(v value) { c.Roles = oneOrMoreOf(v, Roles) },
 		"listers":    func(v value) { c.Listers = patterns(v, "NAME/INSTANCE, such as gitlab/* or */*", isListerPattern) },
 		"task_types": func(v value) { c.TaskTypes = patterns(v, "a task type, such as load-git or load-*", isPattern) },
+		"daemons":    func(v value) { c.Daemons = oneOrMoreOf(v, Daemons) },
 	}), nil)
 	if len(v.errors) == before {
 		c.check(v)
@@ -167,6 +175,8 @@ func (c *Client) check(v value) {
 		v.problem(`has the role lister, and no listers that it is for, such as ["gitlab/*"]`)
 	case !has(RoleLister) && len(c.Listers) > 0:
 		v.problem("has listers, and not the role lister")
+	case !has(RoleDaemon) && len(c.Daemons) > 0:
+		v.problem("has daemons, and not the role daemon")
 	case !has(RoleWeb) && len(c.TaskTypes) > 0:
 		v.problem("has task_types, and not the role web")
 	}
@@ -243,14 +253,19 @@ func userOf(v value) string {
 	return text
 }
 
-func rolesOf(v value) []string {
-	var roles []string
-	for _, one := range v.oneOrMore() {
-		if role := one.oneOf(Roles...); role != "" && !slices.Contains(roles, role) {
-			roles = append(roles, role)
+// oneOrMoreOf reads one of some names, or a list of them, each once.
+func oneOrMoreOf(v value, names []string) []string {
+	all := v.oneOrMore()
+	if len(all) == 0 {
+		v.problem("must be one or more of " + strings.Join(names, ", "))
+	}
+	var found []string
+	for _, one := range all {
+		if name := one.oneOf(names...); name != "" && !slices.Contains(found, name) {
+			found = append(found, name)
 		}
 	}
-	return roles
+	return found
 }
 
 func patterns(v value, expected string, right func(string) bool) []string {

@@ -30,7 +30,7 @@ rpc_serve:
     token_sha256: ['`+otherSum+`']
     roles: [web, reader, web]
     task_types: [load-*, check-deposit]
-  - {name: runner-1.example, certificate: "DNS:runner-1.example", roles: [daemon]}
+  - {name: runner-1.example, certificate: "DNS:runner-1.example", roles: [daemon], daemons: [start-runner, start-runner]}
 `))
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
@@ -41,7 +41,7 @@ rpc_serve:
 			Name: "web", User: "webapp", PasswordHash: []Secret{bcrypted, argoned}, TokenSHA256: []Secret{otherSum},
 			Roles: []string{RoleWeb, RoleReader}, TaskTypes: []string{"load-*", "check-deposit"},
 		},
-		{Name: "runner-1.example", Certificate: []string{"DNS:runner-1.example"}, Roles: []string{RoleDaemon}},
+		{Name: "runner-1.example", Certificate: []string{"DNS:runner-1.example"}, Roles: []string{RoleDaemon}, Daemons: []string{"start-runner"}},
 	}
 	reveal := cmp.Comparer(func(a, b Secret) bool { return string(a) == string(b) })
 	if diff := cmp.Diff(want, got.RPCServe.Clients, reveal); diff != "" {
@@ -84,6 +84,10 @@ func TestWrongClients(t *testing.T) {
 		one("certificate: 'DNS:a', roles: reader"):                                                           "rpc_serve has clients with a certificate, and no client_ca",
 		one(good + ", roles: lister"):                                                                        "(a) has the role lister, and no listers",
 		one(good + ", roles: reader, listers: ['*/*']"):                                                      "(a) has listers, and not the role lister",
+		one(good + ", roles: reader, daemons: start-runner"):                                                 "(a) has daemons, and not the role daemon",
+		one(good + ", roles: daemon, daemons: []"):                                                           "(a).daemons must be one or more of start-runner, ",
+		one(good + ", roles: daemon, daemons: [listener]"):                                                   "(a).daemons[0] must be",
+		one(good + ", roles: daemon, daemons: [rpc-serve]"):                                                  "(a).daemons[0] must be",
 		one(good + ", roles: reader, task_types: ['*']"):                                                     "(a) has task_types, and not the role web",
 		one(good + ", roles: lister, listers: [gitlab]"):                                                     "(a).listers[0] must be NAME/INSTANCE, such as gitlab/* or */*",
 		one(good + ", roles: lister, listers: [gitlab/]"):                                                    "(a).listers[0] must be NAME/INSTANCE",
@@ -108,5 +112,14 @@ func TestWrongClients(t *testing.T) {
 		if _, _, err := parse("F", []byte("rpc_serve: "+section)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", section, err, want)
 		}
+	}
+}
+
+// A door with a user of its own is for all daemons.
+func TestDaemonsOfADoorWithAUser(t *testing.T) {
+	t.Parallel()
+	_, _, err := parse("F", []byte("rpc_serve:\n  door: {db: host=x}\n  clients: [{name: a, token_sha256: "+tokenSum+", roles: daemon, daemons: start-runner}]\n"))
+	if err == nil || !strings.Contains(err.Error(), "has clients with daemons, and door.db, which is one user of the database for all daemons") {
+		t.Error(err)
 	}
 }

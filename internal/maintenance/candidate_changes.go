@@ -12,7 +12,7 @@ import (
 // CandidateChanges returns the job that drains the changes of candidates where no daemon of
 // visits does.
 func CandidateChanges(store *db.Store, log *slog.Logger) Job {
-	return Job{Name: "changes of candidates", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+	return Job{Name: "changes of candidates", Period: time.Minute, Origins: true, Do: func(ctx context.Context) (string, error) {
 		bounded, err := store.BoundChanges(ctx, origins.MaxCandidateChanges, boundTime)
 		if bounded.GivenUp {
 			log.Warn(`candidates are given up: too many changes of origins were not drained; schedule-recurrent, or "swh-scheduler migrate", builds them anew`, "deleted", bounded.Deleted)

@@ -19,8 +19,10 @@ func Counts(store *db.Store) []Job {
 			return "all are counted", nil
 		}}
 	}
+	origins := job("count of origins", time.Minute, func(ctx context.Context) (bool, error) { return store.CountOrigins(ctx, countTime) })
+	origins.Origins = true
 	return []Job{
-		job("count of origins", time.Minute, func(ctx context.Context) (bool, error) { return store.CountOrigins(ctx, countTime) }),
+		origins,
 		job("count of runs", time.Minute, func(ctx context.Context) (bool, error) { return store.CountRuns(ctx, store.Now(), countTime) }),
 		job("count of ready tasks", 20*time.Second, func(ctx context.Context) (bool, error) { return store.CountReady(ctx, store.Now(), countTime) }),
 	}

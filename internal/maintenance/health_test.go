@@ -20,6 +20,8 @@ func (always) DueJobs(_ context.Context, periods map[string]time.Duration, _ tim
 	return due, nil, nil
 }
 
+func (always) MayMaintainOrigins(context.Context) (bool, error) { return true, nil }
+
 func (always) RunJob(ctx context.Context, _ string, _, _, _ time.Duration, do func(ctx context.Context) (string, error)) (bool, error) {
 	_, err := do(ctx)
 	return true, err

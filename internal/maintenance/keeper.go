@@ -28,12 +28,15 @@ type Job struct {
 	Timeout time.Duration // 0: DefaultTimeout
 	// Unconfigured leaves the job to other processes.
 	Unconfigured bool
+	// Origins leaves the job to other processes where the user of the database has no rights on origins.
+	Origins bool
 	// Do does the job. It returns what it did, in a few words, or "".
 	Do func(ctx context.Context) (string, error)
 }
 
 // Store lets one process at a time do a job.
 type Store interface {
+	MayMaintainOrigins(ctx context.Context) (bool, error)
 	DueJobs(ctx context.Context, periods map[string]time.Duration, retry time.Duration) (due []string, failures map[string]error, err error)
 	RunJob(ctx context.Context, job string, period, retry, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
 }
@@ -58,11 +61,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 // RunOnce does what is due, which it asks in one statement. A job that fails doesn't hold up
 // the others. Until it goes well, in whichever process, its failure is an error of every round.
 func (k *Keeper) RunOnce(ctx context.Context) error {
-	periods := make(map[string]time.Duration, len(k.Jobs))
-	for _, job := range k.Jobs {
-		if !job.Unconfigured {
-			periods[job.Name] = job.Period
-		}
+	jobs, err := k.own(ctx)
+	if err != nil {
+		return err
+	}
+	periods := make(map[string]time.Duration, len(jobs))
+	for _, job := range jobs {
+		periods[job.Name] = job.Period
 	}
 	if len(periods) == 0 {
 		return nil
@@ -72,7 +77,7 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 		return err
 	}
 	var failed []error
-	for _, job := range k.Jobs {
+	for _, job := range jobs {
 		failure := failures[job.Name]
 		if slices.Contains(due, job.Name) {
 			done, err := k.Store.RunJob(ctx, job.Name, job.Period, retryAfter, cmp.Or(job.Timeout, DefaultTimeout), job.Do)
@@ -85,4 +90,18 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// own returns the jobs that this process can do.
+func (k *Keeper) own(ctx context.Context) (jobs []Job, err error) {
+	may := true
+	if slices.ContainsFunc(k.Jobs, func(job Job) bool { return job.Origins }) {
+		may, err = k.Store.MayMaintainOrigins(ctx)
+	}
+	for _, job := range k.Jobs {
+		if !job.Unconfigured && (may || !job.Origins) {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs, err
 }

@@ -11,7 +11,7 @@ import (
 
 // OldNotes returns the job that deletes rows too old to be of use.
 func OldNotes(store *db.Store, log *slog.Logger) Job {
-	return Job{Name: "old notes", Period: time.Hour, Do: func(ctx context.Context) (string, error) {
+	return Job{Name: "old notes", Period: time.Hour, Origins: true, Do: func(ctx context.Context) (string, error) {
 		n, err := store.Forget(ctx, store.Now(), countTime)
 		if n == 0 || err != nil {
 			return "", err

@@ -12,7 +12,7 @@ import (
 // SetAside returns the job that retries tasks and origins that were set aside once they have
 // changed, and logs new ones, each once.
 func SetAside(store *db.Store, log *slog.Logger) Job {
-	return Job{Name: "set aside", Period: time.Minute, Do: func(ctx context.Context) (string, error) {
+	return Job{Name: "set aside", Period: time.Minute, Origins: true, Do: func(ctx context.Context) (string, error) {
 		tasks, origins, err := store.NewlySetAside(ctx)
 		for _, t := range tasks {
 			log.Warn("task set aside: it can't be sent", "task", t.Task, "reason", t.Reason)

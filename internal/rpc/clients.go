@@ -24,6 +24,7 @@ type client struct {
 	roles     roles
 	listers   []listerPattern
 	taskTypes []pattern
+	daemons   []string // those that the role daemon is for; none: all
 }
 
 // listerPattern stands for listers by their name and instance.
@@ -70,7 +71,7 @@ func newAccess(single Credentials, clients []config.Client) (*access, error) {
 	a := &access{single: single, tokens: map[[sha256.Size]byte]*identity{}, users: map[string]*passwordClient{}, certificates: map[string]*identity{}, right: map[[sha256.Size]byte]*identity{}}
 	_, _ = rand.Read(a.seed[:]) // it never fails
 	for _, c := range clients {
-		one := &client{name: c.Name, roles: rolesOf(c.Roles)}
+		one := &client{name: c.Name, roles: rolesOf(c.Roles), daemons: c.Daemons}
 		for _, text := range c.Listers {
 			name, instance, _ := strings.Cut(text, "/")
 			one.listers = append(one.listers, listerPattern{pattern(name), pattern(instance)})

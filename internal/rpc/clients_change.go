@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 )
 
@@ -60,14 +61,14 @@ func (s *Server) reread() error {
 	return nil
 }
 
-// permit returns whether whoever sent a request may go on using the door.
-func (s *Server) permit(r *http.Request) func() bool {
+// visitor returns who comes through the door by a request.
+func (s *Server) visitor(r *http.Request) door.Visitor {
 	id := s.identity(r)
-	if id.again == nil {
-		return func() bool { return !s.access.Load().asks() }
-	}
-	return func() bool {
+	return door.Visitor{Name: id.name, Daemons: id.daemons, Permitted: func(as string) bool {
+		if id.again == nil {
+			return !s.access.Load().asks()
+		}
 		now := id.again(s.access.Load())
-		return now != nil && now.roles&daemon != 0 && (id.credential == "" || now.name == id.name)
-	}
+		return now != nil && now.roles&daemon != 0 && (id.credential == "" || now.name == id.name) && now.worksAs(as)
+	}}
 }

@@ -364,7 +364,7 @@ func TestDoorPasswordChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := way.Config(t.Context())
+	config, err := way.Config(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ type endpoint struct {
 	writes      bool  // changes something
 	allowed     roles // who may call
 	scoped      roles // those of them who may for some arguments only
+	limited     bool  // of clients with daemons, those of some may
+	daemons     []string
 }
 
 // call is one call in progress. Its handler reads args, asks store, and writes
@@ -65,7 +67,7 @@ func define[A, R any](path string, allowed roles, name, description string, visi
 		if err != nil {
 			return err
 		}
-		if c.who.roles&m.allowed&^m.scoped == 0 {
+		if c.who.rolesFor(&m.endpoint)&^m.scoped == 0 {
 			if err := m.scope(c, arguments); err != nil {
 				return err
 			}
@@ -84,6 +86,12 @@ func define[A, R any](path string, allowed roles, name, description string, visi
 // within bounds what a role may do with a call, by its arguments: check returns an error if it may not.
 func (m *method[A, R]) within(role roles, check func(*call, A) error) *method[A, R] {
 	m.scoped, m.scope = role, check
+	return m
+}
+
+// by names the daemons, by their commands, that make a call. A client whose role daemon is for others may not.
+func (m *method[A, R]) by(daemons ...string) *method[A, R] {
+	m.limited, m.daemons = true, daemons
 	return m
 }
 

@@ -68,7 +68,7 @@ var (
 			optional(f, "status", textAs[model.TaskStatus](), &s.Status, model.TaskDisabled)
 			optional(f, "next_run", unlessFalse(looseMoment), &s.NextRun)
 			optional(f, "except_completed_tasks", truthful, &s.OnlyDue)
-		}, null, setTaskStatus)
+		}, null, setTaskStatus).by()
 
 	disableTasks = define("task/disable", operator, backend+"disable_tasks", "Disables tasks.",
 		func(f *fields, s *tasks.StatusChange) {
@@ -105,11 +105,11 @@ var (
 	peekReadyTasks = defineReady("task/peek_ready", readers, "peek_ready_tasks",
 		"Returns the tasks of a type, without priority, that are to run.", (*db.Tx).PeekReadyTasks)
 	grabReadyTasks = defineReady("task/grab_ready", operator|daemon, "grab_ready_tasks",
-		"Marks the tasks of a type, without priority, that are to run as scheduled, and returns them.", (*db.Tx).GrabReadyTasks)
+		"Marks the tasks of a type, without priority, that are to run as scheduled, and returns them.", (*db.Tx).GrabReadyTasks).by("start-runner")
 	peekReadyPriorityTasks = defineReady("task/peek_ready_with_priority", readers, "peek_ready_priority_tasks",
 		"Returns the tasks of a type, with any priority, that are to run.", (*db.Tx).PeekReadyPriorityTasks)
 	grabReadyPriorityTasks = defineReady("task/grab_ready_with_priority", operator|daemon, "grab_ready_priority_tasks",
-		"Marks the tasks of a type, with any priority, that are to run as scheduled, and returns them.", (*db.Tx).GrabReadyPriorityTasks)
+		"Marks the tasks of a type, with any priority, that are to run as scheduled, and returns them.", (*db.Tx).GrabReadyPriorityTasks).by("start-runner")
 )
 
 // Runs of tasks.
@@ -122,10 +122,10 @@ var (
 		}, taskRuns,
 		func(c *call, a runArguments) (model.TaskRun, error) {
 			return c.store.ScheduleTaskRun(c, a.task, a.backendID, a.metadata, c.at(a.timestamp))
-		})
+		}).by("start-runner")
 
 	massScheduleTaskRuns = define("task_run/schedule", operator|daemon, backend+"mass_schedule_task_runs", "Notes that runs were sent.",
-		only("task_runs", manyTaskRuns), null, does((*db.Store).ScheduleTaskRuns))
+		only("task_runs", manyTaskRuns), null, does((*db.Store).ScheduleTaskRuns)).by("start-runner")
 
 	startTaskRun = define("task_run/start", operator|daemon, backend+"start_task_run", "Notes that a worker took a run, and returns the run, or none.",
 		func(f *fields, a *runArguments) {
@@ -134,7 +134,7 @@ var (
 		}, nullable(taskRuns),
 		func(c *call, a runArguments) (*model.TaskRun, error) {
 			return c.store.StartTaskRun(c, a.backendID, a.metadata, c.at(a.timestamp))
-		})
+		}).by("start-listener")
 
 	endTaskRun = define("task_run/end", operator|daemon, backend+"end_task_run", "Notes how a run ended, and returns the run, or none.",
 		func(f *fields, a *runArguments) {
@@ -144,7 +144,7 @@ var (
 		}, nullable(taskRuns),
 		func(c *call, a runArguments) (*model.TaskRun, error) {
 			return c.store.EndTaskRun(c, a.backendID, a.status, a.metadata, c.at(a.timestamp))
-		})
+		}).by("start-listener")
 
 	filterTaskToArchive = define("task/filter_for_archive", readers, backend+"filter_task_to_archive",
 		"Returns a page of the runs within a time span of tasks that will not run again.",
@@ -245,7 +245,7 @@ var (
 		}).within(lister, ofListerNamed)
 
 	updateLister = define("lister/update", lister|operator|daemon, backend+"update_lister", "Writes a lister, unless it was written since it was read, and returns it.",
-		only("lister", listers), listers, gives((*db.Store).UpdateLister)).within(lister, ofLister)
+		only("lister", listers), listers, gives((*db.Store).UpdateLister)).within(lister, ofLister).by("start-runner-first-visits")
 )
 
 type listerArguments struct {
@@ -260,6 +260,9 @@ func oldestFirst(listers []model.Lister) []model.Lister {
 	return listers
 }
 
+// readOrigins are the daemons that read origins.
+var readOrigins = []string{"start-runner", "start-runner-first-visits", "schedule-recurrent", "journal-client", "update-metrics"}
+
 // Origins.
 var (
 	manyListedOrigins = listing(listedOrigins)
@@ -268,7 +271,7 @@ var (
 		func(f *fields, a *recordArguments) {
 			required(f, "listed_origins", manyListedOrigins, &a.origins)
 			optional(f, "update_last_seen", hashableTruth, &a.updateLastSeen, true)
-		}, manyListedOrigins, recordOrigins).within(lister, ofOrigins)
+		}, manyListedOrigins, recordOrigins).within(lister, ofOrigins).by("journal-client")
 
 	getListedOrigins = define("origins/get", readers|lister, backend+"get_listed_origins", "Returns a page of listed origins.",
 		func(f *fields, a *origins.ListedOriginFilter) {
@@ -284,7 +287,7 @@ var (
 			optional(f, "enabled", optionalBoolean, &a.Enabled, new(true))
 			optional(f, "limit", integerAs[int](), &a.Limit, defaultPage)
 			optional(f, "page_token", originTokens, &a.After)
-		}, originPages, listOrigins).within(lister, ofOriginsOfLister)
+		}, originPages, listOrigins).within(lister, ofOriginsOfLister).by(readOrigins...)
 
 	getVisitTypes = define("lister/visit_types", readers|lister, backend+"get_visit_types_for_listed_origins", "Returns the visit types of the origins of a lister.",
 		only("lister", &kind[any]{read: anything.read, write: func(f *fields, v *any) {
@@ -297,16 +300,16 @@ var (
 				return nil, attributeError("'%s' object has no attribute 'id'", typeName(value))
 			}
 			return c.store.ListedVisitTypes(c, lister.ID)
-		}).within(lister, ofAnyLister)
+		}).within(lister, ofAnyLister).by(readOrigins...)
 
 	grabNextVisits = define("origins/grab_next", operator|daemon, backend+"grab_next_visits", "Picks origins to visit next by a policy, marks them as scheduled, and returns them.",
-		visitGrab, manyListedOrigins, grabVisits)
+		visitGrab, manyListedOrigins, grabVisits).by("schedule-recurrent", "start-runner-first-visits")
 )
 
 // Visits.
 var (
 	upsertVisitStats = define("visit_stats/upsert", operator|daemon, backend+"origin_visit_stats_upsert", "Writes what is known of the visits of origins.",
-		only("origin_visit_stats", listing(visitStats)), null, does((*db.Store).UpsertVisitStats))
+		only("origin_visit_stats", listing(visitStats)), null, does((*db.Store).UpsertVisitStats)).by("journal-client")
 
 	getVisitStats = define("visit_stats/get", readers, backend+"origin_visit_stats_get", "Returns what is known of the visits of origins.",
 		only("ids", unlessFalse(listing(originKeys))), listing(visitStats),
@@ -315,18 +318,18 @@ var (
 				return nil, err
 			}
 			return c.store.VisitStats(c.byKeys(len(keys)), keys)
-		})
+		}).by(readOrigins...)
 
 	getQueuePositions = define("visit_scheduler/get", readers, backend+"visit_scheduler_queue_position_get",
 		"Returns how far the queue of each visit type has been worked through.",
 		noArguments, queuePositions,
-		func(c *call, _ none) ([]origins.VisitQueuePosition, error) { return c.store.VisitQueuePositions(c) })
+		func(c *call, _ none) ([]origins.VisitQueuePosition, error) { return c.store.VisitQueuePositions(c) }).by(readOrigins...)
 
 	setQueuePosition = define("visit_scheduler/set", operator|daemon, backend+"visit_scheduler_queue_position_set", "Sets how far the queue of a visit type has been worked through.",
 		func(f *fields, p *origins.VisitQueuePosition) {
 			required(f, "visit_type", text, &p.VisitType)
 			required(f, "position", looseInteger, &p.Position)
-		}, null, does((*db.Store).SetVisitQueuePosition))
+		}, null, does((*db.Store).SetVisitQueuePosition)).by("schedule-recurrent")
 
 	updateMetrics = define("scheduler_metrics/update", operator|daemon, backend+"update_metrics", "Counts the origins of a lister, or of all, and returns the counts.",
 		func(f *fields, a *metricsArguments) {
@@ -335,7 +338,7 @@ var (
 		}, listing(originMetrics),
 		func(c *call, a metricsArguments) ([]model.Metrics, error) {
 			return c.store.UpdateMetrics(c, a.lister, a.timestamp)
-		})
+		}).by("update-metrics")
 
 	getMetrics = define("scheduler_metrics/get", readers, backend+"get_metrics", "Returns the counts of origins as they were last made.",
 		func(f *fields, a *metricsArguments) {

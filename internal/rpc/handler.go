@@ -95,8 +95,8 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 		return nil, httpError(http.StatusForbidden, "Forbidden", "Calls from a page in a browser are not answered.")
 	}
 	who := s.identity(r)
-	if who.roles&ep.allowed == 0 {
-		return nil, denied(ep.allowed.missing(who.name, ep.path))
+	if err := who.may(ep); err != nil {
+		return nil, err
 	}
 	args, err := s.readArguments(ep, w, r, room)
 	if err != nil {

@@ -79,6 +79,10 @@ func TestEveryCallHasRoles(t *testing.T) {
 			t.Errorf("%s bounds %s and is for %s", ep.path, ep.scoped, ep.allowed)
 		case strings.Contains(ep.path, "grab") && ep.allowed != operator|daemon:
 			t.Errorf("%s is for %s", ep.path, ep.allowed)
+		case changes && ep.allowed&daemon != 0 && !ep.limited:
+			t.Errorf("%s is for all daemons", ep.path)
+		case slices.ContainsFunc(ep.daemons, func(name string) bool { return !slices.Contains(config.Daemons, name) }):
+			t.Errorf("%s is for %s", ep.path, ep.daemons)
 		}
 	}
 }
@@ -242,6 +246,52 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// A client of one daemon makes the calls of that daemon in the Python scheduler, and no others that write; that of the
+// listener reads no origins, either. One of two daemons makes the calls of both, and other roles stay as they are.
+func TestCallsByDaemon(t *testing.T) {
+	t.Parallel()
+	writes := map[string][]string{
+		"start-runner":              {"task/grab_ready", "task/grab_ready_with_priority", "task_run/schedule_one", "task_run/schedule"},
+		"start-listener":            {"task_run/start", "task_run/end"},
+		"start-runner-first-visits": {"lister/update", "origins/grab_next"},
+		"schedule-recurrent":        {"origins/grab_next", "visit_scheduler/set"},
+		"journal-client":            {"origins/record", "visit_stats/upsert"},
+		"update-metrics":            {"scheduler_metrics/update"},
+	}
+	client := func(name string, daemons []string, roles ...string) config.Client {
+		c := withToken(name, roles...)
+		c.Daemons = daemons
+		return c
+	}
+	two := []string{"start-listener", "journal-client"}
+	all := []config.Client{client("two", two, config.RoleDaemon), client("and-reader", two[:1], config.RoleDaemon, config.RoleReader), client("and-lister", two[:1], config.RoleDaemon, config.RoleLister)}
+	for _, name := range config.Daemons {
+		all = append(all, client(name, []string{name}, config.RoleDaemon))
+	}
+	url := serve(t, testenv.Database(t), func(o *Options) { o.Clients = all })
+	for _, c := range all {
+		for _, ep := range endpoints {
+			_, origins := map[string]bool{"origins/get": true, "lister/visit_types": true, "visit_stats/get": true, "visit_scheduler/get": true}[ep.path]
+			may := slices.ContainsFunc(c.Daemons, func(name string) bool {
+				return slices.Contains(writes[name], ep.path) || ep.allowed&readers == readers && !(origins && name == "start-listener")
+			}) || slices.Contains(c.Roles, config.RoleReader) && ep.allowed&reader != 0 || slices.Contains(c.Roles, config.RoleLister) && ep.allowed&lister != 0
+			response, answer := post(t, url+"/"+ep.path, mimeJSON, []byte(`{}`), "Authorization", "Bearer "+tokenOf(c.Name))
+			says := "The client " + c.Name + " may not call " + ep.path + ": "
+			if denied := response.StatusCode == http.StatusForbidden && strings.Contains(string(answer), says); denied == may {
+				t.Errorf("%s calls %s: %d %s", c.Name, ep.path, response.StatusCode, answer)
+			}
+			if !may && ep.allowed&daemon != 0 && !strings.Contains(string(answer), "its role daemon is for "+strings.Join(c.Daemons, " and ")+", which doesn't make this call") {
+				t.Errorf("%s calls %s: %s", c.Name, ep.path, answer)
+			}
+		}
+	}
+	// By its role daemon alone a listener's client isn't bound to its listers; with the role lister it is.
+	body := []byte(`{"lister_id": "00000000-0000-0000-0000-00000000000b"}`)
+	if response, answer := post(t, url+"/origins/get", mimeJSON, body, "Authorization", "Bearer "+tokenOf("and-lister")); response.StatusCode != http.StatusForbidden || !strings.Contains(string(answer), "which is not there") {
+		t.Errorf("%d %s", response.StatusCode, answer)
+	}
+}
+
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	for pattern, texts := range map[pattern]map[string]bool{
@@ -270,10 +320,12 @@ func TestCallsInTheDocs(t *testing.T) {
 	}
 	var table strings.Builder
 	fmt.Fprintf(&table, "\n| call | `%s` |\n|---%s|\n", strings.Join(roleNames, "` | `"), strings.Repeat("|---", len(roleNames)))
-	row := func(call string, allowed, scoped roles) {
+	row := func(call string, allowed, scoped roles, daemons []string) {
 		fmt.Fprintf(&table, "| %s |", call)
 		for i := range roleNames {
 			switch role := roles(1 << i); {
+			case role == daemon && daemons != nil:
+				table.WriteString(" `" + strings.Join(daemons, "`, `") + "` |")
 			case scoped&role != 0:
 				table.WriteString(" its own |")
 			case allowed&role != 0:
@@ -285,11 +337,18 @@ func TestCallsInTheDocs(t *testing.T) {
 		table.WriteString("\n")
 	}
 	for _, ep := range endpoints {
-		row("`"+ep.path+"`", ep.allowed, ep.scoped)
+		of := ep.daemons
+		switch {
+		case ep.limited && len(of) == 0:
+			of = []string{"none"}
+		case len(of) == len(config.Daemons)-1: // those that read origins
+			of = []string{"all but start-listener"}
+		}
+		row("`"+ep.path+"`", ep.allowed, ep.scoped, of)
 	}
-	row("`GET /"+doorName+"`, the door", daemon, 0)
-	row("`GET /metrics`", reader|operator, 0)
-	row("`GET /`, `GET /site-map`", allRoles, 0)
+	row("`GET /"+doorName+"`, the door", daemon, 0, nil)
+	row("`GET /metrics`", reader|operator, 0, nil)
+	row("`GET /`, `GET /site-map`", allRoles, 0, nil)
 	table.WriteString("\n")
 	want := before + begin + table.String() + end + after
 	switch {

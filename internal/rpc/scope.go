@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,35 @@ func denied(text string) *exception {
 	x := httpError(http.StatusForbidden, "Forbidden", text)
 	x.denied = true
 	return x
+}
+
+// worksAs reports whether the client's role daemon is for a daemon, or for all if that is "".
+func (c *client) worksAs(name string) bool {
+	if name == "" {
+		return len(c.daemons) == 0
+	}
+	return slices.Contains(c.daemons, name)
+}
+
+// rolesFor returns the roles by which a client may make a call. The role daemon of a client with daemons is one of
+// them if one of these makes the call.
+func (c *client) rolesFor(ep *endpoint) roles {
+	set := c.roles & ep.allowed
+	if len(c.daemons) > 0 && ep.limited && !slices.ContainsFunc(c.daemons, func(name string) bool { return slices.Contains(ep.daemons, name) }) {
+		set &^= daemon
+	}
+	return set
+}
+
+// may returns an error unless a client may make a call.
+func (c *client) may(ep *endpoint) error {
+	switch {
+	case c.rolesFor(ep) != 0:
+		return nil
+	case c.roles&ep.allowed == 0:
+		return denied(ep.allowed.missing(c.name, ep.path))
+	}
+	return denied(fmt.Sprintf("The client %s may not call %s: its role daemon is for %s, which doesn't make this call.", c.name, ep.path, strings.Join(c.daemons, " and ")))
 }
 
 // only lets requests of clients with one of some roles through.

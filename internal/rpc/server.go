@@ -129,7 +129,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 			return nil, errors.Join(err, listener.Close())
 		}
 	}
-	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, Times: o.doorTimes, From: s.Proxies.From, User: func(r *http.Request) string { return s.identity(r).name }, Permit: s.permit})
+	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, Times: o.doorTimes, From: s.Proxies.From, Who: s.visitor})
 	s.handler = s.routes()
 	return s, nil
 }

@@ -74,7 +74,7 @@ func serveDoor(t testing.TB, dsn string) (server string, way *postgres.Through) 
 	}
 	s := door.New(door.Options{
 		Database: database, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Registry: prometheus.NewRegistry(),
-		From: func(*http.Request) netip.Prefix { return netip.Prefix{} }, User: func(*http.Request) string { return "" },
+		From: func(*http.Request) netip.Prefix { return netip.Prefix{} }, Who: func(*http.Request) door.Visitor { return door.Visitor{} },
 	})
 	listening := httptest.NewServer(s)
 	t.Cleanup(listening.Close)

@@ -67,7 +67,7 @@ func AsDoor(t testing.TB, dsn string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	way, err := door.Config(t.Context())
+	way, err := door.Config(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,12 @@ func (s JobStore) DueJobs(ctx context.Context, periods map[string]time.Duration,
 	return due, failures, stmt.Failed(err, "look for maintenance jobs that are due")
 }
 
+// MayMaintainOrigins reports whether the user has the rights for jobs about origins. That of start-listener has not.
+func (s JobStore) MayMaintainOrigins(ctx context.Context) (bool, error) {
+	may, err := s.q.MayMaintainOrigins(ctx)
+	return may, stmt.Failed(err, "look whether the user has rights on origins")
+}
+
 // RunJob does a job if its last run began a period ago, or failed and began retry ago, by the database's clock, and no
 // other process is doing it. do is cancelled after timeout; after twice that time others
 // may take over from a process that died. It reports whether the job was done.

@@ -41,9 +41,13 @@ func NewDoor(db *postgres.DB, dsn string) (*Door, error) {
 	return d, nil
 }
 
-// Config returns how to connect, without parameters of a client. The error is ErrNoDoor while the door is
-// closed. It connects to the server itself, not to a pooler, where postgres.Options.Direct names that.
-func (d *Door) Config(ctx context.Context) (*pgconn.Config, error) {
+// Config returns how to connect, without parameters of a client, as the door's role for a daemon, by its
+// command, or as that for all if daemon is "". The error is ErrNoDoor while the door is closed. It connects to the
+// server itself, not to a pooler, where postgres.Options.Direct names that.
+func (d *Door) Config(ctx context.Context, daemon string) (*pgconn.Config, error) {
+	if d.config != nil && daemon != "" {
+		return nil, fmt.Errorf("%w: rpc_serve.door.db names one role for all daemons, and this client is for %s only", ErrBadDoor, daemon)
+	}
 	if d.config != nil {
 		return d.config.Config.Copy(), nil
 	}
@@ -57,7 +61,24 @@ func (d *Door) Config(ctx context.Context) (*pgconn.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the role of the door: %w", err)
 	}
-	return config, nil
+	if daemon == "" {
+		return config, nil
+	}
+	var database string
+	if err := d.db.Pool().QueryRow(ctx, "select current_database()").Scan(&database); err != nil {
+		return nil, fmt.Errorf("read the role of the door: %w", err)
+	}
+	roles, err := readDoorRoles(ctx, d.db.Pool(), database)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range roles {
+		if r.daemon == daemon && r.ours {
+			config.User = r.name
+			return config, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: there is none for %s; the owner of the database makes it by \"swh-scheduler migrate --door\"", ErrBadDoor, daemon)
 }
 
 // doorFaults lists what a session's role may that the door's role must not.
@@ -87,16 +108,16 @@ const doorFaults = `
 	      and pg_catalog.pg_has_role(oid, 'member')
 	) f (place, fault) order by place, fault`
 
-// doorDaemons are the daemons that work by the door.
-var doorDaemons = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client"}
-
-// CheckDoor does what Check does with a connection of the pool, and checks that the role has the rights that
-// daemons need. A want of them is a RightsError.
-func CheckDoor(ctx context.Context, db *postgres.DB) error {
-	if err := ChecksOf(db).CheckUsable(ctx, doorDaemons[0]); err != nil {
+// CheckDoor does what Check does with a connection of the pool, and checks that the role has the rights of
+// some daemons, by their commands; none: of all that work by the door. A want of them is a RightsError.
+func CheckDoor(ctx context.Context, db *postgres.DB, daemons ...string) error {
+	if len(daemons) == 0 {
+		daemons = DoorDaemons
+	}
+	if err := ChecksOf(db).CheckUsable(ctx, daemons[0]); err != nil {
 		return err
 	}
-	for _, daemon := range doorDaemons[1:] {
+	for _, daemon := range daemons[1:] {
 		if err := ChecksOf(db).CheckRights(ctx, daemon); err != nil {
 			return err
 		}
@@ -116,9 +137,9 @@ type DoorStatus struct {
 	Wrong  error     // of an open door: why its role can't be used; as of CheckDoor, and of connecting as it
 }
 
-// ReadDoor reads the door of a database, connects as its role and checks that. It changes nothing. The error
-// is one of reading; it is ErrBadDoor if the user may not.
-func ReadDoor(ctx context.Context, dsn string) (status DoorStatus, err error) {
+// ReadDoor reads the door of a database, connects as its role, and as those for some daemons, by their commands, and
+// checks them. It changes nothing. The error is one of reading; it is ErrBadDoor if the user may not.
+func ReadDoor(ctx context.Context, dsn string, daemons ...string) (status DoorStatus, err error) {
 	db, err := postgres.Open(ctx, dsn, postgres.Options{Command: "migrate", MaxConns: 1})
 	if err != nil {
 		return status, err
@@ -136,17 +157,30 @@ func ReadDoor(ctx context.Context, dsn string) (status DoorStatus, err error) {
 		return status, stmt.Failed(err, "read the role of the door")
 	}
 	status.Opened = *opened
-	way, err := (&Door{db: db}).Config(ctx)
+	status.Wrong = checkDoorRole(ctx, db, dsn, "")
+	for _, daemon := range daemons {
+		if status.Wrong == nil {
+			status.Wrong = checkDoorRole(ctx, db, dsn, daemon)
+		}
+	}
+	return status, nil
+}
+
+// checkDoorRole connects to a database as the door's role for a daemon, or for all if that is "", and checks the role.
+func checkDoorRole(ctx context.Context, db *postgres.DB, dsn, daemon string) error {
+	way, err := (&Door{db: db}).Config(ctx, daemon)
 	if err != nil {
-		return status, err
+		return err
 	}
 	as, err := postgres.Open(ctx, withUser(dsn, way.User, way.Password), postgres.Options{Command: "migrate", MaxConns: 1})
 	if err != nil {
-		return status, err
+		return err
 	}
 	defer as.Close()
-	status.Wrong = CheckDoor(ctx, as)
-	return status, nil
+	if daemon == "" {
+		return CheckDoor(ctx, as)
+	}
+	return CheckDoor(ctx, as, daemon)
 }
 
 // withUser returns a DSN, of either form, with another user.

@@ -54,6 +54,7 @@ type doorState struct {
 	super          bool   // the current user
 	user           string // that one
 	openSchemas    []string
+	daemons        []daemonRole // the roles for single daemons
 }
 
 func readDoor(ctx context.Context, db stmt.Session) (d doorState, err error) {
@@ -69,6 +70,9 @@ func readDoor(ctx context.Context, db stmt.Session) (d doorState, err error) {
 	}
 	if err == nil {
 		err = db.QueryRow(ctx, "select exists (select from pg_catalog.pg_roles where rolname = $1)", d.role).Scan(&d.exists)
+	}
+	if err == nil {
+		d.daemons, err = readDoorRoles(ctx, db, database)
 	}
 	if err == nil { // until PostgreSQL 15, and in databases that are older
 		d.openSchemas, err = stmt.Column[string](ctx, db, `select nspname from pg_catalog.pg_namespace,
@@ -128,21 +132,21 @@ func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role strin
 	if d.exists && !d.noted {
 		return "", fmt.Errorf("there is a role %s on this server which the door did not make: drop or rename it, or name another user in rpc_serve.door.db", d.role)
 	}
+	for _, r := range d.daemons {
+		if r.exists && !r.ours {
+			return "", fmt.Errorf("there is a role %s on this server which the door did not make: drop or rename it", r.name)
+		}
+	}
 	if len(d.openSchemas) > 0 {
 		return "", publicMayCreate(ctx, conn, d)
 	}
 	if d.may || !d.noted {
 		d.password = rand.Text() + rand.Text()
 	}
-	secret, err := scramSecret(d.password)
+	statements, err := d.doorRoleStatements()
 	if err != nil {
 		return "", err
 	}
-	verb := "create"
-	if d.exists {
-		verb = "alter"
-	}
-	statement := fmt.Sprintf("%s role %s with login noinherit nocreatedb nocreaterole password '%s'", verb, quoted(d.role), secret)
 	const note = `insert into scheduler_go.door (role, password, opened) values ($1, $2, null)
 		on conflict (only_row) do update set role = excluded.role, password = excluded.password, opened = null`
 	if d.may || d.exists {
@@ -151,11 +155,16 @@ func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role strin
 				return err
 			}
 			if d.may {
-				if _, err := tx.Exec(ctx, statement); err != nil {
-					return err
+				for _, statement := range statements {
+					if _, err := tx.Exec(ctx, statement); err != nil {
+						return err
+					}
+				}
+				for i := range d.daemons {
+					d.daemons[i].exists = true
 				}
 			}
-			if err := grantDoor(ctx, tx, d.role); err != nil {
+			if err := d.grantDoorRoles(ctx, tx); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, "update scheduler_go.door set opened = now()")
@@ -166,12 +175,15 @@ func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role strin
 		if _, err := conn.Exec(ctx, note, d.role, d.password); err != nil {
 			return "", fmt.Errorf("open the door: %w", err)
 		}
-		return "", &OwnerError{Role: d.user, Statements: []string{statement}, Then: "--door"}
+		return "", &OwnerError{Role: d.user, Statements: statements, Then: "--door"}
 	}
 	if err != nil {
 		return "", fmt.Errorf("open the door: %w", err)
 	}
-	return d.role, tryDoor(ctx, conn, d, log)
+	if err := tryDoor(ctx, conn, d, log); err != nil || d.may || len(statements) == 0 {
+		return d.role, err
+	}
+	return "", &OwnerError{Role: d.user, Statements: statements, Then: "--door"} // the door is open, but not for these
 }
 
 // publicMayCreate returns a OwnerError if all roles may create in our schemas.
@@ -207,7 +219,7 @@ func tryDoor(ctx context.Context, conn *pgx.Conn, d doorState, log *slog.Logger)
 	return nil
 }
 
-// keepDoor gives the role of an open door rights on what is new.
+// keepDoor gives the roles of an open door rights on what is new.
 func keepDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
 	d, err := readDoor(ctx, conn)
 	if err != nil || !d.opened {
@@ -217,7 +229,7 @@ func keepDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
 		log.Warn(`the door is open, but its role is not there, as after a restore on another server: run "swh-scheduler migrate --door"`, "role", d.role)
 		return nil
 	}
-	return stmt.Failed(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grantDoor(ctx, tx, d.role) }), "give the door's role its rights")
+	return stmt.Failed(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return d.grantDoorRoles(ctx, tx) }), "give the door's roles their rights")
 }
 
 // doorTables are the rights on tables of the schema public.
@@ -271,64 +283,92 @@ func revokeDoor(ctx context.Context, tx pgx.Tx, role string) error {
 	return nil
 }
 
-// closeDoor ends the sessions of the door's role and drops it, for an option of migrate. The lock of
-// migrations is held.
-func closeDoor(ctx context.Context, conn *pgx.Conn, option string) (role string, err error) {
+// closeDoor ends the sessions of the door's roles and drops these, for an option of migrate. It returns the role
+// for all daemons first. The lock of migrations is held.
+func closeDoor(ctx context.Context, conn *pgx.Conn, option string) (roles []string, err error) {
 	d, err := readDoor(ctx, conn)
 	if err != nil || !d.noted {
-		return "", err
+		return nil, err
 	}
 	if _, err := conn.Exec(ctx, "update scheduler_go.door set opened = null"); err != nil {
-		return "", fmt.Errorf("close the door: %w", err)
+		return nil, fmt.Errorf("close the door: %w", err)
 	}
-	if d.exists {
-		if err := dropDoorRole(ctx, conn, d, option); err != nil {
-			return "", fmt.Errorf("close the door: %w", err)
-		}
+	if err := dropDoorRoles(ctx, conn, d, option); err != nil {
+		return nil, fmt.Errorf("close the door: %w", err)
 	}
 	_, err = conn.Exec(ctx, "delete from scheduler_go.door")
-	return d.role, stmt.Failed(err, "close the door")
+	roles = d.names()
+	if !d.exists {
+		roles = append([]string{d.role}, roles...)
+	}
+	return roles, stmt.Failed(err, "close the door")
 }
 
 // doorSessions is how often sessions are looked for until all have ended.
 const doorSessions = 100 * time.Millisecond
 
-func dropDoorRole(ctx context.Context, conn *pgx.Conn, d doorState, option string) error {
-	name := quoted(d.role)
-	literal := "'" + strings.ReplaceAll(d.role, "'", "''") + "'"
-	terminate := "select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity where usename = " + literal
+func dropDoorRoles(ctx context.Context, conn *pgx.Conn, d doorState, option string) error {
+	names := d.names()
+	if len(names) == 0 {
+		return nil
+	}
+	terminate := func(name string) string {
+		return "select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity where usename = '" + strings.ReplaceAll(name, "'", "''") + "'"
+	}
 	lacking := func() error {
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return revokeDoor(ctx, tx, d.role) })
-		return errors.Join(err, &OwnerError{Role: d.user, Then: option,
-			Statements: []string{"alter role " + name + " nologin", terminate, "drop owned by " + name, "drop role " + name}})
+		e := &OwnerError{Role: d.user, Then: option}
+		for _, name := range names {
+			e.Statements = append(e.Statements, "alter role "+quoted(name)+" nologin", terminate(name), "drop owned by "+quoted(name), "drop role "+quoted(name))
+		}
+		return errors.Join(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			for _, name := range names {
+				if err := revokeDoor(ctx, tx, name); err != nil {
+					return err
+				}
+			}
+			return nil
+		}), e)
 	}
 	if !d.may {
 		return lacking()
 	}
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "alter role "+name+" nologin"); err != nil || d.super {
-			return err
+		for _, name := range names {
+			if _, err := tx.Exec(ctx, "alter role "+quoted(name)+" nologin"); err != nil {
+				return err
+			}
+			if d.super {
+				continue
+			}
+			if _, err := tx.Exec(ctx, "grant "+quoted(name)+" to current_user"); err != nil { // to end sessions, and drop what it owns
+				return err
+			}
 		}
-		_, err := tx.Exec(ctx, "grant "+name+" to current_user") // to end sessions, and drop what it owns
-		return err
+		return nil
 	})
 	if postgres.SQLState(err) == "42501" {
 		return lacking()
 	}
-	for err == nil {
-		var pids []bool
-		if pids, err = stmt.Column[bool](ctx, conn, terminate); len(pids) == 0 {
-			break
-		}
-		if err == nil {
-			err = service.Sleep(ctx, doorSessions)
+	for _, name := range names {
+		for err == nil {
+			var pids []bool
+			if pids, err = stmt.Column[bool](ctx, conn, terminate(name)); len(pids) == 0 {
+				break
+			}
+			if err == nil {
+				err = service.Sleep(ctx, doorSessions)
+			}
 		}
 	}
 	if err != nil {
 		return err
 	}
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "drop owned by "+name+"; drop role "+name)
-		return err
+		for _, name := range names {
+			if _, err := tx.Exec(ctx, "drop owned by "+quoted(name)+"; drop role "+quoted(name)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/internal/testenv"
@@ -144,17 +146,17 @@ func TestDoorOpensAndCloses(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	door := doorOf(t, dsn, "")
-	if _, err := door.Config(t.Context()); !errors.Is(err, migrate.ErrNoDoor) {
+	if _, err := door.Config(t.Context(), ""); !errors.Is(err, migrate.ErrNoDoor) {
 		t.Errorf("closed: %v", err)
 	}
 	first := testenv.AsDoor(t, dsn)
 	session := testenv.Connect(t, first)
-	before, err := door.Config(t.Context())
+	before, err := door.Config(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
-	after, err := door.Config(t.Context())
+	after, err := door.Config(t.Context(), "")
 	if err != nil || after.User != before.User || after.Password == before.Password {
 		t.Errorf("opened again: %v, as %s and %s", err, before.User, after.User)
 	}
@@ -168,7 +170,7 @@ func TestDoorOpensAndCloses(t *testing.T) {
 	if _, err := session.Exec(t.Context(), "select 1"); err == nil {
 		t.Error("a session goes on after the door was closed")
 	}
-	if _, err := door.Config(t.Context()); !errors.Is(err, migrate.ErrNoDoor) {
+	if _, err := door.Config(t.Context(), ""); !errors.Is(err, migrate.ErrNoDoor) {
 		t.Errorf("closed again: %v", err)
 	}
 	if left := texts(t, testenv.Connect(t, dsn), "select rolname from pg_roles where rolname = '"+before.User+"'"); len(left) > 0 {
@@ -223,7 +225,7 @@ func TestDoorWithoutTheRightToMakeRoles(t *testing.T) {
 		if !ok || !strings.Contains(strings.Join(lacks.Statements, "\n"), has) {
 			t.Fatalf("%v", err)
 		}
-		if _, err := doorOf(t, dsn, "").Config(t.Context()); !errors.Is(err, migrate.ErrNoDoor) {
+		if _, err := doorOf(t, dsn, "").Config(t.Context(), ""); !errors.Is(err, migrate.ErrNoDoor) {
 			t.Errorf("meanwhile: %v", err)
 		}
 		for _, statement := range lacks.Statements {
@@ -278,7 +280,7 @@ func TestDoorRoleIsChecked(t *testing.T) {
 	role := testenv.URL(t, as).User.Username()
 	check := func(dsn string) error {
 		door := doorOf(t, dsn, dsn)
-		config, err := door.Config(t.Context())
+		config, err := door.Config(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,4 +339,171 @@ func TestDoorRoleLeavesTheBuild(t *testing.T) {
 	if kept, err := role.MaintainCandidates(t.Context()); err != nil || kept.Build.Part() != 1 {
 		t.Errorf("after the build: %+v %v", kept, err)
 	}
+}
+
+// The door has a role for each daemon with the rights of that, which does what the daemon does and no more; it is made,
+// kept and dropped with the door's.
+func TestDoorRoleOfADaemon(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	owner := testenv.Connect(t, dsn)
+	testenv.AsDoor(t, dsn)
+	door := doorOf(t, dsn, "")
+	passwords := map[string]bool{}
+	as := func(daemon string) *pgconn.Config {
+		t.Helper()
+		config, err := door.Config(t.Context(), daemon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		passwords[config.Password] = true
+		return config
+	}
+	for _, daemon := range migrate.DoorDaemons {
+		config := as(daemon)
+		if config.User == as("").User {
+			t.Fatalf("%s has the role of all", daemon)
+		}
+		u := testenv.URL(t, dsn)
+		u.User = url.UserPassword(config.User, config.Password)
+		store := testenv.OpenLocal(t, u.String())
+		if err := migrate.CheckDoor(t.Context(), store.DB, daemon); err != nil {
+			t.Errorf("%s: %v", daemon, err)
+		}
+		for _, table := range []string{"listed_origins", "origin_visit_stats", "scheduler_go.candidates"} {
+			_, err := store.Pool().Exec(t.Context(), "select from "+table)
+			if may := daemon != "start-listener" && (daemon != "update-metrics" || table != "scheduler_go.candidates"); (stateOf(err) == "42501") == may {
+				t.Errorf("%s reads %s: %v", daemon, table, err)
+			}
+		}
+		for _, statement := range []string{
+			"update listed_origins set enabled = false", "delete from task", "table scheduler_go.door", "set role scheduler_go_door_x",
+			"set role " + pgx.Identifier{as("").User}.Sanitize(), "set session authorization " + pgx.Identifier{as("").User}.Sanitize(), "create table mine (id int)",
+		} {
+			if strings.HasPrefix(statement, "update") && daemon == "journal-client" || strings.HasPrefix(statement, "delete") && daemon == "start-runner" {
+				continue
+			}
+			if _, err := store.Pool().Exec(t.Context(), statement); stateOf(err) != "42501" && stateOf(err) != "22023" { // no such role
+				t.Errorf("%s: %s: %v", daemon, statement, err)
+			}
+		}
+	}
+	if len(passwords) != 1 {
+		t.Errorf("%d passwords", len(passwords))
+	}
+
+	// The next migrate gives back what a role lost, and takes what is too much.
+	role := pgx.Identifier{as("start-listener").User}.Sanitize()
+	testenv.Exec(t, owner, "revoke update on task from "+role+"; grant select on listed_origins to "+role)
+	testenv.Migrate(t, dsn, migrate.Options{})
+	if status, err := migrate.ReadDoor(t.Context(), dsn, "start-listener", "start-runner"); err != nil || status.Wrong != nil {
+		t.Errorf("%+v %v", status, err)
+	}
+	if testenv.Value[bool](t, owner, "select has_table_privilege('"+as("start-listener").User+"', 'listed_origins', 'select')") {
+		t.Error("it may read origins")
+	}
+
+	// A role that lacks, as of a door that was opened before there were such roles, is named; migrate --door makes it.
+	testenv.Exec(t, owner, "drop owned by "+role+"; drop role "+role)
+	const lacks = `there is none for start-listener; the owner of the database makes it by "swh-scheduler migrate --door"`
+	if _, err := door.Config(t.Context(), "start-listener"); !errors.Is(err, migrate.ErrBadDoor) || !strings.Contains(err.Error(), lacks) {
+		t.Error(err)
+	}
+	if status, err := migrate.ReadDoor(t.Context(), dsn, "start-runner", "start-listener"); err != nil || status.Wrong == nil || !strings.Contains(status.Wrong.Error(), lacks) {
+		t.Errorf("%+v %v", status, err)
+	}
+	if status, err := migrate.ReadDoor(t.Context(), dsn); err != nil || status.Wrong != nil {
+		t.Errorf("%+v %v", status, err)
+	}
+	testenv.Exec(t, owner, "create role "+role+" login superuser")
+	if _, err := door.Config(t.Context(), "start-listener"); !errors.Is(err, migrate.ErrBadDoor) {
+		t.Errorf("somebody else's role: %v", err)
+	}
+	if _, err := migrate.Run(t.Context(), dsn, migrate.Options{Door: migrate.DoorOpened}); err == nil || !strings.Contains(err.Error(), "which the door did not make") {
+		t.Error(err)
+	}
+	testenv.Exec(t, owner, "drop role "+role)
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
+	as("start-listener")
+	if _, err := doorOf(t, dsn, dsn).Config(t.Context(), "start-listener"); !errors.Is(err, migrate.ErrBadDoor) {
+		t.Errorf("with a door of one user: %v", err)
+	}
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorClosed})
+	if left := texts(t, owner, "select rolname from pg_roles where rolname like 'scheduler\\_go\\_by\\_door%' and rolname like '%' || current_database()"); len(left) > 0 {
+		t.Errorf("%s is left", left)
+	}
+}
+
+// A removal names the roles that it would drop, and drops these.
+func TestRemovalNamesTheRoles(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened, Grants: migrate.GrantsMade})
+	var dry, done []string
+	for _, o := range []migrate.RemoveOptions{{DryRun: true}, {Lose: true}} {
+		removal, err := migrate.Remove(t.Context(), dsn, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range removal.Removed {
+			if strings.HasPrefix(what, "the role of ") {
+				done = append(done, what)
+			}
+		}
+		if o.DryRun {
+			dry, done = done, nil
+		}
+	}
+	if len(dry) != 1+len(migrate.DoorDaemons)+len(migrate.Daemons) || !slices.Equal(dry, done) {
+		t.Errorf("would drop %q, dropped %q", dry, done)
+	}
+	if left := texts(t, testenv.Connect(t, dsn), "select rolname from pg_roles where starts_with(rolname, 'scheduler_go_') and rolname like '%' || current_database()"); len(left) > 0 {
+		t.Errorf("%s is left", left)
+	}
+}
+
+// Whoever opened the door with somebody's help before there were roles for daemons keeps it open, and gets the
+// statements for these.
+func TestDoorGetsRolesOfDaemons(t *testing.T) {
+	t.Parallel()
+	dsn, admin := asOwner(t, "")
+	run := func() error {
+		_, err := migrate.Run(t.Context(), dsn, migrate.Options{Door: migrate.DoorOpened})
+		return err
+	}
+	help := func(err error, n int) {
+		t.Helper()
+		lacks, ok := errors.AsType[*migrate.OwnerError](err)
+		if !ok || len(lacks.Statements) != n {
+			t.Fatalf("%v", err)
+		}
+		for _, statement := range lacks.Statements {
+			testenv.Exec(t, testenv.Connect(t, admin), statement)
+		}
+	}
+	help(run(), 1+2*len(migrate.DoorDaemons))
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	door := doorOf(t, dsn, "")
+	config, err := door.Config(t.Context(), "journal-client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := pgx.Identifier{config.User}.Sanitize()
+	testenv.Exec(t, testenv.Connect(t, admin), "drop owned by "+role+"; drop role "+role)
+	err = run()
+	if all, open := door.Config(t.Context(), ""); open != nil || all.Password != config.Password {
+		t.Errorf("the door has closed: %v", open)
+	}
+	help(err, 2)
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := door.Config(t.Context(), "journal-client"); err != nil {
+		t.Error(err)
+	}
+	_, err = migrate.Run(t.Context(), dsn, migrate.Options{Door: migrate.DoorClosed})
+	help(err, 4*(1+len(migrate.DoorDaemons)))
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorClosed})
 }

@@ -40,13 +40,8 @@ func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, 
 	var database string
 	err = db.QueryRow(ctx, `select current_database(), current_user, rolsuper or rolcreaterole from pg_catalog.pg_roles where rolname = current_user`).
 		Scan(&database, &user, &may)
-	for _, daemon := range Daemons {
-		r := daemonRole{daemon: daemon, name: DaemonRole(daemon, database)}
-		if err == nil {
-			err = db.QueryRow(ctx, `select count(*) > 0, coalesce(bool_or(pg_catalog.shobj_description(oid, 'pg_authid') = $2), false)
-				from pg_catalog.pg_roles where rolname = $1`, r.name, madeByUs).Scan(&r.exists, &r.ours)
-		}
-		roles = append(roles, r)
+	if err == nil {
+		roles, err = readRoles(ctx, db, Daemons, func(daemon string) string { return DaemonRole(daemon, database) }, madeByUs)
 	}
 	return roles, user, may, stmt.Failed(err, "look which roles of daemons there are")
 }

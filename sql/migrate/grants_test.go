@@ -80,6 +80,8 @@ func TestGrantedRolesMayNoMore(t *testing.T) {
 	for daemon, denied := range map[string]string{
 		"start-runner": "insert on listed_origins, update on listed_origins, insert on listers, insert on task, insert on scheduler_go.rejected_events, insert on scheduler_go.graphs",
 		"start-listener": "insert on task, delete on task, insert on task_run, update on listed_origins, insert on listed_origins, update on origin_visit_stats, " +
+			"select on listed_origins, select on origin_visit_stats, select on visit_scheduler_queue_position, select on scheduler_go.candidates, " +
+			"select on scheduler_go.candidate_changes, select on scheduler_go.set_aside_origins, select on scheduler_go.freshness, delete on scheduler_go.deliveries, " +
 			"insert on scheduler_go.work, insert on scheduler_go.hoster_claims, update on scheduler_go.graph_tasks",
 		"journal-client":            "update on task, update on task_run, insert on listed_origins, update on listers, insert on scheduler_go.work, insert on scheduler_go.share_charges",
 		"schedule-recurrent":        "update on task, insert on task_run, update on listed_origins, insert on scheduler_go.ended",
@@ -201,19 +203,19 @@ func TestTableOfRights(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", who, code(peers), code(ours))
 	}
-	shared := map[string]bool{} // by all that do maintenance
-	for _, name := range migrate.Written("scheduler_go", "start-listener") {
+	shared := map[string]bool{} // by all that do all of maintenance
+	for _, name := range migrate.Written("scheduler_go", "journal-client") {
 		shared[name] = true
 		for _, daemon := range migrate.Daemons {
-			if daemon != "dashboard" && daemon != "update-metrics" && !slices.Contains(migrate.Written("scheduler_go", daemon), name) {
+			if daemon != "dashboard" && daemon != "update-metrics" && daemon != "start-listener" && !slices.Contains(migrate.Written("scheduler_go", daemon), name) {
 				delete(shared, name)
 			}
 		}
 	}
-	write("all but the last two", slices.DeleteFunc(migrate.Written("scheduler_go", "start-listener"), func(name string) bool { return !shared[name] }), nil)
+	write("all but `start-listener` and the last two", slices.DeleteFunc(migrate.Written("scheduler_go", "journal-client"), func(name string) bool { return !shared[name] }), nil)
 	for _, daemon := range migrate.Daemons {
 		ours := migrate.Written("scheduler_go", daemon)
-		if slices.Contains(ours, "keeper I") {
+		if slices.Contains(ours, "keeper I") && daemon != "start-listener" {
 			ours = slices.DeleteFunc(ours, func(name string) bool { return shared[name] })
 		}
 		write("`"+daemon+"`", ours, migrate.Written("public", daemon))

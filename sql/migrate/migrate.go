@@ -162,7 +162,10 @@ func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 		case DoorOpened:
 			report.DoorRole, err = openDoor(ctx, conn, log)
 		case DoorClosed:
-			report.DoorRole, err = closeDoor(ctx, conn, "--no-door")
+			var roles []string
+			if roles, err = closeDoor(ctx, conn, "--no-door"); len(roles) > 0 {
+				report.DoorRole = roles[0]
+			}
 		default:
 			err = keepDoor(ctx, conn, log)
 		}

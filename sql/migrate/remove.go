@@ -67,13 +67,11 @@ func (r *Removal) plan(ctx context.Context, conn *pgx.Conn) error {
 	for _, s := range steps {
 		r.Removed = append(r.Removed, s.What)
 	}
-	var door doorState
+	var roles []string // which remove drops before
 	if err == nil && len(steps) > 0 {
-		door, err = readDoor(ctx, conn)
+		roles, err = rolesOfOurs(ctx, conn)
 	}
-	if door.noted {
-		r.Removed = slices.Insert(r.Removed, 0, removedDoor(door.role))
-	}
+	r.Removed = slices.Insert(r.Removed, 0, roles...)
 	if err == nil && len(steps) > 0 {
 		r.Lost, err = lostByRemoval(ctx, conn)
 	}
@@ -97,20 +95,16 @@ func (r *Removal) remove(ctx context.Context, conn *pgx.Conn, l *locker, lose bo
 	if err != nil {
 		return err
 	}
-	role, err := closeDoor(ctx, conn, "--remove")
+	doors, err := closeDoor(ctx, conn, "--remove")
 	if err != nil {
 		return err
 	}
-	if role != "" {
-		r.Removed = append(r.Removed, removedDoor(role))
-	}
+	r.Removed = append(r.Removed, inWords(ofDoor, doors)...)
 	roles, err := dropGrants(ctx, conn, "--remove")
 	if err != nil {
 		return err
 	}
-	for _, role := range roles {
-		r.Removed = append(r.Removed, "the role of a daemon, "+role)
-	}
+	r.Removed = append(r.Removed, inWords(ofDaemon, roles)...)
 	for _, s := range steps {
 		do := func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, s.SQL)
@@ -130,7 +124,36 @@ func (r *Removal) remove(ctx context.Context, conn *pgx.Conn, l *locker, lose bo
 	return nil
 }
 
-func removedDoor(role string) string { return "the role of the door, " + role }
+// What the roles are that a removal drops.
+const (
+	ofDoor   = "the role of the door, "
+	ofDaemon = "the role of a daemon, "
+)
+
+func inWords(what string, roles []string) (words []string) {
+	for _, role := range roles {
+		words = append(words, what+role)
+	}
+	return words
+}
+
+// rolesOfOurs returns the roles that a removal drops, in words.
+func rolesOfOurs(ctx context.Context, conn *pgx.Conn) (words []string, err error) {
+	door, err := readDoor(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if door.noted {
+		words = inWords(ofDoor, door.names())
+	}
+	roles, _, _, err := readDaemonRoles(ctx, conn)
+	for _, r := range roles {
+		if r.ours {
+			words = append(words, ofDaemon+r.name)
+		}
+	}
+	return words, err
+}
 
 // removalStep is a statement of a removal.
 type removalStep struct {

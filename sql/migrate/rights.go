@@ -29,11 +29,16 @@ var dashboardRights = []right{
 	{"table", "INSERT UPDATE", "actions", dashboards},
 }
 
-// keepers are the daemons that run the jobs of maintenance which need only the database, senders those that send.
+// keepers are the daemons that run all jobs of maintenance which need only the database, senders those that send.
+// The listener runs those only that need no origins.
 const (
 	senders = "start-runner start-runner-first-visits schedule-recurrent"
-	keepers = senders + " start-listener journal-client rpc-serve"
+	keepers = senders + " journal-client rpc-serve"
+	tasks   = keepers + " start-listener"
 )
+
+// ofOrigins are the daemons that read origins.
+const ofOrigins = keepers + " dashboard update-metrics"
 
 // Daemons are the commands that have rights of their own, in the order of their table.
 var Daemons = []string{
@@ -45,7 +50,8 @@ type right struct{ kind, rights, names, daemons string } // by spaces; no daemon
 
 // peerRights are the rights on the Python scheduler's tables and sequences.
 var peerRights = []right{
-	{"table", "SELECT", "dbversion dbmodule task_type task task_run listers listed_origins origin_visit_stats scheduler_metrics visit_scheduler_queue_position", ""},
+	{"table", "SELECT", "dbversion dbmodule task_type task task_run listers scheduler_metrics", ""},
+	{"table", "SELECT", "listed_origins origin_visit_stats visit_scheduler_queue_position", ofOrigins},
 	{"table", "UPDATE", "task task_run", "start-runner start-listener rpc-serve dashboard"},
 	{"table", "DELETE", "task task_run", "start-runner"},
 	{"table", "INSERT", "task_run", "start-runner rpc-serve"},
@@ -62,19 +68,22 @@ var peerRights = []right{
 // ownRights are those on our schema. The door's password is nobody's, and only migrations write what they did.
 var ownRights = []right{
 	{"table", "SELECT", "%", keepers + " dashboard"},
-	{"table", "SELECT", "migrations compatible", "update-metrics"},
-	{"table", "INSERT UPDATE DELETE", "daemons", keepers + " dashboard"},
+	{"table", "SELECT", "migrations compatible", "update-metrics start-listener"},
+	{"table", "SELECT", "configured_lanes daemons deliveries ended event_queues event_readers graph_changes graph_checks graph_dependencies graph_edges graph_gone " +
+		"graph_keys graph_states graph_tasks graphs keeper lane_history lane_memory lane_sketches lane_timeouts low_water queue_looks rejected_events " +
+		"run_durations run_starts share_charges shares walks work", "start-listener"},
+	{"table", "INSERT UPDATE DELETE", "daemons", tasks + " dashboard"},
 
 	// Maintenance.
-	{"table", "INSERT UPDATE", "keeper walks", keepers},
+	{"table", "INSERT UPDATE", "keeper walks", tasks},
 	{"table", "INSERT UPDATE DELETE", "candidates", keepers},
 	{"table", "INSERT UPDATE", "candidate_groups", keepers},
 	{"table", "INSERT UPDATE DELETE", "ended_past errors", keepers},
 	{"table", "INSERT DELETE", "candidate_changes", keepers},
 	{"table", "UPDATE", "candidate_build", keepers},
 	{"table", "UPDATE DELETE", "listings set_aside_tasks set_aside_origins", keepers},
-	{"table", "INSERT", "graph_checks", keepers},
-	{"table", "DELETE", "graphs graph_keys graph_tasks graph_edges graph_gone", keepers},
+	{"table", "INSERT", "graph_checks", tasks},
+	{"table", "DELETE", "graphs graph_keys graph_tasks graph_edges graph_gone", tasks},
 	{"table", "DELETE", "actions configured_lanes deliveries ended event_readers freshness held_visits lane_history lane_memory lane_sketches lane_timeouts " +
 		"queue_looks rejected_events rejected_records run_durations run_starts share_charges share_history shares", keepers},
 	{"sequence", "USAGE SELECT", "%_place_seq", keepers},
@@ -92,6 +101,8 @@ var ownRights = []right{
 	// What becomes of it.
 	{"table", "UPDATE", "work", "start-listener journal-client"},
 	{"table", "DELETE", "work", "start-listener"},
+	{"table", "SELECT", "held_visits", "start-listener"},
+	{"table", "DELETE", "held_visits rejected_events", "start-listener"},
 	{"table", "INSERT UPDATE", "ended", "start-listener journal-client"},
 	{"table", "INSERT UPDATE", "event_queues event_readers lane_history lane_memory lane_sketches lane_timeouts run_starts", "start-listener"},
 	{"table", "INSERT", "deliveries rejected_events run_durations share_charges", "start-listener"},
@@ -123,14 +134,16 @@ type Lack struct {
 	Rights  []string // such as SELECT
 	Objects []string // quoted, with their schema
 	Daemons []string // commands of the daemons that need them; none: all
+	named   bool     // a daemon needs them on these objects only
 }
 
 // many reports whether the objects are many of our schema.
 func (l Lack) many() bool {
-	return len(l.Objects) > 3 && !slices.ContainsFunc(l.Objects, func(object string) bool { return !strings.HasPrefix(object, "scheduler_go.") })
+	return !l.named && len(l.Objects) > 3 && !slices.ContainsFunc(l.Objects, func(object string) bool { return !strings.HasPrefix(object, "scheduler_go.") })
 }
 
-// on names the objects, as a statement does. Of our schema it names all of the kind if there are many.
+// on names the objects, as a statement does. Of our schema it names all of the kind if there are many, unless one
+// daemon needs these only.
 func (l Lack) on() string {
 	if l.many() {
 		return "all " + l.Kind + "s in schema scheduler_go"
@@ -246,7 +259,7 @@ func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []
 			l := &lacks[len(lacks)-1]
 			l.Objects = append(l.Objects, r.Object)
 		} else {
-			lacks = append(lacks, Lack{Kind: r.Kind, Rights: r.Rights, Objects: []string{r.Object}, Daemons: strings.Fields(r.Daemons)})
+			lacks = append(lacks, Lack{Kind: r.Kind, Rights: r.Rights, Objects: []string{r.Object}, Daemons: strings.Fields(r.Daemons), named: daemon != ""})
 		}
 		last, user = r, r.User
 	}

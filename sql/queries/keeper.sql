@@ -34,3 +34,8 @@ where job = @job and began = @began;
 -- KeeperJobs lists the jobs, and how the last run of each went.
 -- name: KeeperJobs :many
 select job, began, seconds, result, failed from scheduler_go.keeper order by job;
+
+-- MayMaintainOrigins reports whether the user has the rights for jobs that read origins, or write what is known of
+-- them.
+-- name: MayMaintainOrigins :one
+select (has_table_privilege('listed_origins', 'select') and has_table_privilege('scheduler_go.candidate_changes', 'delete'))::boolean as may;

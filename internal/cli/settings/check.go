@@ -184,7 +184,12 @@ func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string,
 // checkOwnDoor checks the door of the configured database, if there is one. What keeps it from reading that the
 // other checks show.
 func checkOwnDoor(ctx context.Context, a *command.App) (string, error) {
-	door, err := migrate.ReadDoor(ctx, cmp.Or(string(a.Config.Database.Direct), string(a.Config.Scheduler.DB)))
+	var daemons []string // as which clients come in
+	for _, client := range a.Config.RPCServe.Clients {
+		daemons = append(daemons, client.Daemons...)
+	}
+	slices.Sort(daemons)
+	door, err := migrate.ReadDoor(ctx, cmp.Or(string(a.Config.Database.Direct), string(a.Config.Scheduler.DB)), slices.Compact(daemons)...)
 	if err != nil || door.Role == "" {
 		return "", nil
 	}

@@ -44,9 +44,7 @@ type Options struct {
 	Registry prometheus.Registerer
 	Limits   Limits
 	From     func(*http.Request) netip.Prefix // where a request comes from
-	User     func(*http.Request) string       // whose credentials it has; "" for none
-	// Permit returns what reports whether the sender of a request may go on; nil: everybody may.
-	Permit func(*http.Request) func() bool
+	Who      func(*http.Request) Visitor
 
 	Times Times
 }
@@ -70,10 +68,15 @@ type Server struct {
 	working  context.Context // of what connects to the database
 	stopWork context.CancelFunc
 
-	mu     sync.Mutex // of way
-	way    *pgconn.Config
-	wayErr error
-	read   time.Time // when way was read
+	mu   sync.Mutex      // of ways
+	ways map[string]*way // by daemon; "" for all
+}
+
+// way is how to connect to the database.
+type way struct {
+	config *pgconn.Config
+	err    error
+	read   time.Time
 }
 
 // New returns a server, which serves until Stop.
@@ -83,7 +86,7 @@ func New(o Options) *Server {
 	o.Limits.Connections = cmp.Or(o.Limits.Connections, DefaultConnections)
 	o.Limits.PerClient = cmp.Or(o.Limits.PerClient, DefaultPerClient)
 	o.Limits.PerAddress = cmp.Or(o.Limits.PerAddress, DefaultPerAddress)
-	s := &Server{Options: o, metrics: newMetrics(o.Registry), counts: newCounts(o.Limits), sessions: sessions{open: map[*session]struct{}{}}}
+	s := &Server{Options: o, metrics: newMetrics(o.Registry), counts: newCounts(o.Limits), sessions: sessions{open: map[*session]struct{}{}}, ways: map[string]*way{}}
 	s.working, s.stopWork = context.WithCancel(context.Background())
 	return s
 }
@@ -109,21 +112,15 @@ func (s *Server) Run(ctx context.Context) error {
 // transactions, and after Times.Denied in any case.
 func (s *Server) EndDenied() {
 	for _, one := range s.sessions.all() {
-		if !one.who.permitted() && one.denied.CompareAndSwap(false, true) {
-			s.Log.Warn("a connection to the database ends, as its client may not use the door any more", "client", one.who.name)
+		if !one.who.permitted(one.daemon) && one.denied.CompareAndSwap(false, true) {
+			s.Log.Warn("a connection to the database ends, as its client may not use the door any more, or not as before", "client", one.who.Name, "daemon", one.daemon)
 			time.AfterFunc(s.Times.Denied, one.close)
 			go func() {
 				defer s.recovered()
-				one.stop(fatal(codeNoRole, "this client may not use the door any more"))
+				one.stop(fatal(codeNoRole, "this client may not use the door any more, or not as before"))
 			}()
 		}
 	}
-}
-
-// visitor is whose credentials a client has. permitted reports whether he may go on.
-type visitor struct {
-	name      string
-	permitted func() bool
 }
 
 // ServeHTTP lets a client in. Errors that come before the upgrade are HTTP's, later ones PostgreSQL's.
@@ -148,16 +145,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.sessions.leave()
 		}
 	}()
-	from, who := s.From(r), visitor{name: s.User(r), permitted: func() bool { return true }}
-	if s.Permit != nil {
-		who.permitted = s.Permit(r)
-	}
+	from, who := s.From(r), s.Who(r)
 	started, ok := s.counts.start(from)
 	if !ok {
 		s.refuse(w, refusedStarting, http.StatusServiceUnavailable, "Too many connections to the database start at once; try again.")
 		return
 	}
-	switch _, err := s.wayTo(r.Context(), false); {
+	switch _, err := s.wayTo(r.Context(), "", false); {
 	case errors.Is(err, migrate.ErrNoDoor):
 		started()
 		s.refuse(w, refusedClosed, http.StatusNotFound, sentence(err))
@@ -225,30 +219,35 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return a.Conn.Read(p)
 }
 
-// wayTo returns how to connect to the database. It is read again after wayKept, or if it is wrong. While
-// it can't be read, as when calls have all connections of the store, it stays what it was.
-func (s *Server) wayTo(ctx context.Context, wrong bool) (*pgconn.Config, error) {
+// wayTo returns how to connect to the database as a daemon, or as all if that is "". It is read again after wayKept,
+// or if it is wrong. While it can't be read, as when calls have all connections of the store, it stays what it was.
+func (s *Server) wayTo(ctx context.Context, daemon string, wrong bool) (*pgconn.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !wrong && time.Since(s.read) < wayKept {
-		return s.way, s.wayErr
+	w := s.ways[daemon]
+	if w == nil {
+		w = new(way)
+		s.ways[daemon] = w
+	}
+	if !wrong && time.Since(w.read) < wayKept {
+		return w.config, w.err
 	}
 	timeout := s.Times.Start
-	if s.way != nil {
+	if w.config != nil {
 		timeout = min(timeout, wayKept)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // others wait for the answer, too
 	defer cancel()
-	way, err := s.Database.Config(ctx)
-	if s.way == nil || err == nil || errors.Is(err, migrate.ErrNoDoor) || errors.Is(err, migrate.ErrBadDoor) {
-		s.way, s.wayErr = way, err
+	config, err := s.Database.Config(ctx, daemon)
+	if w.config == nil || err == nil || errors.Is(err, migrate.ErrNoDoor) || errors.Is(err, migrate.ErrBadDoor) {
+		w.config, w.err = config, err
 	}
-	s.read = time.Now()
-	return s.way, s.wayErr
+	w.read = time.Now()
+	return w.config, w.err
 }
 
 // serve serves a connection after the upgrade.
-func (s *Server) serve(client net.Conn, from netip.Prefix, who visitor, started func()) {
+func (s *Server) serve(client net.Conn, from netip.Prefix, who Visitor, started func()) {
 	defer started()
 	_ = client.SetDeadline(time.Now().Add(s.Times.Start)) // fails only if the client is gone
 	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\n\r\n", Protocol); err != nil {
@@ -277,13 +276,14 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, who visitor, started 
 		return
 	}
 	name := cmp.Or(parameters["application_name"], "unnamed")
-	end, reason, text := s.counts.open(strings.TrimPrefix(who.name+" "+name, " "), from)
+	end, reason, text := s.counts.open(strings.TrimPrefix(who.Name+" "+name, " "), from)
 	if end == nil {
 		s.reject(client, reason, from, fatal(codeFull, "%s", text), nil)
 		return
 	}
 	defer end()
-	one, err := s.begin(client, start, parameters, unknown)
+	daemon := who.daemon(name)
+	one, err := s.begin(client, start, parameters, unknown, daemon)
 	if errors.Is(err, errGone) {
 		return
 	}
@@ -293,7 +293,7 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, who visitor, started 
 		return
 	}
 	defer one.close()
-	one.series, one.who = s.metrics.of(name), who
+	one.series, one.who, one.daemon = s.metrics.of(name), who, daemon
 	if !s.sessions.add(one) {
 		one.farewell(fatal(codeStopped, "the RPC server stops"))
 		return
@@ -311,9 +311,9 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, who visitor, started 
 // errGone is the error of a client that went away as it started.
 var errGone = errors.New("the client is gone")
 
-// begin connects a client to the database. What only the start needs is garbage afterwards.
-func (s *Server) begin(client net.Conn, start *pgproto3.StartupMessage, parameters map[string]string, unknown []string) (*session, error) {
-	server, err := s.connect(parameters)
+// begin connects a client to the database, as a daemon. What only the start needs is garbage afterwards.
+func (s *Server) begin(client net.Conn, start *pgproto3.StartupMessage, parameters map[string]string, unknown []string, daemon string) (*session, error) {
+	server, err := s.connect(parameters, daemon)
 	if err != nil {
 		return nil, err
 	}
@@ -339,12 +339,12 @@ func (s *Server) reject(client net.Conn, reason string, from netip.Prefix, answe
 	_ = send(client, answer)
 }
 
-// connect connects to the database.
-func (s *Server) connect(parameters map[string]string) (*pgconn.HijackedConn, error) {
+// connect connects to the database as a daemon.
+func (s *Server) connect(parameters map[string]string, daemon string) (*pgconn.HijackedConn, error) {
 	ctx, cancel := context.WithTimeout(s.working, s.Times.Start)
 	defer cancel()
 	for again := false; ; again = true {
-		way, err := s.wayTo(ctx, again)
+		way, err := s.wayTo(ctx, daemon, again)
 		if err != nil {
 			return nil, err
 		}
@@ -411,7 +411,7 @@ func welcome(client net.Conn, start *pgproto3.StartupMessage, server *pgconn.Hij
 func (s *Server) cancel(pid uint32, key []byte) {
 	ctx, stop := context.WithTimeout(s.working, cancelTime)
 	defer stop()
-	way, err := s.wayTo(ctx, false)
+	way, err := s.wayTo(ctx, "", false)
 	if err != nil {
 		return
 	}

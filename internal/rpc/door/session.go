@@ -28,7 +28,8 @@ type session struct {
 	alive          time.Duration // after which a client gets a sign of life
 	recovered      func()        // deferred: recovers from a panic
 	cancel         func()        // asks the database to stop the statement that it is at
-	who            visitor
+	who            Visitor
+	daemon         string      // as which it works; "": as all
 	denied         atomic.Bool // it ends, as its client may not go on
 
 	mu       sync.Mutex

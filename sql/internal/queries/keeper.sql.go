@@ -124,6 +124,19 @@ func (q *Queries) KeeperJobs(ctx context.Context) ([]KeeperJobsRow, error) {
 	return items, nil
 }
 
+const mayMaintainOrigins = `-- name: MayMaintainOrigins :one
+select (has_table_privilege('listed_origins', 'select') and has_table_privilege('scheduler_go.candidate_changes', 'delete'))::boolean as may
+`
+
+// MayMaintainOrigins reports whether the user has the rights for jobs that read origins, or write what is known of
+// them.
+func (q *Queries) MayMaintainOrigins(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, mayMaintainOrigins)
+	var may bool
+	err := row.Scan(&may)
+	return may, err
+}
+
 const takeKeeperJob = `-- name: TakeKeeperJob :one
 insert into scheduler_go.keeper as k (job, began, until)
 values ($1, clock_timestamp(), clock_timestamp() + make_interval(secs => $2::double precision))
