@@ -76,3 +76,40 @@ load-x:
 		t.Errorf("exit code %d, want 1, and nothing registered", r.code)
 	}
 }
+
+// Without workers, with no broker in the file as in an RPC server's, or with one that doesn't answer, the known task
+// types are registered, with the settings that their packages give them, and the log says which and why.
+func TestTaskTypeRegisterWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.PeerDatabase(t)
+	broker := map[string]string{
+		"names no broker":    "",
+		"no worker replied":  fmt.Sprintf("celery: {task_broker: %q}\n", testenv.RabbitMQ(t).URL),
+		"connection refused": "celery: {task_broker: 'amqp://guest:guest@127.0.0.1:1//'}\n",
+	}
+	for why, celery := range broker {
+		execute(t, dsn, "delete from task_type")
+		r := ours(t, "-C", configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n%s", dsn, celery)), "task-type", "register", "--timeout", "0.3")
+		if r.code != 0 || !strings.Contains(r.stderr, why) || !strings.Contains(r.stderr, "swh.lister 7.4.0") {
+			t.Errorf("%s: %+v", why, r)
+		}
+		const some = `select string_agg(concat_ws(' ', type, backend_name, default_interval, min_interval, max_interval, max_queue_length), ', ' order by type) from task_type
+			where type in ('list-npm-full', 'list-npm-incremental', 'load-git', 'load-svn')`
+		want := "list-npm-full swh.lister.npm.tasks.NpmListerTask 7 days 7 days 7 days 1000, list-npm-incremental swh.lister.npm.tasks.NpmIncrementalListerTask 2 days 2 days 2 days 1000, " +
+			"load-git swh.loader.git.tasks.UpdateGitRepository 2 days 2 days 2 days 1000, load-svn swh.loader.svn.tasks.DumpMountAndLoadSvnRepository 2 days 2 days 2 days 1000"
+		if got := value(t, dsn, some); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", why, got, want)
+		}
+	}
+	execute(t, dsn, "delete from task_type")
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
+	if r := ours(t, "-C", config, "task-type", "register", "-p", "loader.arch", "-p", "loader.git-checkout"); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	if got := value(t, dsn, "select string_agg(type || ' ' || description, ', ') from task_type"); got != "load-arch Celery task swh.loader.package.arch.tasks.LoadArch" {
+		t.Errorf("of loader.arch: %s", got)
+	}
+	if r := ours(t, "-C", config, "task-type", "register", "-p", "nope"); r.code != 2 || !strings.Contains(r.stderr, "lister.npm, ") {
+		t.Errorf("%+v", r)
+	}
+}

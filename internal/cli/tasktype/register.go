@@ -14,6 +14,7 @@ import (
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
 )
 
 func newTaskTypeRegister(a *command.App) *cobra.Command {
@@ -26,6 +27,10 @@ func newTaskTypeRegister(a *command.App) *cobra.Command {
 		Long: `Register missing task-type entries in the scheduler: those of the tasks that the
 running workers know, or those of a YAML file. Existing entries are left unchanged; a
 warning is logged if the name of the Celery task differs.
+
+Where no broker is configured or reached, or no worker replies, it registers the task types of
+the archive's packages that this program knows, and logs which versions of the packages they are
+of. It also takes those of a PLUGIN that no worker has. With --pattern it asks workers only.
 
 Workers tell only the names of their tasks: the function load_git of
 swh.loader.git.tasks becomes the task type load-git. All other fields have the defaults
@@ -84,30 +89,69 @@ func taskTypesOfFile(a *command.App, cmd *cobra.Command, path string) ([]model.T
 }
 
 func taskTypesOfWorkers(a *command.App, cmd *cobra.Command, workers command.WorkerFlags, plugins []string) ([]model.TaskType, error) {
-	control, to, err := workers.Control(a, cmd)
+	registered, without, err := registeredTasks(a, cmd, workers)
 	if err != nil {
 		return nil, err
 	}
-	registered, err := control.Registered(cmd.Context(), to)
-	if err != nil {
-		return nil, err
-	}
-	if len(registered) == 0 {
-		return nil, command.ErrNoReply
-	}
-	byPlugin := map[string][]celery.RegisteredTask{}
+	byPlugin := map[string][]model.TaskType{}
 	for _, worker := range slices.Sorted(maps.Keys(registered)) {
 		for _, task := range registered[worker] {
 			plugin := pluginOf(task.Name)
+			t := described(config.DefaultTaskType(strings.ReplaceAll(task.Function, "_", "-"), task.Name))
 			if task.Function == "" {
 				a.Log.Warn("the type of a task cannot be told; name it in a file (--file)", "task", task.Name, "worker", worker)
-			} else if !slices.Contains(byPlugin[plugin], task) {
-				byPlugin[plugin] = append(byPlugin[plugin], task)
+			} else if !slices.ContainsFunc(byPlugin[plugin], sameAs(t)) {
+				byPlugin[plugin] = append(byPlugin[plugin], t)
 			}
 		}
 	}
+	return typesOfPlugins(a, cmd, byPlugin, without, plugins)
+}
+
+// registeredTasks asks workers for their tasks. without says why there are none, unless certain workers
+// were asked, in which case that is an error.
+func registeredTasks(a *command.App, cmd *cobra.Command, workers command.WorkerFlags) (tasks map[string][]celery.RegisteredTask, without, err error) {
+	certain := cmd.Flags().Changed("pattern")
+	if a.Config.Celery.TaskBroker == "" && !certain {
+		return nil, errors.New("the configuration names no broker (celery.task_broker)"), nil
+	}
+	control, to, err := workers.Control(a, cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	tasks, err = control.Registered(cmd.Context(), to)
+	if err == nil && len(tasks) == 0 {
+		err = command.ErrNoReply
+	}
+	if err != nil && !certain && cmd.Context().Err() == nil {
+		return nil, err, nil
+	}
+	return tasks, nil, err
+}
+
+// typesOfPlugins returns the task types of plugins, or of all where none is named. What workers lack comes from
+// the known task types: all of them where without says why there is no worker, else those of the plugins named.
+func typesOfPlugins(a *command.App, cmd *cobra.Command, byPlugin map[string][]model.TaskType, without error, plugins []string) ([]model.TaskType, error) {
+	all := len(plugins) == 0 || slices.Equal(plugins, []string{"all"})
+	if !cmd.Flags().Changed("pattern") {
+		known, packages, err := knownTaskTypes()
+		if err != nil {
+			return nil, err
+		}
+		for plugin, types := range known {
+			if _, has := byPlugin[plugin]; !has && (without != nil || slices.Contains(plugins, plugin)) {
+				byPlugin[plugin] = types
+				if without == nil {
+					a.Log.Warn("no worker has this plugin; registering the task types that this program knows", "plugin", plugin, "of", packages)
+				}
+			}
+		}
+		if without != nil {
+			a.Log.Warn("no worker was asked; registering the task types that this program knows", "because", pytext.OneLine(without), "of", packages)
+		}
+	}
 	available := slices.Sorted(maps.Keys(byPlugin))
-	if len(plugins) == 0 || slices.Equal(plugins, []string{"all"}) {
+	if all {
 		plugins = available
 	}
 	var types []model.TaskType
@@ -116,10 +160,10 @@ func taskTypesOfWorkers(a *command.App, cmd *cobra.Command, workers command.Work
 		if _, known := byPlugin[plugin]; !known {
 			unknown = append(unknown, plugin)
 		}
-		for _, task := range byPlugin[plugin] {
-			t := config.DefaultTaskType(strings.ReplaceAll(task.Function, "_", "-"), task.Name)
-			t.Description = "Celery task " + task.Name
-			types = append(types, t)
+		for _, t := range byPlugin[plugin] {
+			if !slices.ContainsFunc(types, sameAs(t)) { // of another plugin with the same module
+				types = append(types, t)
+			}
 		}
 	}
 	if unknown != nil {
@@ -130,6 +174,11 @@ func taskTypesOfWorkers(a *command.App, cmd *cobra.Command, workers command.Work
 		return nil, command.Usagef(cmd, "%s: %s.\nAvailable ones are: %s.", problem, strings.Join(unknown, ", "), strings.Join(available, ", "))
 	}
 	return types, nil
+}
+
+// sameAs returns whether a task type has the name of t and its task.
+func sameAs(t model.TaskType) func(model.TaskType) bool {
+	return func(other model.TaskType) bool { return other.Type == t.Type && other.BackendName == t.BackendName }
 }
 
 // pluginOf returns the plugin of a Celery task by Software Heritage's convention:
