@@ -111,10 +111,9 @@ would be lost, unless --yes is given.`,
 			case noGrants:
 				keep = migrate.GrantsDropped
 			}
-			report, err := migrate.Run(ctx, dsn, migrate.Options{
-				DryRun: dryRun, Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy,
-				Rebuild: rebuild, ShorterCooldowns: shorter, Door: action, Grants: keep,
-			})
+			o := a.Migration()
+			o.DryRun, o.Rebuild, o.ShorterCooldowns, o.Door, o.Grants = dryRun, rebuild, shorter, action, keep
+			report, err := migrate.Run(ctx, dsn, o)
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"swh-scheduler/internal/cli/command"
 	"swh-scheduler/internal/cli/monitor"
 	"swh-scheduler/internal/cli/origin"
+	"swh-scheduler/internal/cli/peerdb"
 	"swh-scheduler/internal/cli/session"
 	"swh-scheduler/internal/cli/settings"
 	"swh-scheduler/internal/cli/simulate"
@@ -70,7 +71,7 @@ for, too (-l of task list), means the command's option.`,
 		task.New(a), tasktype.New(a), origin.New(a), addforge.New(a),
 		start.NewRunner(a), start.NewFirstVisits(a), start.NewListener(a), start.NewRecurrent(a), start.NewJournal(a), monitor.New(a),
 		start.NewRPCServe(a), start.NewDashboard(a), simulate.New(a), newExplain(a), settings.New(a), newShares(a), newLanes(a), newHosters(a), newQueue(a), session.New(a),
-		newMigrate(a),
+		newMigrate(a), peerdb.New(a),
 		&cobra.Command{
 			Use:   "version",
 			Short: "Shows the version of this program",

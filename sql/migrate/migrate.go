@@ -224,10 +224,8 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (unlo
 // and "swh db init" would.
 func createBase(ctx context.Context, conn *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `create extension if not exists "uuid-ossp" with schema public`); err != nil {
-			return fmt.Errorf(`create the extension "uuid-ossp": %w; it comes with PostgreSQL's contrib package, and `+
-				`takes a superuser, or since PostgreSQL 13 the right to create in the database: have one run `+
-				`create extension "uuid-ossp" there, then try again`, err)
+		if err := createExtensions(ctx, tx); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, "set local search_path = public"); err != nil {
 			return err

@@ -26,6 +26,7 @@ import (
 	"swh-scheduler/internal/send"
 	"swh-scheduler/internal/sentry"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/migrate"
 	"swh-scheduler/sql/postgres"
 )
 
@@ -200,6 +201,11 @@ func (a *App) throughServer() (dsn string, way *postgres.Through, err error) {
 	}
 	server := url.URL{Scheme: "postgresql", User: url.User("door"), Host: net.JoinHostPort(address.Host(), address.Port()), Path: "door", RawQuery: "sslmode=disable"}
 	return server.String(), &postgres.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
+}
+
+// Migration returns the options of a migration: what the configuration needs of the database.
+func (a *App) Migration() migrate.Options {
+	return migrate.Options{Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy}
 }
 
 // Daemon returns the options of a daemon that runs as cmd.

@@ -1,0 +1,121 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/sql/internal/stmt"
+	"swh-scheduler/sql/postgres"
+)
+
+// Peer is what the Python tools' tables say of the Python scheduler's schema in a database.
+type Peer struct {
+	HasModule   bool   // there is a table dbmodule
+	Module      string // the package and its backend, such as "scheduler:postgresql"
+	Versions    []PeerRelease
+	CodeVersion int // the version that this program needs: that of the database, if it is later and has all that is used
+}
+
+// PeerRelease is a row of dbversion. The newest comes first.
+type PeerRelease struct {
+	Number               int
+	Release, Description string // when it was made, as Python prints it, and how
+}
+
+// ReadPeer reads the version of the Python scheduler's schema, also of one that this program doesn't work
+// with. It changes nothing.
+func ReadPeer(ctx context.Context, dsn string) (peer Peer, err error) {
+	peer.CodeVersion = PeerVersion
+	err = withConn(ctx, dsn, func(conn *pgx.Conn) error {
+		var hasVersion bool
+		err := conn.QueryRow(ctx, `select to_regclass('public.dbversion') is not null, to_regclass('public.dbmodule') is not null`).Scan(&hasVersion, &peer.HasModule)
+		if err != nil {
+			return fmt.Errorf("inspect database: %w", err)
+		}
+		if peer.HasModule {
+			if peer.Module, err = stmt.FirstOrZero(stmt.Column[string](ctx, conn, `select coalesce(dbmodule, '') from public.dbmodule`)); err != nil {
+				return fmt.Errorf("read the database's module: %w", err)
+			}
+		}
+		if !hasVersion {
+			return nil
+		}
+		rows, err := conn.Query(ctx, `select version, release, coalesce(description, '') from public.dbversion order by version desc`)
+		if err != nil {
+			return fmt.Errorf("read the schema version: %w", err)
+		}
+		peer.Versions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (v PeerRelease, err error) {
+			var at time.Time
+			err = row.Scan(&v.Number, &at, &v.Description)
+			v.Release = pytext.Datetime(at.UTC())
+			return v, err
+		})
+		if err != nil {
+			return fmt.Errorf("read the schema version: %w", err)
+		}
+		if status, err := inspect(ctx, conn, ""); err == nil && !status.Empty() {
+			peer.CodeVersion = status.PeerVersion
+		} else if err != nil && !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+		return nil
+	})
+	return peer, err
+}
+
+// NameOf returns a database's address without its password.
+func NameOf(dsn string) (string, error) {
+	config, err := postgres.PoolConfig(dsn, postgres.Options{})
+	if err != nil {
+		return "", err
+	}
+	return postgres.RedactedConfig(config.ConnConfig), nil
+}
+
+// CreateDatabase creates the database of an address as a copy of a template, by a connection to template1, and
+// returns its name.
+func CreateDatabase(ctx context.Context, dsn, template string) (string, error) {
+	config, err := postgres.PoolConfig(dsn, postgres.Options{Command: "db create"})
+	if err != nil {
+		return "", err
+	}
+	database := config.ConnConfig.Database
+	if database == "" {
+		database = config.ConnConfig.User // as the server does
+	}
+	config.ConnConfig.Database = "template1"
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return "", fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	_, err = conn.Exec(ctx, fmt.Sprintf("create database %s template %s", quoted(database), quoted(template)))
+	return database, stmt.Failed(err, "create the database "+pytext.Visible(database))
+}
+
+// CreateExtensions creates the extensions of the Python scheduler's schema, and returns the database's address
+// without its password.
+func CreateExtensions(ctx context.Context, dsn string) (database string, err error) {
+	err = withConn(ctx, dsn, func(conn *pgx.Conn) error {
+		database = postgres.RedactedConfig(conn.Config())
+		return createExtensions(ctx, conn)
+	})
+	return database, err
+}
+
+func createExtensions(ctx context.Context, db interface {
+	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+}) error {
+	if _, err := db.Exec(ctx, `create extension if not exists "uuid-ossp" with schema public`); err != nil {
+		return fmt.Errorf(`create the extension "uuid-ossp": %w; it comes with PostgreSQL's contrib package, and `+
+			`takes a superuser, or since PostgreSQL 13 the right to create in the database: have one run `+
+			`create extension "uuid-ossp" there, then try again`, err)
+	}
+	return nil
+}
