@@ -20,5 +20,5 @@ func main() {
 	// The first signal asks for a clean stop; a second one then has its default
 	// effect and ends the process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(cli.Run(ctx, release, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.RunAs(ctx, release, os.Args[0], os.Args[1:], os.Stdout, os.Stderr))
 }

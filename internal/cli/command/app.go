@@ -41,8 +41,9 @@ type App struct {
 	Level   *slog.LevelVar // may be changed while running
 	Log     *slog.Logger   // to Stderr, around a bar
 
-	logLines *logLines
-	sentry   *sentry.Reporter
+	logLines  *logLines
+	logFields []string // Python's, of a log in JSON; none for those of slog
+	sentry    *sentry.Reporter
 }
 
 // New makes an App without a configuration. release is the program's version; "" between releases.

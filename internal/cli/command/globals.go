@@ -99,7 +99,7 @@ func (a *App) PrepareGlobal(root *cobra.Command) error {
 		}
 	}
 	if a.Globals.logFormat == "json" {
-		a.Log = slog.New(slog.NewJSONHandler(a.logLines, &slog.HandlerOptions{Level: a.Level}))
+		a.Log = jsonLog(a.logLines, a.Level, a.logFields)
 	}
 	if len(ignored) > 0 {
 		a.Log.Warn("parts of the logging configuration have no effect here; see docs/cli.md", "file", a.Globals.logConfig, "parts", strings.Join(ignored, ", "))

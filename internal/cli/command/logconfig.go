@@ -32,7 +32,7 @@ func (a *App) readLogConfig(root *cobra.Command) (ignored []string, err error) {
 	}
 	a.Level.Set(c.level)
 	if c.json && a.Globals.logFormat == "" {
-		a.Globals.logFormat = "json"
+		a.Globals.logFormat, a.logFields = "json", c.fields
 	}
 	return c.ignored, nil
 }
@@ -41,6 +41,7 @@ func (a *App) readLogConfig(root *cobra.Command) (ignored []string, err error) {
 type logConfig struct {
 	level   slog.Level
 	json    bool     // a formatter writes JSON
+	fields  []string // that its format names, such as levelname
 	ignored []string // paths of keys
 }
 
@@ -138,7 +139,11 @@ func (c *logConfig) readFormatters(file dictConfig, used map[string]bool) {
 		class := fmt.Sprint(formatter["class"], formatter["()"])
 		isJSON := strings.Contains(strings.ToLower(class), "json")
 		c.json = c.json || isJSON && used[name]
-		if !isJSON || !used[name] || len(formatter) > 1 {
+		format, _ := formatter["format"].(string)
+		if isJSON && used[name] {
+			c.fields = append(c.fields, fieldsOf(format)...)
+		}
+		if _, hasFormat := formatter["format"]; !isJSON || !used[name] || len(formatter) > 2 || len(formatter) == 2 && !hasFormat {
 			c.ignored = append(c.ignored, "formatters."+name)
 		}
 	}

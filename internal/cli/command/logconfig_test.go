@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -87,5 +88,36 @@ for text in json.load(sys.stdin):
 	want[8] = "none" // Python writes nothing without a handler
 	if got := strings.Fields(string(out)); !slices.Equal(got, want) {
 		t.Errorf("in Python the levels are %q, want %q", got, want)
+	}
+}
+
+// With a format, JSON has the fields of Python's logging that it names, under their names; without one, slog's.
+func TestJSONLogHasTheFieldsOfTheFormat(t *testing.T) {
+	t.Parallel()
+	c, err := parseLogConfig([]byte(`{"version": 1, "formatters": {"default": {"class": "pythonjsonlogger.jsonlogger.JsonFormatter",
+		"format": "[%(asctime)s: %(levelname)s/%(processName)s-%(process)d %(threadName)s(%(pathname)s)]%(name)s %(message)s"}},
+		"handlers": {"console": {"class": "logging.StreamHandler", "formatter": "default"}}, "root": {"level": "INFO", "handlers": ["console"]}}`))
+	if err != nil || !c.json || len(c.ignored) > 0 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	for _, tc := range []struct {
+		fields     []string
+		want, hide string
+	}{
+		{c.fields, `"levelname":"WARNING","message":"odd","name":"swh.scheduler","process":0,"processName":"MainProcess","level":"x","queue":"q"`, "time msg pathname"},
+		{fieldsOf("%(message)s"), `"message":"odd","level":"x","queue":"q"`, "asctime levelname process"},
+		{nil, `"level":"WARN","msg":"odd","level":"x","queue":"q"`, "levelname message"},
+	} {
+		var b strings.Builder
+		jsonLog(&b, slog.LevelInfo, tc.fields).Warn("odd", "level", "x", "queue", "q")
+		line := regexp.MustCompile(`"process":\d+`).ReplaceAllString(b.String(), `"process":0`)
+		if !strings.Contains(line, tc.want) {
+			t.Errorf("%v: %s", tc.fields, line)
+		}
+		for _, name := range strings.Fields(tc.hide) {
+			if strings.Contains(line, `"`+name+`":`) {
+				t.Errorf("%v: %s in %s", tc.fields, name, line)
+			}
+		}
 	}
 }

@@ -133,11 +133,16 @@ read again when the file changes.`,
 	flags := cmd.Flags()
 	flags.StringVar(&host, "host", "0.0.0.0", "`HOST` to listen on; 0.0.0.0 is all network interfaces")
 	flags.Uint16Var(&port, "port", 5008, "`PORT` to listen on; 0 takes a free one")
+	poolConns := flags.Int("pool-conns", 0, "most connections to the database, where the configuration sets no scheduler.max_pool_conns; 10 if 0")
+	command.Must(flags, "pool-conns", func() bool { return *poolConns >= 0 }, "is negative")
 	var debug bool
 	command.Pair(flags, &debug, "debug", "", "nodebug", "log at level debug, with a line for each call", "log no calls (default, unless --log-level is debug)")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		if _, err := a.DSN(cmd); err != nil { // a server has a database of its own
 			return err
+		}
+		if a.Config.Scheduler.MaxPoolConns == 0 {
+			a.Config.Scheduler.MaxPoolConns = *poolConns
 		}
 		if !cmd.Flags().Changed("debug") {
 			debug = a.Level.Level() <= slog.LevelDebug
