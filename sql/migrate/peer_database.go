@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
 )
@@ -24,8 +23,9 @@ type Peer struct {
 
 // PeerRelease is a row of dbversion. The newest comes first.
 type PeerRelease struct {
-	Number               int
-	Release, Description string // when it was made, as Python prints it, and how
+	Number      int
+	Release     time.Time // when it was made
+	Description string    // how it was made
 }
 
 // ReadPeer reads the version of the Python scheduler's schema, also of one that this program doesn't work
@@ -51,9 +51,7 @@ func ReadPeer(ctx context.Context, dsn string) (peer Peer, err error) {
 			return fmt.Errorf("read the schema version: %w", err)
 		}
 		peer.Versions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (v PeerRelease, err error) {
-			var at time.Time
-			err = row.Scan(&v.Number, &at, &v.Description)
-			v.Release = pytext.Datetime(at.UTC())
+			err = row.Scan(&v.Number, &v.Release, &v.Description)
 			return v, err
 		})
 		if err != nil {
@@ -96,7 +94,7 @@ func CreateDatabase(ctx context.Context, dsn, template string) (string, error) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	_, err = conn.Exec(ctx, fmt.Sprintf("create database %s template %s", quoted(database), quoted(template)))
-	return database, stmt.Failed(err, "create the database "+pytext.Visible(database))
+	return database, stmt.Failed(err, fmt.Sprintf("create the database %q", database))
 }
 
 // CreateExtensions creates the extensions of the Python scheduler's schema, and returns the database's address

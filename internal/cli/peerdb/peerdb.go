@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/migrate"
 )
 
@@ -199,7 +200,7 @@ needs. The second equals the first for a later version that this program can wor
 		switch {
 		case *history:
 			for _, v := range peer.Versions {
-				fmt.Fprintf(&b, "%d [%s] %s\n", v.Number, v.Release, a.Line(v.Description))
+				fmt.Fprintf(&b, "%d [%s] %s\n", v.Number, pytext.Datetime(v.Release.UTC()), a.Line(v.Description))
 			}
 		case len(peer.Versions) == 0:
 			b.WriteString("version: None\n")
