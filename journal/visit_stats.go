@@ -143,6 +143,7 @@ type tally struct {
 	disabled map[string]bool // URLs
 	applied  Applied
 	held     []ledger.HeldVisit
+	turns    []ledger.VisitTurn
 	fresh    map[model.OriginKey]origins.OriginFreshness // of origins that were visited
 }
 
@@ -177,8 +178,15 @@ func (t *tally) apply(visits []Visit) {
 			}}
 			t.origins[v.OriginKey] = s
 		}
+		before := s.VisitStats
 		changed, disable, eventful := t.rules.apply(s, v, t.known.QueuePositions[v.VisitType])
 		if changed {
+			if before.LastVisit != nil && before.LastVisitStatus != v.Status {
+				t.turns = append(t.turns, ledger.VisitTurn{
+					OriginKey: v.OriginKey, At: v.Date, Status: v.Status,
+					Before: before.LastVisitStatus, Visits: before.SuccessiveVisits, LastBefore: *before.LastVisit,
+				})
+			}
 			t.applied[visitOutcome{v.VisitType, outcomeOf(v.Status, eventful), t.learn(v, eventful)}]++
 			if !s.changed {
 				s.changed = true
@@ -241,6 +249,7 @@ func (t *tally) changes() ledger.VisitChanges {
 		LastFailures: make(map[model.OriginKey]ledger.VisitFailure),
 		DisabledURLs: slices.Collect(maps.Keys(t.disabled)),
 		Held:         t.held,
+		Turns:        t.turns,
 		Freshness:    slices.Collect(maps.Values(t.fresh)),
 		Ends:         t.applied.ends(),
 	}

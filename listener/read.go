@@ -158,6 +158,7 @@ func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
 	case accepted:
 		l.metrics.outcome(o)
 		if worker, ok := text(e.Fields["hostname"]); ok && o.End != nil {
+			o.End.Worker = worker
 			l.workers.end(worker, e.UUID, o.End.Status != model.RunEventful && o.End.Status != model.RunUneventful, heard)
 		}
 		b.outcomes = append(b.outcomes, o)

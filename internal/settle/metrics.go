@@ -1,8 +1,11 @@
 package settle
 
 import (
+	"cmp"
 	"regexp"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -60,6 +63,11 @@ type observation struct {
 	exception    string          // of a failure: its class, if it has one
 	took, waited float64
 	lane         ledger.WorkLane // Set is "" if it was on none
+	task         int64           // task.id; 0: it is no run of a task
+	work         uuid.UUID       // of the ledger; uuid.Nil: it is not there
+	worker       string          // that told of the end, or began it; "" if unknown
+	message      string          // of a failure
+	at           time.Time       // when its end was heard of
 	open         bool            // it had not ended before, as far as is known
 	moved        bool            // it timed out and goes on in the next lane
 }
@@ -97,7 +105,7 @@ func (o *observation) addWork(w ledger.LockedWork, t *report) {
 	if w.TaskType != "" {
 		o.taskType = w.TaskType
 	}
-	o.lane, o.open = w.Lane, !w.Settled
+	o.lane, o.open, o.work = w.Lane, !w.Settled, w.TaskID
 	if t.start != nil {
 		if w.Started == nil && w.TimedOut == 0 {
 			o.waited = max(0, t.start.Heard.Sub(w.Claimed).Seconds())
@@ -111,13 +119,16 @@ func (o *observation) addWork(w ledger.LockedWork, t *report) {
 
 // addRun adds what a run of a task tells.
 func (o *observation) addRun(r ledger.LockedRun, t *report) {
-	o.taskType, o.open = r.TaskType, r.Open()
+	o.taskType, o.open, o.task = r.TaskType, r.Open(), r.Task
 	start := r.Newest
 	if t.start != nil {
 		if start == nil && !r.Scheduled.IsZero() {
 			o.waited = max(0, t.start.Heard.Sub(r.Scheduled).Seconds())
 		}
 		start = new(t.start.Start.observed())
+	}
+	if start != nil {
+		o.worker = start.Worker
 	}
 	if start != nil && start.EventTime > 0 {
 		o.tookSince(start.EventTime, t)
@@ -137,7 +148,12 @@ func (o *observation) setEnd(t *report) {
 		o.took = -1
 		return
 	}
-	o.status = t.end.End.Status
+	o.status, o.at = t.end.End.Status, t.end.Heard
+	if t.start != nil {
+		o.worker = *cmp.Or(t.start.Start.Worker, &o.worker)
+	}
+	o.worker = cmp.Or(t.end.End.Worker, o.worker)
+	o.message = *cmp.Or(t.end.End.Error, t.lateError, new(""))
 	if t.failed() {
 		o.exception = exceptionClass(t)
 	}
@@ -175,13 +191,45 @@ func (m *Metrics) ends(all []observation) ledger.Ends {
 		if o.status == "" {
 			continue
 		}
-		exception := o.exception
-		if m != nil && exception != "" {
-			exception = m.exceptions.Of(exception)
-		}
-		ends.Add(ledger.EndedByWorker, o.taskType, string(o.status), exception, o.took, 1)
+		ends.Add(ledger.EndedByWorker, o.taskType, string(o.status), m.exception(o), o.took, 1)
 	}
 	return ends
+}
+
+// failed lists what failed of the types that are known, by the exceptions as ends counts them.
+func (m *Metrics) failed(all []observation) (failures []ledger.Failure) {
+	for _, o := range all {
+		if o.taskType == otherTypes || o.status != model.RunFailed && o.status != model.RunPermFailed && o.status != model.RunLost {
+			continue
+		}
+		f := ledger.Failure{
+			At: o.at, Type: o.taskType, Exception: m.exception(o), Message: beginning(o.message, ledger.MaxMessage), Worker: beginning(o.worker, ledger.MaxMessage),
+			Task: o.task, Work: o.work,
+		}
+		if visitType, loads := model.LoadedVisitType(o.taskType); loads {
+			f.VisitType = visitType
+		}
+		failures = append(failures, f)
+	}
+	return failures
+}
+
+// exception returns the class of an observation's exception as it is counted.
+func (m *Metrics) exception(o observation) string {
+	if m == nil || o.exception == "" {
+		return o.exception
+	}
+	return m.exceptions.Of(o.exception)
+}
+
+// beginning returns the first characters of a text.
+func beginning(text string, characters int) string {
+	if len(text) > characters {
+		if runes := []rune(text); len(runes) > characters {
+			return string(runes[:characters])
+		}
+	}
+	return text
 }
 
 // count adds what a batch has shown, once it is written.

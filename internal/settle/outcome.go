@@ -40,6 +40,7 @@ type End struct {
 	TimedOut  bool    // a time limit ended the run; Status is failed then
 	Final     Final   // why the task is not tried again before its next regular run; Status is failed then
 	Unstarted bool    // no worker began it
+	Worker    string  // that tells of it; "" if the event names none
 	EventTime float64 // worker's clock, seconds since 1970 UTC; 0 if unknown
 }
 

@@ -37,7 +37,7 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	err := s.Settle(ctx, keysOf(byID), func(runs []ledger.LockedRun, work []ledger.LockedWork) ledger.Settlement {
 		decided := decide(byID, runs, work, uuid.New)
 		shown, records = observe(byID, runs, work, decided), decided.Records
-		decided.Ends = s.Metrics.ends(shown)
+		decided.Ends, decided.Failures = s.Metrics.ends(shown), s.Metrics.failed(shown)
 		return decided
 	})
 	if err != nil {

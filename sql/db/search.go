@@ -33,10 +33,13 @@ var ErrSearchTooLong = errors.New("this search takes too long here; ask for less
 
 // TaskSearch says which tasks somebody asks for; an empty field does not matter.
 type TaskSearch struct {
-	IDs        []int64              `json:"ids,omitempty"`
-	Types      []string             `json:"types,omitempty"`
-	Statuses   []model.TaskStatus   `json:"statuses,omitempty"`
-	Graph      int64                `json:"graph,omitempty"` // of which they are
+	IDs      []int64            `json:"ids,omitempty"`
+	Types    []string           `json:"types,omitempty"`
+	Statuses []model.TaskStatus `json:"statuses,omitempty"`
+	Graph    int64              `json:"graph,omitempty"` // of which they are
+	// Exception is the class of the exception by which their last run failed ("": none was told). Of each type those are found
+	// that are among its last 10,000 such failures. Types is set, too.
+	Exception  *string              `json:"exception,omitempty"`
 	Priorities []model.TaskPriority `json:"priorities,omitempty"`
 	Policy     model.TaskPolicy     `json:"policy,omitempty"`
 	After      *time.Time           `json:"after,omitempty"`  // next run then or later
@@ -106,6 +109,12 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 		q.args["graph"] = f.Graph
 		numbers = "select task as id from scheduler_go.graph_tasks where graph = @graph and task < @below order by task desc limit @looked"
 		among = "select t.* from (" + numbers + ") n join task t using (id)"
+	} else if f.Exception != nil {
+		q.args["exception"] = *f.Exception
+		numbers = `select f.task as id from (select distinct task from scheduler_go.failures
+			where type = any(@types::text[]) and exception = @exception and task < @below) f order by f.task desc limit @looked`
+		among = "select t.* from (" + numbers + ") n join task t using (id)"
+		q.where = append(q.where, "(select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = t.id order by r.id desc limit 1)")
 	} else if few, err = q.few(ctx, tx.Raw); err != nil {
 		return found, err
 	}

@@ -99,6 +99,31 @@ group by 1, 2, 3, 4, 5`, p.Span, p.Since, p.Step.Seconds(), sources, types)
 	return cells, stmt.Failed(err, "read what ended of %v", of)
 }
 
+// Took returns how long what ended since a moment took, by type, of some statuses: by the minute, and days that began since then.
+func (s Store) Took(ctx context.Context, source string, since time.Time, statuses ...string) (map[string]lanes.Sketch, error) {
+	type row struct {
+		Type   string
+		Bucket int16
+		Pieces int64
+	}
+	rows, err := stmt.Rows[row](ctx, s.db.Pool(), `
+select type, bucket, sum(pieces)::bigint
+from (select type, bucket, pieces from scheduler_go.ended where source = $1 and status = any($3::text[])
+      union all
+      select p.type, b.bucket, b.pieces from scheduler_go.ended_past p, unnest(p.buckets, p.counts) b (bucket, pieces)
+      where p.span = 'day' and p.since >= $2 and p.source = $1 and p.status = any($3::text[])) e
+where bucket >= 0
+group by type, bucket`, source, since, statuses)
+	took := map[string]lanes.Sketch{}
+	for _, r := range rows {
+		if took[r.Type] == nil {
+			took[r.Type] = lanes.Sketch{}
+		}
+		took[r.Type][r.Bucket] = float64(r.Pieces)
+	}
+	return took, stmt.Failed(err, "read how long work takes")
+}
+
 // FailureStep is how much of a task type failed in a step, by class of the exception, and when the first and the last of it did: by minute, hour or day.
 type FailureStep = queries.FailureStepsRow
 

@@ -73,7 +73,8 @@ type Settlement struct {
 	WorkRequeued []WorkRequeue
 	TimedOut     []VisitTimeout // visits among WorkRequeued
 
-	Ends     Ends // of types that are known
+	Ends     Ends      // of types that are known
+	Failures []Failure // of these types
 	Charges  Charges
 	Records  LaneRecords
 	Memories map[int64]WorkMemory
@@ -293,7 +294,7 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 	for _, r := range s.Revoked {
 		tasks = append(tasks, r.Task)
 	}
-	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(s.Ends)})...)
+	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks), stmt.Arrays(s.Failures, tx.q.RecordFailures)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(s.Ends)})...)
 }
 
 // settleRuns writes what becomes of runs.

@@ -64,6 +64,7 @@ type VisitChanges struct {
 	DisabledURLs []string                         // origins to disable until a lister sees them again
 	Held         []HeldVisit                      // failed visits that don't count yet
 	Counted      []HeldVisit                      // those of them that count now
+	Turns        []VisitTurn                      // visits that ended otherwise than the one before
 	Ends         Ends                             // the visits that changed something, by visit type and outcome
 }
 
@@ -201,6 +202,7 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 		stmt.Arrays(old, tx.q.UpdateVisitStats),
 		stmt.Arrays(fresh, insert),
 		stmt.Arrays(stmt.Entries(changes.LastFailures), tx.q.RecordVisitFailures),
+		stmt.Arrays(changes.Turns, tx.q.RecordVisitTurns),
 		stmt.Arrays(changes.Held, tx.q.HoldVisits),
 		stmt.Arrays(changes.Counted, tx.q.DropHeldVisits),
 		func(ctx context.Context) error {

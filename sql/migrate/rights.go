@@ -78,14 +78,14 @@ var ownRights = []right{
 	{"table", "INSERT UPDATE", "keeper walks", tasks},
 	{"table", "INSERT UPDATE DELETE", "candidates", keepers},
 	{"table", "INSERT UPDATE", "candidate_groups", keepers},
-	{"table", "INSERT UPDATE DELETE", "ended_past errors", keepers},
+	{"table", "INSERT UPDATE DELETE", "ended_past errors running", keepers},
 	{"table", "INSERT DELETE", "candidate_changes", keepers},
 	{"table", "UPDATE", "candidate_build", keepers},
 	{"table", "UPDATE DELETE", "listings set_aside_tasks set_aside_origins", keepers},
 	{"table", "INSERT", "graph_checks", tasks},
 	{"table", "DELETE", "graphs graph_keys graph_tasks graph_edges graph_gone", tasks},
-	{"table", "DELETE", "actions configured_lanes deliveries ended event_readers freshness held_visits lane_history lane_memory lane_sketches lane_timeouts " +
-		"queue_looks rejected_events rejected_records run_durations run_starts share_charges share_history shares", keepers},
+	{"table", "DELETE", "actions configured_lanes deliveries ended event_readers failures freshness held_visits lane_history lane_memory lane_sketches lane_timeouts " +
+		"queue_looks rejected_events rejected_records run_durations run_starts share_charges share_history shares visit_turns", keepers},
 	{"sequence", "USAGE SELECT", "%_place_seq", keepers},
 
 	// Work on its way out.
@@ -105,9 +105,9 @@ var ownRights = []right{
 	{"table", "DELETE", "held_visits rejected_events", "start-listener"},
 	{"table", "INSERT UPDATE", "ended", "start-listener journal-client"},
 	{"table", "INSERT UPDATE", "event_queues event_readers lane_history lane_memory lane_sketches lane_timeouts run_starts", "start-listener"},
-	{"table", "INSERT", "deliveries rejected_events run_durations share_charges", "start-listener"},
+	{"table", "INSERT", "deliveries failures rejected_events run_durations share_charges", "start-listener"},
 	{"table", "INSERT UPDATE", "freshness visit_failures", "journal-client"},
-	{"table", "INSERT", "held_visits rejected_records", "journal-client"},
+	{"table", "INSERT", "held_visits rejected_records visit_turns", "journal-client"},
 
 	// Visits by freshness.
 	{"table", "INSERT UPDATE DELETE", "freshness_control", "schedule-recurrent"},

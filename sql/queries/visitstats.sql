@@ -114,3 +114,26 @@ delete from scheduler_go.rejected_records where rejected_at < @before;
 -- Keeps the latest ones only.
 delete from scheduler_go.rejected_records
 where id <= (select max(id) from scheduler_go.rejected_records) - @keep::bigint;
+
+-- RecordVisitTurns writes visits that ended otherwise than the one before.
+-- name: RecordVisitTurns :exec
+insert into scheduler_go.visit_turns (origin, at, status, before, visits, last_before)
+select hashtextextended(o.visit_type || ' ' || o.url, 0), o.at, o.status, o.before, o.visits, o.last_before
+from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type, unnest(@at::timestamptz[]) as at, unnest(@status::text[]) as status,
+             unnest(@before::text[]) as before, unnest(@visits::integer[]) as visits, unnest(@last_before::timestamptz[]) as last_before) o;
+
+-- VisitTurns returns the last turns of an origin, the newest first.
+-- name: VisitTurns :many
+select * from scheduler_go.visit_turns where origin = hashtextextended(@visit_type::text || ' ' || @url::text, 0) order by id desc limit @most;
+
+-- VisitsInARow returns how many visits of an origin ended as the last one did; none without a visit.
+-- name: VisitsInARow :many
+select visit_type, coalesce(last_visit_status::text, '')::text as status, successive_visits, last_visit::timestamptz as last_visit
+from origin_visit_stats where url = @url and last_visit is not null and isfinite(last_visit) order by visit_type limit @most;
+
+-- ForgetVisitTurns deletes old turns, and those beyond a number.
+-- name: ForgetVisitTurns :exec
+delete from scheduler_go.visit_turns t
+using (select coalesce((select o.id from scheduler_go.visit_turns o where o.at >= now() - interval '400 days' order by o.id limit 1), 9223372036854775807) as young,
+              coalesce((select max(n.id) from scheduler_go.visit_turns n), 0) - @most::bigint as below) b
+where t.id < b.young or t.id <= b.below;

@@ -142,6 +142,27 @@ type SchedulerGoError struct {
 	Last time.Time
 }
 
+// Runs of tasks, and visits of groups, lanes and hosters, that failed: the last 10,000 of each type and class of exception, of 30 days, 1,000,000 of all
+type SchedulerGoFailure struct {
+	ID int64
+	// When a listener got the event
+	At time.Time
+	// Task type
+	Type string
+	// Class of the exception, as in scheduler_go.ended; empty if none was told
+	Exception string
+	// The last line of the traceback, or the error that the task told; 500 characters at most
+	Message string
+	// Name of the worker; empty if it was not told
+	Worker string
+	// task.id, if it was a run of a task
+	Task *int64
+	// Visit type, if it is a loader's
+	VisitType *string
+	// The origin, if it is a loader's; 2,000 characters at most
+	URL *string
+}
+
 // Which task waits for which, ended or not
 type SchedulerGoGraphEdge struct {
 	Task int64
@@ -159,6 +180,23 @@ type SchedulerGoVisitFailure struct {
 	LastFailure time.Time
 	// How many visits in a row failed or found nothing; 0 after one that succeeded
 	InARow int32
+}
+
+// Visits that ended otherwise than the one before, of 400 days, the newest 10,000,000: those between two of them ended alike
+type SchedulerGoVisitTurn struct {
+	ID int64
+	// Hash of visit type and URL, as in scheduler_go.freshness
+	Origin int64
+	// Date of the visit
+	At time.Time
+	// How it ended
+	Status string
+	// How the visits before ended
+	Before string
+	// How many visits in a row had ended so
+	Visits int32
+	// Date of the last of these
+	LastBefore time.Time
 }
 
 // Counts of origins for each lister and visit type, refreshed by update_metrics

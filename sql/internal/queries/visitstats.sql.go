@@ -41,6 +41,19 @@ func (q *Queries) ForgetOldRejectedRecords(ctx context.Context, before time.Time
 	return result.RowsAffected(), nil
 }
 
+const forgetVisitTurns = `-- name: ForgetVisitTurns :exec
+delete from scheduler_go.visit_turns t
+using (select coalesce((select o.id from scheduler_go.visit_turns o where o.at >= now() - interval '400 days' order by o.id limit 1), 9223372036854775807) as young,
+              coalesce((select max(n.id) from scheduler_go.visit_turns n), 0) - $1::bigint as below) b
+where t.id < b.young or t.id <= b.below
+`
+
+// ForgetVisitTurns deletes old turns, and those beyond a number.
+func (q *Queries) ForgetVisitTurns(ctx context.Context, most int64) error {
+	_, err := q.db.Exec(ctx, forgetVisitTurns, most)
+	return err
+}
+
 const insertRejectedRecords = `-- name: InsertRejectedRecords :exec
 insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail)
 select unnest($1::text[]), unnest($2::integer[]), unnest($3::bigint[]),
@@ -225,6 +238,37 @@ func (q *Queries) RecordVisitFailures(ctx context.Context, arg RecordVisitFailur
 	return err
 }
 
+const recordVisitTurns = `-- name: RecordVisitTurns :exec
+insert into scheduler_go.visit_turns (origin, at, status, before, visits, last_before)
+select hashtextextended(o.visit_type || ' ' || o.url, 0), o.at, o.status, o.before, o.visits, o.last_before
+from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type, unnest($3::timestamptz[]) as at, unnest($4::text[]) as status,
+             unnest($5::text[]) as before, unnest($6::integer[]) as visits, unnest($7::timestamptz[]) as last_before) o
+`
+
+type RecordVisitTurnsParams struct {
+	URL        []string
+	VisitType  []string
+	At         []time.Time
+	Status     []string
+	Before     []string
+	Visits     []int32
+	LastBefore []time.Time
+}
+
+// RecordVisitTurns writes visits that ended otherwise than the one before.
+func (q *Queries) RecordVisitTurns(ctx context.Context, arg RecordVisitTurnsParams) error {
+	_, err := q.db.Exec(ctx, recordVisitTurns,
+		arg.URL,
+		arg.VisitType,
+		arg.At,
+		arg.Status,
+		arg.Before,
+		arg.Visits,
+		arg.LastBefore,
+	)
+	return err
+}
+
 const trimRejectedRecords = `-- name: TrimRejectedRecords :exec
 delete from scheduler_go.rejected_records
 where id <= (select max(id) from scheduler_go.rejected_records) - $1::bigint
@@ -382,6 +426,88 @@ func (q *Queries) VisitSurroundings(ctx context.Context) ([]VisitSurroundingsRow
 			&i.Position,
 			&i.Lanes,
 			&i.Freshness,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const visitTurns = `-- name: VisitTurns :many
+select id, origin, at, status, before, visits, last_before from scheduler_go.visit_turns where origin = hashtextextended($1::text || ' ' || $2::text, 0) order by id desc limit $3
+`
+
+type VisitTurnsParams struct {
+	VisitType string
+	URL       string
+	Most      int32
+}
+
+// VisitTurns returns the last turns of an origin, the newest first.
+func (q *Queries) VisitTurns(ctx context.Context, arg VisitTurnsParams) ([]SchedulerGoVisitTurn, error) {
+	rows, err := q.db.Query(ctx, visitTurns, arg.VisitType, arg.URL, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SchedulerGoVisitTurn
+	for rows.Next() {
+		var i SchedulerGoVisitTurn
+		if err := rows.Scan(
+			&i.ID,
+			&i.Origin,
+			&i.At,
+			&i.Status,
+			&i.Before,
+			&i.Visits,
+			&i.LastBefore,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const visitsInARow = `-- name: VisitsInARow :many
+select visit_type, coalesce(last_visit_status::text, '')::text as status, successive_visits, last_visit::timestamptz as last_visit
+from origin_visit_stats where url = $1 and last_visit is not null and isfinite(last_visit) order by visit_type limit $2
+`
+
+type VisitsInARowParams struct {
+	URL  string
+	Most int32
+}
+
+type VisitsInARowRow struct {
+	VisitType        string
+	Status           string
+	SuccessiveVisits int32
+	LastVisit        time.Time
+}
+
+// VisitsInARow returns how many visits of an origin ended as the last one did; none without a visit.
+func (q *Queries) VisitsInARow(ctx context.Context, arg VisitsInARowParams) ([]VisitsInARowRow, error) {
+	rows, err := q.db.Query(ctx, visitsInARow, arg.URL, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VisitsInARowRow
+	for rows.Next() {
+		var i VisitsInARowRow
+		if err := rows.Scan(
+			&i.VisitType,
+			&i.Status,
+			&i.SuccessiveVisits,
+			&i.LastVisit,
 		); err != nil {
 			return nil, err
 		}
