@@ -85,18 +85,56 @@ func (s Store) EndedOf(ctx context.Context, p Past, of ...EndedKey) ([]EndedCell
 		sources, types = append(sources, key.Source), append(types, key.Type)
 	}
 	cells, err := stmt.Rows[EndedCell](ctx, s.db.Pool(), `
-select o.source, e.status, e.exception, floor(extract(epoch from e.at) / $3)::bigint as step, e.bucket, sum(e.pieces)::bigint, sum(e.seconds)
-from unnest($4::text[], $5::text[]) o (source, type)
-cross join lateral (
-  select m.minute as at, m.status, m.exception, m.bucket, m.pieces, m.seconds
-  from generate_series(date_trunc('minute', greatest($2::timestamptz, now() - interval '1 day', (select min(minute) from scheduler_go.ended))), now(), interval '1 minute') t (minute)
-  cross join lateral (select * from scheduler_go.ended d where d.minute = t.minute and d.source = o.source and d.type = o.type offset 0) m
-  union all
-  select q.since, q.status, q.exception, b.bucket, b.pieces, case b.place when 1 then q.seconds else 0 end
-  from (select * from scheduler_go.ended_past h where h.span = $1 and h.source = o.source and h.type = o.type and h.since >= $2 offset 0) q
-  cross join lateral unnest(q.buckets, q.counts) with ordinality b (bucket, pieces, place)) e
-group by 1, 2, 3, 4, 5`, p.Span, p.Since, p.Step.Seconds(), sources, types)
+select o.source, m.status, m.exception, floor(extract(epoch from m.minute) / $1)::bigint as step, m.bucket, sum(m.pieces)::bigint, sum(m.seconds)
+from unnest($3::text[], $4::text[]) o (source, type)
+cross join generate_series(date_trunc('minute', greatest($2::timestamptz, now() - interval '1 day', (select min(minute) from scheduler_go.ended))), now(), interval '1 minute') t (minute)
+cross join lateral (select * from scheduler_go.ended d where d.minute = t.minute and d.source = o.source and d.type = o.type offset 0) m
+group by 1, 2, 3, 4, 5`, p.Step.Seconds(), p.Since, sources, types)
+	if err == nil && p.Span != "" {
+		cells, err = s.addPast(ctx, p, sources, types, cells)
+	}
 	return cells, stmt.Failed(err, "read what ended of %v", of)
+}
+
+// addPast adds hours or days to the cells of minutes. Their buckets are summed here: a row of each would cost PostgreSQL more.
+func (s Store) addPast(ctx context.Context, p Past, sources, types []string, cells []EndedCell) ([]EndedCell, error) {
+	type row struct {
+		Source, Status, Exception string
+		Step                      int64
+		Buckets                   []int16
+		Counts                    []int64
+		Seconds                   float64
+	}
+	rows, err := stmt.Rows[row](ctx, s.db.Pool(), `
+select o.source, q.status, q.exception, floor(extract(epoch from q.since) / $1)::bigint, q.buckets, q.counts, q.seconds
+from unnest($3::text[], $4::text[]) o (source, type)
+cross join lateral (select * from scheduler_go.ended_past h where h.span = $5 and h.source = o.source and h.type = o.type and h.since >= $2 offset 0) q`,
+		p.Step.Seconds(), p.Since, sources, types, p.Span)
+	type cell struct {
+		source, status, exception string
+		step                      int64
+		bucket                    int16
+	}
+	at := make(map[cell]int, len(cells))
+	for i, c := range cells {
+		at[cell{c.Source, c.Status, c.Exception, c.Step, c.Bucket}] = i
+	}
+	for _, r := range rows {
+		seconds := r.Seconds
+		for b, bucket := range r.Buckets {
+			key := cell{r.Source, r.Status, r.Exception, r.Step, bucket}
+			i, ok := at[key]
+			if !ok {
+				i = len(cells)
+				at[key] = i
+				cells = append(cells, EndedCell{Source: r.Source, Status: r.Status, Exception: r.Exception, Step: r.Step, Bucket: bucket})
+			}
+			cells[i].Pieces += r.Counts[b]
+			cells[i].Seconds += seconds
+			seconds = 0 // of all buckets together
+		}
+	}
+	return cells, err
 }
 
 // Took returns how long what ended since a moment took, by type, of some statuses: by the minute, and days that began since then.
