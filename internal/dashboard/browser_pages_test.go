@@ -135,6 +135,24 @@ var archive = []string{
 	`insert into scheduler_go.daemons (id, name, version, host, started, seen, state)
 		select gen_random_uuid(), n, '1.9.0', 'scheduler1', now() - interval '3 days', case n when 'start-listener' then now() - interval '25 minutes' else now() end, '{}'
 		from unnest(array['start-runner', 'start-listener', 'schedule-recurrent']) n`,
+	// What ended: of three hours by minute, and of some weeks. All loads fail since a quarter of an hour.
+	`insert into scheduler_go.ended (minute, source, type, status, exception, bucket, part, pieces, seconds)
+		select date_trunc('minute', now()) - n * interval '1 minute', source, type, status, exception, bucket + n % 5, 0, greatest(1, pieces + pieces * sin(n / 17.0) / 2), pieces * 60
+		from generate_series(1, 235) n, (values ('worker', 'load-git', 'eventful', '', 24, 20), ('worker', 'load-git', 'uneventful', '', 18, 40), ('worker', 'load-git', 'failed', 'NotFound', -1, 2),
+			('wait', 'load-git', '', '', 30, 60), ('worker', 'list-gitlab', 'eventful', '', 40, 1), ('worker', 'index-origin', 'eventful', '', 9, 15), ('journal', 'git', 'eventful', '', -1, 18), ('journal', 'git', 'failed', '', -1, 2)) v (source, type, status, exception, bucket, pieces)
+		where n > 15 or type <> 'load-git'
+		union all
+		select date_trunc('minute', now()) - n * interval '1 minute', 'worker', 'load-git', 'failed', 'ConnectionError', 20, 1, 41, 300 from generate_series(1, 15) n`,
+	`insert into scheduler_go.ended_past (span, since, source, type, status, exception, pieces, seconds, buckets, counts)
+		select span, date_trunc(span, now(), 'UTC') - n * ('1 ' || span)::interval, source, type, status, exception, pieces * k, pieces * k * 30, array[15, 20, 25], array[pieces * k / 2, pieces * k / 3, pieces * k - pieces * k / 2 - pieces * k / 3]
+		from generate_series(5, 720) n, (values ('hour', 60), ('day', 1440)) p (span, k),
+			(values ('worker', 'load-git', 'eventful', '', 20), ('worker', 'load-git', 'failed', 'NotFound', 2), ('wait', 'load-git', '', '', 22), ('journal', 'git', 'eventful', '', 20)) v (source, type, status, exception, pieces)`,
+	`insert into scheduler_go.errors (type, exception, first, last) values ('load-git', 'NotFound', now() - interval '400 days', now() - interval '4 hours')`,
+	`insert into scheduler_go.failures (at, type, exception, message, worker, task, visit_type, url)
+		select now() - n * interval '20 seconds', 'load-git', case n % 20 when 0 then 'NotFound' else 'ConnectionError' end,
+			case n % 20 when 0 then 'swh.loader.exception.NotFound: no repository' else 'requests.exceptions.ConnectionError: HTTPSConnectionPool(host=''gitlab2.example.org'', port=443): Max retries exceeded' end,
+			'loader-git@worker' || n % 3, case n % 2 when 0 then 2 * n + 3 end, 'git', 'https://gitlab' || 1 + (2 * n + 3) % 3 || '.example.org/group' || (2 * n + 3) % 7 || '/project' || 2 * n + 3 from generate_series(60, 1, -1) n`,
+	`insert into scheduler_go.running (run, task, type, started, worker) select r.id, r.task, t.type, r.started, 'loader-git@worker' || r.id % 3 from task_run r join task t on t.id = r.task where r.status = 'started'`,
 	`analyze`,
 }
 
@@ -150,6 +168,8 @@ func withHostile() []string {
 		`insert into scheduler_go.set_aside_tasks (task, arguments, reason) select id, '', '`+q+`' from task where type = '`+q+`'`,
 		`insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now(), '`+q+`', '`+q+`', '', '`+q+`')`,
 		`insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail) values ('`+q+`', 0, 1, '`+q+`', '`+q+`')`,
+		`insert into scheduler_go.ended (minute, source, type, status, exception, bucket, part, pieces, seconds) values (date_trunc('minute', now()) - interval '2 minutes', 'worker', '`+q+`', 'failed', '`+q+`', 3, 0, 7, 9)`,
+		`insert into scheduler_go.failures (at, type, exception, message, worker, visit_type, url) values (now(), '`+q+`', '`+q+`', '`+q+`', '`+q+`', '`+q+`', 'https://x.example/`+q+`')`,
 		`insert into scheduler_go.graphs (name, submitted) values ('`+q+`', now())`,
 		`insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 2, id, '`+q+`', false, 0 from task where type = '`+q+`'`,
 	)
@@ -173,7 +193,9 @@ func paths(t *testing.T, tab *tab) []string {
 		t.Fatalf("the navigation has %v", menu)
 	}
 	return append(menu, "/login", "/tasks/1", "/tasks/3", "/tasks/212", "/origins?url=https://", "/origin?url="+url.QueryEscape("https://x.example/"+hostile),
-		"/origin?url=https://gitlab2.example.org/group1/project1", "/graphs/1", "/graphs/2", "/queue?name=swh.lister.gitlab.tasks.RangeGitLabLister", "/tasks?status=disabled&type=load-git", "/tasks/999")
+		"/origin?url=https://gitlab2.example.org/group1/project1", "/graphs/1", "/graphs/2", "/queue?name=swh.lister.gitlab.tasks.RangeGitLabLister", "/tasks?status=disabled&type=load-git", "/tasks/999",
+		"/types/load-git", "/types/load-git?range=30d", "/types/load-git?range=2y", "/types/"+url.PathEscape(hostile), "/errors?range=30d", "/errors?type=load-git&exception=ConnectionError",
+		"/errors?type="+url.QueryEscape(hostile)+"&exception="+url.QueryEscape(hostile), "/running?type=load-git", "/tasks?type=load-git&exception=NotFound")
 }
 
 // Every page, for somebody who may act, on real data with hostile names and URLs in it: axe-core
@@ -347,6 +369,9 @@ func onCall(t *testing.T, b *browser, site string, store *db.Store) {
 		// The worker has begun one and holds one. A fourth click shows which worker that is.
 		{"Queues", "swh.hangs", "Workers take no more, and hold so many messages: 1. They are busy with long work, or stand. Their tasks tell since when and with whom.", "1", "hangs@host"},
 		{"Queues", "swh.fails", "Of deposit, 2 of the 2 that ended in the last hour failed, most by ValueError.", "7", "ValueError: no disk"},
+		// Why they fail, in one click: what the worker reported, and which one; and by the type.
+		{"ValueError", "fails@host"},
+		{"deposit", "ValueError: no disk"},
 		{"Queues", "swh.svn", "The hoster forge/forge.example has 5 visits in flight, as many as it takes.", "forge/forge.example"},
 		{"Queues", "swh.later", "No task later is ready to be sent.", "https://example.org/tomorrow"},
 	} {
@@ -378,6 +403,9 @@ var screenshots = []struct {
 	{"graph", "/graphs/1#picture", 900, 980, false},
 	{"narrow", "/tasks?type=load-git", 390, 760, true},
 	{"timeline", "/graphs/1#path", 900, 560, true},
+	{"over-time", "/#flow-title", 1000, 760, false},
+	{"type", "/types/load-git", 1000, 900, false},
+	{"errors", "/errors", 1000, 460, true},
 }
 
 // With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/dashboard.md.

@@ -24,6 +24,16 @@ func largeArchive(rows int) []string {
 		`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
 			select id, v, now(), 1, 1, 1, 1 from listers, unnest(array['git', 'svn']) v`,
 		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '1 minute', 'worker', 'type-' || n, 'failed', 'Error' || n % 7, 20, 0, 5, 100 from generate_series(1, 1000) n",
+		// Two years of 30 types: minutes, hours, days, and what failed one by one.
+		`insert into scheduler_go.ended select date_trunc('minute', now()) - m * interval '1 minute', 'worker', case t when 1 then 'load-git' else 'type-' || t end, status, exception, b, 0, 5, 100
+			from generate_series(2, 235) m, generate_series(1, 30) t, generate_series(18, 27, 3) b, (values ('eventful', ''), ('failed', 'Error1')) v (status, exception)`,
+		`insert into scheduler_go.ended_past select span, date_trunc(span, now(), 'UTC') - n * ('1 ' || span)::interval, source, case t when 1 then 'load-git' else 'type-' || t end, status, exception, 2000, 9000,
+				(select array_agg(b) from generate_series(10, 29) b), array_fill(100, array[20])
+			from generate_series(5, 719) n, (values ('hour'), ('day')) p (span), generate_series(1, 30) t, (values ('worker', 'eventful', ''), ('worker', 'failed', 'Error1'), ('wait', '', '')) v (source, status, exception)`,
+		"insert into scheduler_go.errors select 'type-' || n, 'Error1', now() - interval '99 days', now() - interval '1 day' from generate_series(1, 30) n",
+		`insert into scheduler_go.failures (at, type, exception, message, worker, task, visit_type, url) select now() - n * interval '1 second', case n % 30 when 1 then 'load-git' else 'type-' || n % 30 end, 'Error' || n % 7, repeat('m', 200), 'loader@host', n, 'git', 'https://example.org/' || n
+			from generate_series(200000, 1, -1) n`,
+		"insert into scheduler_go.running select n, n, 'load-git', now() - n * interval '1 second', 'loader@host' from generate_series(1, 5000) n",
 		fmt.Sprintf(`do $$ begin
 			set local session_replication_role = replica;
 			insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
@@ -90,6 +100,7 @@ func TestNoPageScans(t *testing.T) {
 		"/tasks?after=2020-01-01&before=2020-01-02", "/tasks?after=2020-01-01", "/tasks?argument=url%3Dhttps://example.org/7", "/tasks?argument=url%3Dhttps://example.org/7&containing=1",
 		"/tasks?below=" + strconv.Itoa(rows/2), fmt.Sprintf("/tasks?id=%d,7,70", task),
 		"/origins?url=forge7.example.org", "/origins?url=nowhere", last, "/listers?q=lister-7", "/graphs?name=graph-7", "/graphs?name=nothing", "/graphs?after=2020-01-01", "/graphs?state=open", "/graphs?state=cancelled", fmt.Sprintf("/tasks?graph=%d", graph), fmt.Sprintf("/tasks?graph=%d&status=disabled", graph), "/graphs?state=failed&name=graph-7", "/audit?below=7",
+		"/types/load-git", "/types/load-git?range=30d", "/types/load-git?range=2y", "/errors?range=30d", "/errors?range=2y", "/errors?type=load-git&exception=Error1", "/tasks?type=load-git&exception=Error1", "/running?type=load-git",
 	}
 	for _, p := range pages {
 		if !strings.Contains(p.Path, "{") && p.Path != queuePage.Path {

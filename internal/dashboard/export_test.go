@@ -16,7 +16,10 @@ import (
 // Patient has pages wait for all that they show, however slow the machine.
 func (d *Dashboard) Patient() {
 	d.timeout = time.Minute
-	d.now.figures.wait, d.now.ended.wait = time.Minute, time.Minute
+	d.now.figures.wait, d.now.ended.wait, d.now.past.wait, d.now.took.wait = time.Minute, time.Minute, time.Minute, time.Minute
+	for _, b := range d.now.errors {
+		b.wait = time.Minute
+	}
 	d.now.queues.wait, d.now.groups.wait, d.now.lanes.wait, d.now.hosters.wait = time.Minute, time.Minute, time.Minute, time.Minute
 }
 

@@ -19,9 +19,11 @@ import (
 // functions returns the functions of templates. Times are shown in UTC.
 func (d *Dashboard) functions() template.FuncMap {
 	return template.FuncMap{
-		"link":  d.link,
-		"plain": pytext.Visible, // escapes what could mislead a reader, such as right-to-left marks
-		"lines": lines,
+		"link":      d.link,
+		"errorPath": errorPath,
+		"typeLink":  func(taskType string) string { return d.Base + typePath(taskType) },
+		"plain":     pytext.Visible, // escapes what could mislead a reader, such as right-to-left marks
+		"lines":     lines,
 		"group": func(name string) string { // of a share
 			if name == "" || name == "/" {
 				return "no lister"

@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/explain"
+	"swh-scheduler/internal/lanes"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/status"
@@ -20,6 +21,9 @@ import (
 type now struct {
 	figures background[db.Figures]
 	ended   background[map[ledger.EndedKey]*ledger.Ended]
+	past    background[map[ledger.EndedKey]*series] // of the shortest range
+	errors  map[string]*background[pastErrors]      // by the name of the range
+	took    background[map[string]lanes.Sketch]     // by task type
 	queues  background[[]status.Queue]
 	groups  background[[]status.Group]
 	lanes   background[[]status.Lane]
@@ -32,11 +36,23 @@ const groupWaiting = 20
 // newNow returns the parts, none of which has been read yet. Reading many queues takes seconds, as the
 // broker is asked about each one.
 func (d *Dashboard) newNow() *now {
+	failed := map[string]*background[pastErrors]{}
+	for i, of := range pastRanges {
+		failed[of.Name] = &background[pastErrors]{name: "The errors", log: d.Log, every: 15 * time.Second, wait: Timeout, read: func(ctx context.Context) (pastErrors, error) {
+			return d.readErrors(ctx, of)
+		}}
+		if i > 0 {
+			failed[of.Name].every = time.Minute
+		}
+	}
 	return &now{
+		errors: failed,
+		took:   background[map[string]lanes.Sketch]{name: "How long work takes", log: d.Log, every: time.Minute, wait: Timeout, read: d.readTook},
 		figures: background[db.Figures]{log: d.Log, every: 5 * time.Second, wait: Timeout, read: func(ctx context.Context) (db.Figures, error) {
 			return d.Reads.Figures(ctx, d.Reads.Now())
 		}},
 		ended:   background[map[ledger.EndedKey]*ledger.Ended]{log: d.Log, every: 5 * time.Second, wait: Timeout, read: d.Reads.EndedInHour},
+		past:    background[map[ledger.EndedKey]*series]{name: "The last hours", log: d.Log, every: 15 * time.Second, wait: Timeout, read: d.readPast},
 		queues:  background[[]status.Queue]{name: "The queues", log: d.Log, every: 5 * time.Second, wait: 2 * time.Second, read: d.readQueues},
 		groups:  background[[]status.Group]{name: "The groups", log: d.Log, every: 10 * time.Second, wait: 2 * time.Second, read: d.readGroups},
 		lanes:   background[[]status.Lane]{name: "The lanes", log: d.Log, every: 10 * time.Second, wait: 2 * time.Second, read: d.readLanes},
@@ -92,7 +108,10 @@ func (d *Dashboard) readHosters(ctx context.Context) ([]status.Hoster, error) {
 // forget makes all pages read their data again, after a change.
 func (d *Dashboard) forget() {
 	n := d.now
-	for _, b := range []interface{ forget() }{&n.figures, &n.ended, &n.queues, &n.groups, &n.lanes, &n.hosters, &d.data} {
+	for _, b := range []interface{ forget() }{&n.figures, &n.ended, &n.past, &n.took, &n.queues, &n.groups, &n.lanes, &n.hosters, &d.data} {
+		b.forget()
+	}
+	for _, b := range n.errors {
 		b.forget()
 	}
 }

@@ -2,13 +2,17 @@ package dashboard
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/explain"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 )
 
 var (
@@ -46,7 +50,9 @@ func showOrigins(ctx context.Context, r *Request) (any, error) {
 
 type originData struct {
 	URL          string                `json:"url"`
-	Origins      []db.FoundOrigin      `json:"origins"` // by visit type and lister
+	Origins      []db.FoundOrigin      `json:"origins"`  // by visit type and lister
+	Visits       []visitLine           `json:"visits"`   // the last ones, by visit type
+	Failures     []failure             `json:"failures"` // the last ones of its loads; maxOfType at most
 	Explanations []explain.Explanation `json:"explanations"`
 	Unexplained  string                `json:"unexplained,omitempty"`
 }
@@ -65,10 +71,53 @@ func origin(ctx context.Context, r *Request) (any, error) {
 	if len(d.Origins) == 0 {
 		return nil, Errorf(http.StatusNotFound, "No lister has an origin %q.", d.URL)
 	}
+	rows, err := r.Reads.FailuresOfOrigin(ctx, d.URL, maxOfType)
+	if err != nil {
+		return nil, err
+	}
+	d.Failures = failuresOf(rows)
+	visits, err := r.Reads.VisitStretches(ctx, d.URL, maxOfType)
+	if err != nil {
+		return nil, err
+	}
+	for _, visitType := range slices.Sorted(maps.Keys(visits)) {
+		d.Visits = append(d.Visits, lineOfVisits(visitType, visits[visitType]))
+	}
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()
 	if d.Explanations, err = r.gatherer().Origins(ctx, d.URL, ""); err != nil {
 		d.Unexplained = r.unexplained(err)
 	}
 	return d, nil
+}
+
+// visitLine is a timeline of visits of an origin.
+type visitLine struct {
+	VisitType string                `json:"visit_type"`
+	Stretches []ledger.VisitStretch `json:"stretches"` // the newest first
+	Line      []stretch             `json:"-"`         // of the same
+	Labels    []label               `json:"-"`
+}
+
+// lineOfVisits sets the places of stretches of visits on a timeline. A stretch whose beginning is not known is drawn at its end.
+func lineOfVisits(visitType string, stretches []ledger.VisitStretch) visitLine {
+	l := visitLine{VisitType: visitType, Stretches: stretches}
+	for _, s := range stretches {
+		one := stretch{Kind: "ran", From: s.Last, To: s.Last}
+		if s.Status != model.VisitSuccessful {
+			one.Kind = "failed"
+		}
+		if s.First != nil && s.First.Before(s.Last) {
+			one.From = *s.First
+		}
+		l.Line = append(l.Line, one)
+	}
+	l.Labels = timeline(l.Line)
+	const least = 1 // per cent, so that a single visit can be seen
+	for i := range l.Line {
+		s := &l.Line[i]
+		s.Width = max(s.Width, least)
+		s.X = min(s.X, 100-s.Width)
+	}
+	return l
 }

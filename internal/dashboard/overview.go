@@ -15,7 +15,7 @@ import (
 )
 
 var overviewPage = Page{
-	Path: "/", Title: "Overview", Menu: "Overview", Template: "overview.html", Fragments: []string{"wrong", "flow", "tasks", "visits"}, Data: overview,
+	Path: "/", Title: "Overview", Menu: "Overview", Template: "overview.html", Fragments: []string{"wrong", "flow", "past", "tasks", "visits"}, Data: overview,
 }
 
 type overviewData struct {
@@ -23,6 +23,8 @@ type overviewData struct {
 	More     int        `json:"more_problems"`
 	NotHere  []string   `json:"not_evaluated"` // alerts that only Prometheus can tell
 	Flow     flow       `json:"flow"`
+	Past     *series    `json:"past"`        // what workers report, of all task types; nil: see Unread
+	Visited  *series    `json:"past_visits"` // what the journal records, of all visit types
 	Tasks    []typeData `json:"tasks"`
 	Visits   []typeData `json:"visits"`
 	Unread   []string   `json:"not_read"` // why facts are missing
@@ -44,6 +46,7 @@ type flow struct {
 type typeData struct {
 	Type     string           `json:"type"`
 	Rates    [3]float64       `json:"rates"` // over 1, 5 and 60 minutes
+	Past     *series          `json:"past"`  // of three hours; nil if nothing ended
 	Average  *float64         `json:"average"`
 	P95      *float64         `json:"p95"`
 	Hour     map[string]int64 `json:"hour"` // number in the last hour by status
@@ -75,8 +78,30 @@ func overview(ctx context.Context, r *Request) (any, error) {
 	o.Problems = o.Problems[:len(o.Problems)-o.More]
 	o.Tasks, o.Visits = taskRows(types, f), visitRows(f)
 	o.Flow = flowOf(f, o)
+	past, read := r.now.past.part(ctx, r.Dashboard)
+	o.Unread = append(o.Unread, unread(read)...)
+	o.Past, o.Visited = past[ledger.EndedKey{Source: ledger.EndedByWorker}], past[ledger.EndedKey{Source: ledger.EndedByJournal}]
+	for source, rows := range map[string][]typeData{ledger.EndedByWorker: o.Tasks, ledger.EndedByJournal: o.Visits} {
+		for i := range rows {
+			rows[i].Past = past[ledger.EndedKey{Source: source, Type: rows[i].Type}]
+		}
+	}
 	return o, nil
 }
+
+// Charts are what ended over time.
+func (o overviewData) Charts() (all []chart) {
+	if o.Past != nil {
+		all = append(all, o.Past.chart("Tasks, and visits of groups and lanes"))
+	}
+	if o.Visited != nil {
+		all = append(all, o.Visited.chart("Visits"))
+	}
+	return all
+}
+
+// Rate is how many ended a minute in the last five.
+func (t typeData) Rate() float64 { return t.Rates[1] }
 
 func flowOf(f facts, o overviewData) (w flow) {
 	for _, t := range o.Tasks {

@@ -3,6 +3,7 @@ package dashboard
 // pages are all pages, in the order of the navigation.
 var pages = []Page{
 	overviewPage,
+	errorsPage, runningPage, typePage,
 	queuesPage, queuePage,
 	tasksPage, taskPage,
 	originsPage, originPage,

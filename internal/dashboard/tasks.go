@@ -23,7 +23,7 @@ import (
 var (
 	tasksPage = Page{
 		Path: "/tasks", Title: "Tasks", Menu: "Tasks", Template: "tasks.html", Data: showTasks,
-		Query: []string{"id", "type", "status", "priority", "policy", "graph", "after", "before", "argument", "containing", "below"},
+		Query: []string{"id", "type", "status", "priority", "policy", "graph", "exception", "after", "before", "argument", "containing", "below"},
 	}
 	taskPage = Page{Path: "/tasks/{id}", Template: "task.html", Fragments: []string{"state", "runs"}, Data: task}
 )
@@ -99,6 +99,11 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	}
 	if t := query.Get("type"); t != "" {
 		f.Types = []string{t}
+	}
+	if exception := query.Get("exception"); exception != "" {
+		if f.Exception = new(strings.TrimPrefix(exception, noException)); len(f.Types) == 0 {
+			return f, refuse("exception", "together with a type")
+		}
 	}
 	if s := model.TaskStatus(query.Get("status")); s != "" {
 		if f.Statuses = []model.TaskStatus{s}; !slices.Contains(taskStatuses, s) {

@@ -1,0 +1,240 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/ledger"
+)
+
+var errorsPage = Page{Path: "/errors", Title: "Errors", Menu: "Errors", Template: "errors.html", Query: []string{"range", "type", "exception"}, Fragments: []string{"errors", "visits", "failures"}, Data: showErrors}
+
+// noException is how addresses name failures of which no exception was told.
+const noException = "(none)"
+
+// errorPath returns the address of the failures of a task type by an exception, from the base.
+func errorPath(taskType, exception string) string {
+	return address("/errors", "type", taskType, "exception", cmp.Or(exception, noException))
+}
+
+type errorsData struct {
+	Range     string       `json:"range"`
+	Ranges    []rangeLink  `json:"-"`
+	Type      string       `json:"type"`      // of the group, or of all groups that are shown; "": all types
+	Exception string       `json:"exception"` // of the group; "": all exceptions
+	Part      part         `json:"read"`
+	Errors    []errorGroup `json:"errors"` // those of most failures first; maxRows at most
+	Found     int          `json:"found"`
+	Visits    []errorGroup `json:"visits"` // failed visits by visit type, as the journal records; without exceptions
+	// Failures are the last failures of the group, if one is asked for.
+	Failures []failure   `json:"failures"`
+	Filter   string      `json:"-"` // of the tasks of the group
+	Actions  []operation `json:"-"`
+}
+
+// Group reports whether one group is asked for.
+func (d errorsData) Group() bool { return d.Type != "" && d.Exception != "" }
+
+func (d errorsData) PageTitle() string {
+	switch {
+	case d.Group():
+		return "Errors: " + d.Type + " by " + errorGroup{Exception: d.Exception}.Words()
+	case d.Type != "":
+		return "Errors of " + d.Type
+	}
+	return "Errors"
+}
+
+// Link returns the page of the exception of a group.
+func (g errorGroup) Link() string { return errorPath(g.Type, g.Exception) }
+
+// Words says by which exception it failed.
+func (g errorGroup) Words() string {
+	switch g.Exception {
+	case "", noException:
+		return "no exception told"
+	case ledger.OtherExceptions:
+		return "other exceptions"
+	}
+	return g.Exception
+}
+
+// errorGroup is the failures of a type by a class of exception.
+type errorGroup struct {
+	Type      string    `json:"type"`
+	Exception string    `json:"exception"` // "": none was told
+	Count     int64     `json:"count"`     // in the range
+	First     time.Time `json:"first"`     // in two years; of those more than three hours ago by the minute, or else by the day
+	Last      time.Time `json:"last"`
+	Past      *series   `json:"past"`
+	Sample    *failure  `json:"sample"` // the last one; nil if none is kept
+}
+
+// failure is a failure that was recorded.
+type failure struct {
+	At        time.Time `json:"at"`
+	Message   string    `json:"message"`
+	Worker    string    `json:"worker"`
+	Task      int64     `json:"task"`       // 0: it was a visit
+	VisitType string    `json:"visit_type"` // "" unless it is a load
+	URL       string    `json:"url"`        // of the origin; "" if it is not known
+}
+
+func failureOf(f ledger.FoundFailure) failure {
+	one := failure{At: f.At, Message: f.Message, Worker: f.Worker}
+	if f.Task != nil {
+		one.Task = *f.Task
+	}
+	if f.VisitType != nil {
+		one.VisitType = *f.VisitType
+	}
+	if f.URL != nil {
+		one.URL = *f.URL
+	}
+	return one
+}
+
+func failuresOf(rows []ledger.FoundFailure) []failure {
+	all := []failure{}
+	for _, f := range rows {
+		all = append(all, failureOf(f))
+	}
+	return all
+}
+
+// pastErrors is what failed in a range.
+type pastErrors struct {
+	past   ledger.Past
+	groups []errorGroup // without samples, those of most failures first
+	visits []errorGroup
+}
+
+// readErrors reads what failed in a range.
+func (d *Dashboard) readErrors(ctx context.Context, r pastRange) (e pastErrors, err error) {
+	e.past = r.past(d.Reads.Now())
+	rows, err := d.Reads.FailureSteps(ctx, e.past)
+	if err != nil {
+		return e, err
+	}
+	classes, err := d.Reads.Errors(ctx)
+	if err != nil {
+		return e, err
+	}
+	type key struct{ typ, exception string }
+	known := map[key]ledger.ErrorClass{}
+	for _, c := range classes {
+		known[key{c.Type, c.Exception}] = c
+	}
+	groups := map[key]*errorGroup{}
+	count := func(k key, step, pieces int64, first, last time.Time) {
+		g := groups[k]
+		if g == nil {
+			g = &errorGroup{Type: k.typ, Exception: k.exception, First: first, Last: last, Past: newSeries(e.past, r.steps)}
+			groups[k] = g
+		}
+		g.Count += pieces
+		g.Past.add(step, pieces, pieces)
+		if first.Before(g.First) {
+			g.First = first
+		}
+		if last.After(g.Last) {
+			g.Last = last
+		}
+	}
+	for _, row := range rows {
+		count(key{row.Type, row.Exception}, row.Step, row.Pieces, row.First, row.Last)
+	}
+	hours := d.Reads.Now().Add(-3 * time.Hour)
+	for k, g := range groups {
+		if c, ok := known[k]; ok {
+			if g.First = c.First; g.Last.Before(hours) {
+				g.Last = c.Last
+			}
+		}
+	}
+	e.groups = mostFirst(groups)
+	steps, err := d.Reads.EndedSteps(ctx, e.past)
+	clear(groups)
+	for _, row := range steps {
+		if row.Source == ledger.EndedByJournal && row.Status == string(model.VisitFailed) {
+			at := time.Unix(row.Step*int64(e.past.Step/time.Second), 0)
+			count(key{typ: row.Type}, row.Step, row.Pieces, at, at)
+		}
+	}
+	e.visits = mostFirst(groups)
+	return e, err
+}
+
+func mostFirst[K comparable](groups map[K]*errorGroup) []errorGroup {
+	all := []errorGroup{}
+	for _, g := range groups {
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b errorGroup) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Type, b.Type), strings.Compare(a.Exception, b.Exception))
+	})
+	return all
+}
+
+func showErrors(ctx context.Context, r *Request) (any, error) {
+	of, err := r.rangeOf()
+	if err != nil {
+		return nil, err
+	}
+	d := errorsData{Range: of.Name, Type: r.Word("type"), Exception: r.Word("exception"), Errors: []errorGroup{}, Visits: []errorGroup{}, Failures: []failure{}}
+	if d.Exception != "" && d.Type == "" {
+		return nil, refuseWord(r.URL.Query(), "exception", "together with a type")
+	}
+	d.Ranges = of.links("/errors", "type", d.Type, "exception", d.Exception)
+	read, part := r.now.errors[of.Name].part(ctx, r.Dashboard)
+	d.Part = part
+	exception := strings.TrimPrefix(d.Exception, noException)
+	for _, g := range read.groups {
+		if d.Type == "" || g.Type == d.Type && (d.Exception == "" || g.Exception == exception) {
+			d.Errors = append(d.Errors, g)
+		}
+	}
+	d.Found = len(d.Errors)
+	d.Errors = d.Errors[:min(d.Found, maxRows)]
+	if d.Group() {
+		d.Filter = url.Values{"type": {d.Type}, "exception": {d.Exception}}.Encode()
+		for _, o := range taskOperations {
+			if o.Word == "respawn" || o.Word == "disable" {
+				d.Actions = append(d.Actions, o)
+			}
+		}
+		rows, err := r.Reads.LastFailures(ctx, d.Type, exception, listed)
+		d.Failures = failuresOf(rows)
+		return d, err
+	}
+	visitType, loads := model.LoadedVisitType(d.Type)
+	for _, v := range read.visits {
+		if d.Type == "" || loads && v.Type == visitType {
+			d.Visits = append(d.Visits, v)
+		}
+	}
+	d.Visits = d.Visits[:min(len(d.Visits), maxRows)]
+	return d, r.addSamples(ctx, d.Errors)
+}
+
+// addSamples adds the last failure of each group.
+func (r *Request) addSamples(ctx context.Context, groups []errorGroup) error {
+	var types, exceptions []string
+	for _, g := range groups {
+		types, exceptions = append(types, g.Type), append(exceptions, g.Exception)
+	}
+	samples, err := r.Reads.SampleFailures(ctx, types, exceptions)
+	for _, s := range samples {
+		for i := range groups {
+			if groups[i].Type == s.Type && groups[i].Exception == s.Exception {
+				groups[i].Sample = new(failureOf(s))
+			}
+		}
+	}
+	return err
+}
