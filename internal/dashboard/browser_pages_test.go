@@ -152,6 +152,9 @@ var archive = []string{
 		select now() - n * interval '20 seconds', 'load-git', case n % 20 when 0 then 'NotFound' else 'ConnectionError' end,
 			case n % 20 when 0 then 'swh.loader.exception.NotFound: no repository' else 'requests.exceptions.ConnectionError: HTTPSConnectionPool(host=''gitlab2.example.org'', port=443): Max retries exceeded' end,
 			'loader-git@worker' || n % 3, case n % 2 when 0 then 2 * n + 3 end, 'git', 'https://gitlab' || 1 + (2 * n + 3) % 3 || '.example.org/group' || (2 * n + 3) % 7 || '/project' || 2 * n + 3 from generate_series(60, 1, -1) n`,
+	`insert into scheduler_go.visit_turns (origin, at, status, before, visits, last_before) select hashtextextended('git ' || url, 0), now() - d * interval '1 day', status, before, n, now() - (d + 4) * interval '1 day'
+		from listed_origins, (values (220, 'failed', 'successful', 9), (210, 'successful', 'failed', 2), (30, 'failed', 'successful', 14)) v (d, status, before, n) where url like '%/project73'`,
+	`update origin_visit_stats set successive_visits = 3 where url like '%/project73'`,
 	`insert into scheduler_go.running (run, task, type, started, worker) select r.id, r.task, t.type, r.started, 'loader-git@worker' || r.id % 3 from task_run r join task t on t.id = r.task where r.status = 'started'`,
 	`analyze`,
 }
