@@ -10,7 +10,7 @@ import (
 
 // EndedPast returns the job that moves what ended from minutes to hours and days, and deletes what is older than two years.
 func EndedPast(store *db.Store) Job {
-	return Job{Name: "what ended", Period: 5 * time.Minute, Do: func(ctx context.Context) (string, error) {
+	return Job{Name: "what ended", Period: 5 * time.Minute, Origins: true, Do: func(ctx context.Context) (string, error) {
 		hours, err := store.MoveEnded(ctx, countTime)
 		if hours == 0 || err != nil {
 			return "", err

@@ -10,7 +10,7 @@ import (
 
 // Failures returns the job that deletes old failures, and old turns of visits.
 func Failures(store *db.Store) Job {
-	return Job{Name: "failures", Period: 5 * time.Minute, Do: func(ctx context.Context) (string, error) {
+	return Job{Name: "failures", Period: 5 * time.Minute, Origins: true, Do: func(ctx context.Context) (string, error) {
 		return "", errors.Join(store.ForgetFailures(ctx), store.ForgetVisitTurns(ctx))
 	}}
 }

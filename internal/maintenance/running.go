@@ -17,7 +17,7 @@ const overlap = 5 * time.Minute
 func Running(store *db.Store) Job {
 	var mu sync.Mutex
 	var last time.Time
-	return Job{Name: "what runs", Period: 15 * time.Second, Do: func(ctx context.Context) (string, error) {
+	return Job{Name: "what runs", Period: 15 * time.Second, Origins: true, Do: func(ctx context.Context) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		now, since := store.Now(), last.Add(-overlap)
