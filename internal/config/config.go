@@ -68,6 +68,8 @@ type Scheduler struct {
 	DB           Secret `yaml:"db"`             // a libpq DSN or URI
 	URL          Secret `yaml:"url"`            // of the RPC server
 	MaxPoolConns int    `yaml:"max_pool_conns"` // most connections to the database; 0 if not given
+
+	SessionKwargs SessionKwargs `yaml:"session_kwargs"` // how to show itself to the RPC server
 }
 
 // Database has further addresses of the database that Scheduler.DB names, libpq DSNs or URIs.

@@ -223,8 +223,12 @@ func updateMetricsAfter(v value) time.Duration {
 
 func (s *Scheduler) read(v value) {
 	v.section(fieldsOf(s, map[string]func(value){
-		"cls": func(v value) { s.Cls = v.oneOf(Postgres, "local", Remote) },
+		"cls":            func(v value) { s.Cls = v.oneOf(Postgres, "local", Remote) },
+		"session_kwargs": s.SessionKwargs.read,
 	}), othersKeys("scheduler"))
+	if s.SessionKwargs.Authorization != "" && strings.Contains(string(s.URL), "@") {
+		v.problem("has credentials in url and in session_kwargs: leave one out")
+	}
 	if s.Cls == "local" {
 		s.Cls = Postgres
 	}

@@ -19,6 +19,9 @@ func (c *Config) SecretFiles() []string {
 			files = append(files, c.Resolve(key))
 		}
 	}
+	if path := c.Scheduler.SessionKwargs.Key; path != "" {
+		files = append(files, c.Resolve(path))
+	}
 	for _, name := range []string{"ssl.key.location", "ssl.keystore.location"} {
 		if path := c.Journal.ConsumerSettings[name]; path != "" {
 			files = append(files, path)
@@ -40,7 +43,7 @@ func (c *Config) hasSecrets() bool {
 			return true
 		}
 	}
-	return len(c.Dashboard.Users) > 0 || c.RPCServe.Token+c.RPCServe.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
+	return len(c.Dashboard.Users) > 0 || c.Scheduler.SessionKwargs.Authorization+c.RPCServe.Token+c.RPCServe.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
 }
 
 var passwordKey = regexp.MustCompile(`(?i)\bpassword\s*=`)

@@ -20,19 +20,28 @@ import (
 // Client asks a scheduler's RPC server, ours or the Python scheduler's. It is safe for
 // concurrent use.
 type Client struct {
-	base *url.URL
-	http *http.Client
+	base  *url.URL
+	http  *http.Client
+	shows door.Credentials
 }
 
 // NewClient makes a client of the server at address, http:// or https://, with
 // user and password in it if the server wants those. Nothing is connected yet.
-func NewClient(address string) (*Client, error) {
+func NewClient(address string) (*Client, error) { return NewClientWith(address, door.Credentials{}) }
+
+// NewClientWith is NewClient for a client with further credentials.
+func NewClientWith(address string, shows door.Credentials) (*Client, error) {
 	base, err := door.ServerURL(address)
 	if err != nil {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	return &Client{base: base, http: &http.Client{Transport: transport}}, nil
+	if shows != (door.Credentials{}) {
+		if transport.TLSClientConfig, err = shows.TLS(); err != nil {
+			return nil, err
+		}
+	}
+	return &Client{base: base, http: &http.Client{Transport: transport}, shows: shows}, nil
 }
 
 // String names the server, without its password.
@@ -103,6 +112,7 @@ func (c *Client) post(ctx context.Context, path string, body []byte) (any, error
 	}
 	request.Header.Set("Content-Type", mimeMsgpack)
 	request.Header.Set("Accept", mimeMsgpack)
+	c.shows.Sign(request)
 	response, err := c.http.Do(request)
 	if err != nil {
 		// url.Error repeats the address, which is said better here.

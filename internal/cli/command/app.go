@@ -200,6 +200,9 @@ func (a *App) throughServer() (dsn string, way *postgres.Through, err error) {
 	if err != nil {
 		return "", nil, a.wrong("--url", a.Globals.url, "scheduler.url", err)
 	}
+	if address, err = address.With(a.shows()); err != nil {
+		return "", nil, a.Config.Wrong("scheduler.session_kwargs", err)
+	}
 	server := url.URL{Scheme: "postgresql", User: url.User("door"), Host: net.JoinHostPort(address.Host(), address.Port()), Path: "door", RawQuery: "sslmode=disable"}
 	return server.String(), &postgres.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
 }
@@ -275,11 +278,26 @@ func (a *App) OpenRPC() (*rpc.Client, error) {
 	if a.Config.Scheduler.URL == "" {
 		return nil, a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
 	}
-	client, err := rpc.NewClient(string(a.Config.Scheduler.URL))
-	if err != nil {
+	if _, err := door.ServerURL(string(a.Config.Scheduler.URL)); err != nil {
 		return nil, a.wrong("--url", a.Globals.url, "scheduler.url", err)
 	}
+	client, err := rpc.NewClientWith(string(a.Config.Scheduler.URL), a.shows())
+	if err != nil {
+		return nil, a.Config.Wrong("scheduler.session_kwargs", err)
+	}
 	return client, nil
+}
+
+// shows returns the credentials of scheduler.session_kwargs.
+func (a *App) shows() door.Credentials {
+	s := a.Config.Scheduler.SessionKwargs
+	file := func(path string) string {
+		if path == "" {
+			return ""
+		}
+		return a.Config.Resolve(path)
+	}
+	return door.Credentials{Certificate: file(s.Cert), Key: file(s.Key), Authorities: file(s.Verify), Authorization: string(s.Authorization)}
 }
 
 // versionOf returns the release, or for a build between releases the commit.

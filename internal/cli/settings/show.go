@@ -52,6 +52,8 @@ type configView struct {
 		DB           string `yaml:"db,omitempty"`
 		URL          string `yaml:"url,omitempty"`
 		MaxPoolConns int    `yaml:"max_pool_conns,omitempty"`
+
+		SessionKwargs map[string]any `yaml:"session_kwargs,omitempty"`
 	} `yaml:"scheduler"`
 	Database struct {
 		Direct  string `yaml:"direct,omitempty"`
@@ -104,7 +106,16 @@ func viewConfig(c *config.Config) configView {
 			*shown = postgres.Redacted(string(dsn))
 		}
 	}
-	v.Scheduler.URL = shownURL(c.Scheduler.URL)
+	v.Scheduler.URL, v.Scheduler.SessionKwargs = shownURL(c.Scheduler.URL), map[string]any{}
+	if s := c.Scheduler.SessionKwargs; s.Cert != "" {
+		v.Scheduler.SessionKwargs["cert"] = []string{s.Cert, s.Key}
+	}
+	if s := c.Scheduler.SessionKwargs; s.Verify != "" {
+		v.Scheduler.SessionKwargs["verify"] = s.Verify
+	}
+	if s := c.Scheduler.SessionKwargs; s.Authorization != "" {
+		v.Scheduler.SessionKwargs["headers"] = map[string]string{"Authorization": s.Authorization.String()}
+	}
 	v.Celery = map[string]any{"task_broker": c.Celery.TaskBroker.String()}
 	maps.Copy(v.Celery, c.Celery.Given)
 	if broker, err := c.Broker(); err == nil {

@@ -17,12 +17,22 @@ import (
 )
 
 // An Address is the address of an RPC server's door.
-type Address struct{ server *url.URL }
+type Address struct {
+	server *url.URL
+	shows  Credentials
+}
 
 // Parse is ServerURL for the server's door.
 func Parse(address string) (Address, error) {
 	server, err := ServerURL(address)
-	return Address{server}, err
+	return Address{server: server}, err
+}
+
+// With returns the address for a client with further credentials, whose files it checks.
+func (a Address) With(shows Credentials) (Address, error) {
+	a.shows = shows
+	_, err := shows.TLS()
+	return a, err
 }
 
 // ServerURL reads the address of an RPC server, http:// or https://, with user and password in it if
@@ -56,6 +66,7 @@ type ClosedError struct {
 	Server string // its address, without password
 	Status int    // HTTP's
 	Reason string // the server's words, or ""
+	shown  bool   // there were credentials besides those of the address
 }
 
 const (
@@ -92,7 +103,11 @@ func (e *ClosedError) Error() string {
 		if !strings.Contains(e.Server, "@") {
 			none = "there are none; "
 		}
-		return fmt.Sprintf("RPC server %s refuses the credentials in scheduler.url (HTTP status %d): %swrite those that it has for daemons, as http://USER:PASSWORD@HOST:PORT/", e.Server, e.Status, none)
+		text := fmt.Sprintf("RPC server %s refuses the credentials in scheduler.url (HTTP status %d): %swrite those that it has for daemons, as http://USER:PASSWORD@HOST:PORT/", e.Server, e.Status, none)
+		if e.shown {
+			text = fmt.Sprintf("RPC server %s refuses the credentials of scheduler.session_kwargs (HTTP status %d)", e.Server, e.Status)
+		}
+		return text
 	}
 	text := fmt.Sprintf("RPC server %s gives no connection to its database: HTTP status %d %s", e.Server, e.Status, http.StatusText(e.Status))
 	if e.Reason != "" {
@@ -114,6 +129,13 @@ func (a Address) dial(ctx context.Context, dial pgconn.DialFunc) (net.Conn, erro
 	// HTTP/2 has no upgrades.
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP1(true)
+	if a.shows != (Credentials{}) {
+		config, err := a.shows.TLS()
+		if err != nil {
+			return nil, fmt.Errorf("scheduler.session_kwargs.%w", err)
+		}
+		transport.TLSClientConfig = config
+	}
 	transport.TLSClientConfig = cmp.Or(transport.TLSClientConfig, new(tls.Config)).Clone()
 	transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -143,6 +165,7 @@ func (a Address) ask(ctx context.Context, transport *http.Transport) (io.ReadWri
 	}
 	request.Header.Set("Connection", "Upgrade")
 	request.Header.Set("Upgrade", Protocol)
+	a.shows.Sign(request)
 	response, err := (&http.Client{Transport: transport, CheckRedirect: noRedirects}).Do(request)
 	if err != nil {
 		// url.Error repeats the address, which String names.
@@ -157,7 +180,7 @@ func (a Address) ask(ctx context.Context, transport *http.Transport) (io.ReadWri
 		}
 	}
 	defer func() { _ = response.Body.Close() }()
-	return nil, &ClosedError{Server: a.String(), Status: response.StatusCode, Reason: reason(response)}
+	return nil, &ClosedError{Server: a.String(), Status: response.StatusCode, Reason: reason(response), shown: a.shows.Certificate+a.shows.Authorization != ""}
 }
 
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
