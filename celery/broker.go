@@ -219,6 +219,17 @@ func unquote(s string) string {
 	return string([]rune(s))
 }
 
+// Plain returns the hosts of the broker that are reached without TLS.
+func (b Broker) Plain() (hosts []string) {
+	for _, n := range b.nodes {
+		if !n.secure {
+			hosts = append(hosts, n.host)
+		}
+	}
+	return hosts
+}
+
+
 // String shows every address with its password replaced by "***".
 func (b Broker) String() string {
 	var names []string

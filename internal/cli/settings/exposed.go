@@ -2,7 +2,9 @@ package settings
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +17,7 @@ import (
 )
 
 // exposed returns what the configuration exposes to others, in words: secrets in files that every user of this host
-// may read, and connections to databases on which somebody in between could pass for the server.
+// may read, and connections on which somebody in between could pass for a server, or read what is sent.
 func exposed(a *command.App) []string {
 	var warnings []string
 	for _, path := range a.Config.SecretFiles() {
@@ -32,7 +34,68 @@ func exposed(a *command.App) []string {
 			warnings = append(warnings, fmt.Sprintf("%s reaches %s without sslmode=verify-full: somebody in between could read what is sent, or pass for the database", key, strings.Join(hosts, ", ")))
 		}
 	}
+	for _, way := range []struct {
+		key, do string
+		hosts   []string
+	}{
+		{"celery.task_broker", "write amqps://", plainBroker(a.Config)},
+		{"rabbitmq.management_url", "write https://", plainURL(string(a.Config.RabbitMQ.ManagementURL))},
+		{"scheduler.url", "write https://", plainURL(string(a.Config.Scheduler.URL))},
+		{"journal.brokers", "set security.protocol to SASL_SSL or SSL in journal.consumer_settings", plainKafka(a.Config.Journal)},
+	} {
+		if hosts := elsewhere(way.hosts); len(hosts) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s reaches %s without TLS: somebody in between could read what is sent, passwords too, or change it; %s", way.key, strings.Join(hosts, ", "), way.do))
+		}
+	}
 	return warnings
+}
+
+// plainBroker returns the hosts of the broker that are reached without TLS. Other checks say that it can't be read.
+func plainBroker(c *config.Config) []string {
+	broker, err := c.Broker()
+	if err != nil {
+		return nil
+	}
+	return broker.Plain()
+}
+
+// plainURL returns the host of a URL without TLS.
+func plainURL(address string) []string {
+	if u, err := url.Parse(address); err == nil && strings.EqualFold(u.Scheme, "http") {
+		return []string{u.Hostname()}
+	}
+	return nil
+}
+
+// plainKafka returns the hosts of Kafka's brokers, unless they are reached over TLS.
+func plainKafka(j config.Journal) (hosts []string) {
+	if protocol := j.ConsumerSettings["security.protocol"]; strings.HasSuffix(strings.ToUpper(protocol), "SSL") {
+		return nil
+	}
+	for _, broker := range j.Brokers {
+		host, _, err := net.SplitHostPort(broker)
+		if err != nil {
+			host = broker
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
+
+// elsewhere returns those of some hosts that are not this one, each once.
+func elsewhere(hosts []string) (others []string) {
+	for _, host := range hosts {
+		if !isHere(host) && !slices.Contains(others, host) {
+			others = append(others, host)
+		}
+	}
+	return others
+}
+
+// isHere reports whether a host is this one, by its name or address.
+func isHere(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || err == nil && address.Unmap().IsLoopback()
 }
 
 // worldReadable reports whether every user of this host may read a file: by its mode, and that of the directories
@@ -67,9 +130,7 @@ func unverified(dsn string) (hosts []string) {
 		return nil
 	}
 	for _, way := range append([]*pgconn.FallbackConfig{{Host: c.Host, TLSConfig: c.TLSConfig}}, c.Fallbacks...) {
-		address, err := netip.ParseAddr(way.Host)
-		here := way.Host == "localhost" || strings.HasPrefix(way.Host, "/") || strings.HasPrefix(way.Host, "@") || err == nil && address.Unmap().IsLoopback()
-		if !here && (way.TLSConfig == nil || way.TLSConfig.InsecureSkipVerify) && !slices.Contains(hosts, way.Host) {
+		if !isHere(way.Host) && (way.TLSConfig == nil || way.TLSConfig.InsecureSkipVerify) && !slices.Contains(hosts, way.Host) {
 			hosts = append(hosts, way.Host)
 		}
 	}

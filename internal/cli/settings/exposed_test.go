@@ -78,9 +78,9 @@ func TestExposedFiles(t *testing.T) {
 		"scheduler: {cls: postgresql, db: \"postgresql://u@localhost/x\"}":             false,
 		"scheduler: {cls: postgresql, db: \"postgresql://u:s3cret@localhost/x\"}":      true,
 		"scheduler: {cls: postgresql, db: host=localhost password = s3cret}":           true,
-		"scheduler: {cls: remote, url: \"http://u:s3cret@h/\"}":                        true,
-		"celery: {task_broker: \"amqp://h//;amqp://u:s3cret@h//\"}":                    true,
-		"celery: {task_broker: \"amqp://h//\"}":                                        false,
+		"scheduler: {cls: remote, url: \"http://u:s3cret@localhost/\"}":                true,
+		"celery: {task_broker: \"amqp://localhost//;amqp://u:s3cret@localhost//\"}":    true,
+		"celery: {task_broker: \"amqp://localhost//\"}":                                false,
 		"rpc_serve: {token: s3cret}":                                                   true,
 		"metrics: {pprof_token: s3cret-s3cret-s3cret}":                                 true,
 		"journal: {consumer_settings: {sasl.password: s3cret}}":                        true,
@@ -104,5 +104,42 @@ func TestExposedFiles(t *testing.T) {
 	}
 	if got := warned(keyed, 0o644); got != "" {
 		t.Errorf("in a directory of a group: %q", got)
+	}
+}
+
+// The broker, its management API, the RPC server and Kafka are named if they are on other hosts and reached without
+// TLS; no password is.
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"celery: {task_broker: 'amqp://u:s3cret@mq.example//'}":                                    "celery.task_broker reaches mq.example without TLS",
+		"celery: {task_broker: 'amqps://mq1.example//;amqp://mq2.example//;amqp://localhost//'}":   "celery.task_broker reaches mq2.example without TLS",
+		"celery: {task_broker: 'amqps://u:s3cret@mq.example//'}":                                   "",
+		"celery: {task_broker: 'amqp://mq.example//', broker_use_ssl: true}":                       "",
+		"celery: {task_broker: 'amqp://127.0.0.1//;amqp://localhost//'}":                           "",
+		"rabbitmq: {management_url: 'http://u:s3cret@mq.example:15672/'}":                          "rabbitmq.management_url reaches mq.example without TLS",
+		"rabbitmq: {management_url: 'https://mq.example:15671/'}":                                  "",
+		"rabbitmq: {management_url: 'http://[::1]:15672/'}":                                        "",
+		"scheduler: {cls: remote, url: 'http://u:s3cret@scheduler.example:5008/'}":                 "scheduler.url reaches scheduler.example without TLS",
+		"scheduler: {cls: remote, url: 'https://scheduler.example:5008/'}":                         "",
+		"scheduler: {cls: remote, url: 'http://127.0.0.1:5008/'}":                                  "",
+		"journal: {brokers: ['k1.example:9092', 'k2.example:9092', '127.0.0.1:9092']}":             "journal.brokers reaches k1.example, k2.example without TLS",
+		"journal: {brokers: [k.example], consumer_settings: {security.protocol: SASL_PLAINTEXT}}":  "journal.brokers reaches k.example without TLS",
+		"journal: {brokers: ['k.example:9093'], consumer_settings: {security.protocol: sasl_ssl}}": "",
+		"statsd: {}\njournal: {brokers: ['localhost:9092'], consumer_settings: {}}":                "",
+		"rabbitmq: {management_url: 'http://localhost.evil.example/'}":                             "reaches localhost.evil.example",
+	} {
+		file := filepath.Join(t.TempDir(), "config.yml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := config.Load(file)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		got := strings.Join(exposed(&command.App{Config: c}), "\n")
+		if want == "" && got != "" || !strings.Contains(got, want) || strings.Contains(got, "s3cret") {
+			t.Errorf("%s:\n%s\nwant %q", text, got, want)
+		}
 	}
 }
