@@ -229,7 +229,6 @@ func (b Broker) Plain() (hosts []string) {
 	return hosts
 }
 
-
 // String shows every address with its password replaced by "***".
 func (b Broker) String() string {
 	var names []string
