@@ -59,7 +59,7 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test screenshots chaos chaos-weekly chaos-seeds day model test-debian test-versions fuzz conformance bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test screenshots chaos chaos-weekly chaos-seeds day model test-debian test-versions fuzz conformance attacks bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +113,10 @@ test-versions: ## Try the versions of the services that operators run (ONLY="Pos
 
 conformance: ## Run the Python scheduler's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc
+
+attacks: ## Run the attacks that docs/security.md lists, each by its test; then those on rpc-serve at full size, with a table of what they cost
+	@$(ALL) $(SERVICES) sh -c 'go test -count=1 -run "^($$(grep -ohE "\bTest[A-Za-z0-9]+" docs/security.md | sort -u | paste -sd"|"))\$$" ./... && \
+		go test -count=1 -run=NONE -bench=Attacks -benchtime=1x -timeout=1h ./internal/rpc'
 
 bench bench-readme: export BENCH := $(BENCH)
 bench bench-readme: export BENCHTIME := $(BENCHTIME)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -203,15 +204,15 @@ var attacks = []struct {
 }
 
 // BenchmarkAttacks measures what attacks cost a server: the most memory that it had, and how
-// long small calls beside took, each on a connection of its own, the median and the longest.
-// It is no comparison: run it with
-// make test PACKAGES=./internal/rpc TESTFLAGS='-run=NONE -bench=Attacks -benchtime=1x'.
+// long small calls beside took, each on a connection of its own, and how many of them failed. It prints the results as
+// a table in Markdown. It is no comparison: run it with make attacks.
 func BenchmarkAttacks(b *testing.B) {
 	program := bench.Programs(b)[0]
 	dsn := program.Database(b)
 	bench.Exec(b, dsn, "insert into task_type (type, description, backend_name) values ('t', '', 't')",
 		"insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())",
 		`insert into task (type, arguments, next_run, current_interval, status) select 't', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('x', 100000))), '2020-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 2000)`)
+	var table strings.Builder
 	for _, attack := range attacks {
 		b.Run(attack.name, func(b *testing.B) {
 			t := newTarget(b, program, dsn)
@@ -246,6 +247,8 @@ func BenchmarkAttacks(b *testing.B) {
 			b.ReportMetric(peak, "MiB")
 			b.ReportMetric(took[len(took)/2], "p50-ms")
 			b.ReportMetric(took[len(took)-1], "max-ms")
+			failed := len(took) - beside[http.StatusOK]
+			fmt.Fprintf(&table, "| %s | %s | %.0f MiB | %.0f ms | %.0f ms | %d of %d |\n", attack.name, answersOf(t.statuses), peak, took[len(took)/2], took[(len(took)*99-1)/100], failed, len(took))
 			for status, n := range beside {
 				b.ReportMetric(float64(n), fmt.Sprintf("beside-%d", status))
 			}
@@ -257,4 +260,20 @@ func BenchmarkAttacks(b *testing.B) {
 			}
 		})
 	}
+	if table.Len() > 0 {
+		fmt.Printf("\n| attack | answers | memory at most | an honest client's p50 | p99 | its errors |\n|---|---|---|---|---|---|\n%s\n", &table)
+	}
+}
+
+// answersOf writes how often an attack got each status; 0 is a connection that was closed.
+func answersOf(statuses map[int]int) string {
+	var all []string
+	for _, status := range slices.Sorted(maps.Keys(statuses)) {
+		name := fmt.Sprint(status)
+		if status == 0 {
+			name = "closed"
+		}
+		all = append(all, fmt.Sprintf("%s: %d", name, statuses[status]))
+	}
+	return strings.Join(all, ", ")
 }
