@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,5 +134,36 @@ func TestSystemdSamples(t *testing.T) {
 		if code := cli.Run(t.Context(), "", args, &out, &out); code != 0 || !strings.Contains(out.String(), "swh-scheduler "+args[0]) {
 			t.Errorf("%s: %q: exit code %d\n%s", sample, args, code, &out)
 		}
+	}
+}
+
+// All that is shipped, and the pages, have the configuration in one directory. The archive's charts have another,
+// which the image for them keeps.
+func TestOneDirectory(t *testing.T) {
+	t.Parallel()
+	inEtc := regexp.MustCompile(`/etc/(swh|softwareheritage)[-\w]*(/[-\w%.]+)*`)
+	fine := regexp.MustCompile(`^/etc/softwareheritage(/scheduler\.yml|/scheduler(/[-\w%]+\.(env|yml|crt|key))?)?$`)
+	ofCharts := []string{"docker/archive/", "archive_image_test.go", "deploy_test.go", "../docs/replacing.md", "../docs/configuration.md"}
+	found := 0
+	for _, root := range []string{".", "../docs", "../README.md"} {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			for _, name := range inEtc.FindAllString(string(testenv.Read(t, path)), -1) {
+				found++
+				charts := strings.HasPrefix(name, "/etc/swh/") || name == "/etc/swh"
+				if !fine.MatchString(strings.TrimRight(name, "./")) && !(charts && slices.ContainsFunc(ofCharts, func(p string) bool { return strings.HasPrefix(path, p) })) {
+					t.Errorf("%s: %s", path, name)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < 10 {
+		t.Errorf("%d paths are found", found)
 	}
 }
