@@ -99,7 +99,16 @@ var theArchiveImage = sync.OnceValues(func() (archiveImage, error) {
 	}
 	dir, err := os.MkdirTemp("", "archive-image")
 	image.program = filepath.Join(dir, "swh-scheduler")
-	return image, errors.Join(err, testenv.BuildProgram(image.program))
+	if err != nil {
+		return image, err
+	}
+	build := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-o", image.program, "../cmd/swh-scheduler") // as make build does
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return image, err
 })
 
 func theImage(t *testing.T) archiveImage {
@@ -127,7 +136,7 @@ type container struct {
 type running struct {
 	cmd    *exec.Cmd
 	output testenv.Buffer
-	ended  chan error
+	ended  chan struct{} // closed once it has
 }
 
 func (i archiveImage) start(t *testing.T, c container) *running {
@@ -156,27 +165,26 @@ func (i archiveImage) start(t *testing.T, c container) *running {
 		for path, from := range c.mounts {
 			argv = append(argv, from+":"+path)
 		}
-		argv = slices.Concat(argv, []string{"--"}, i.environment, c.environment, []string{testenv.ProgramEnv, "--"}, command)
+		argv = slices.Concat(argv, []string{"--"}, i.environment, c.environment, []string{"--"}, command)
 	}
-	r := &running{cmd: exec.Command(argv[0], append(argv[1:], c.args...)...), ended: make(chan error, 1)}
+	r := &running{cmd: exec.Command(argv[0], append(argv[1:], c.args...)...), ended: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = &r.output, &r.output
 	r.cmd.WaitDelay = 10 * time.Second
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
 	go func() {
-		r.ended <- r.cmd.Wait()
-		close(done)
+		_ = r.cmd.Wait() // its state says how
+		close(r.ended)
 	}()
 	t.Cleanup(func() {
 		select {
-		case <-done:
+		case <-r.ended:
 		default:
 			if pid, err := r.pid(i.docker != ""); err == nil {
 				_ = syscall.Kill(pid, syscall.SIGKILL) // with it ends all in its namespace
 			}
-			<-done
+			<-r.ended
 		}
 		if t.Failed() {
 			t.Logf("%q:\n%s", c.args, r.output.String())
@@ -252,9 +260,14 @@ func directory(t *testing.T, files map[string]string) string {
 }
 
 // answers waits until a probe succeeds.
-func answers(t *testing.T, url string) {
+func (r *running) answers(t *testing.T, url string) {
 	t.Helper()
 	testenv.Becomes(t, url+" answers", "200", func() string {
+		select {
+		case <-r.ended:
+			t.Fatal("it has ended")
+		default:
+		}
 		resp, err := http.Get(url)
 		if err != nil {
 			return err.Error()
@@ -363,7 +376,7 @@ func TestArchiveImageInTheCharts(t *testing.T) {
 			"SWH_SENTRY_ENVIRONMENT=production", "SWH_MAIN_PACKAGE=swh.scheduler", "SWH_SENTRY_DSN=http://key@127.0.0.1:1/1", "SWH_SENTRY_DISABLE_LOGGING_EVENTS=true",
 		},
 	})
-	answers(t, "http://127.0.0.1:"+port+"/") // the readiness probe
+	server.answers(t, "http://127.0.0.1:"+port+"/") // the readiness probe
 	if live, err := net.Dial("tcp", "127.0.0.1:"+port); err != nil {
 		t.Error(err) // the liveness probe
 	} else {
@@ -516,7 +529,7 @@ func TestArchiveImageInCompose(t *testing.T) {
 		}
 	}
 	server := image.start(t, service("rpc", "RPC_PORT="+port, "CELERY_BROKER="+mq.URL))
-	answers(t, "http://127.0.0.1:"+port+"/")
+	server.answers(t, "http://127.0.0.1:"+port+"/")
 	if code, output := image.run(t, container{command: []string{"/bin/sh"}, args: []string{"-c", "curl -f http://localhost:" + port + " || exit 1"}}); code != 0 {
 		t.Errorf("the health check: exit code %d\n%s", code, output)
 	}
