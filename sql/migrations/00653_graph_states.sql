@@ -15,7 +15,7 @@ from scheduler_go.graph_tasks g
 left join lateral (select t.id, t.type, t.status, t.next_run from task t where t.id = g.task offset 0) t on true
 left join lateral (select o.completed from scheduler_go.graph_gone o where o.task = g.task and t.id is null offset 0) o on true
 left join lateral (
-  select r.scheduled, r.started from task_run r
-  where r.task = g.task and t.status = 'next_run_scheduled' and r.ended is null order by r.id desc limit 1
-) r on true;
+  select max(r.id) as id from task_run r where r.task = g.task and t.status = 'next_run_scheduled' and r.ended is null
+) last on true
+left join lateral (select r.scheduled, r.started from task_run r where r.id = last.id offset 0) r on true;
 comment on view scheduler_go.graph_states is 'Tasks of graphs with their state: waiting, ready (to be sent), sent (no worker has begun it), running, completed, failed, or why they never ran: dependency, deadline or cancelled; since when is of sent and running ones';
