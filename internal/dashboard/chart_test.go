@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"swh-scheduler/internal/lanes"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 var fiveMinutes = steps{time.Date(2030, 1, 2, 10, 0, 0, 0, time.UTC), 5 * time.Minute}
@@ -74,7 +75,7 @@ func TestHistogram(t *testing.T) {
 func TestMarksStayWithin(t *testing.T) {
 	t.Parallel()
 	word := regexp.MustCompile(`([MLVHhZ])(-?[\d.]*)(?: (-?[\d.]+))?`)
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 61).Draw(t, "steps")
 		number := rapid.Int64Range(0, 1<<50)
 		time := rapid.OneOf(rapid.Float64Range(0, 1e9), rapid.Just(math.NaN()))
