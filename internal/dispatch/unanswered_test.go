@@ -311,10 +311,9 @@ func TestConfirmedMessagesAreNotSentAgainWhileTheyAreWritten(t *testing.T) {
 	testenv.Becomes(t, "transactions that wait for a row", 1, func() int {
 		return testenv.Value[int](t, b.store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and wait_event in ('transactionid', 'tuple')")
 	})
-	testenv.Becomes(t, "outgoing messages, those that were sent before only", dispatch.DeliverBatch, func() int {
-		drain()
-		return b.outbox(t)
-	})
+	drain()
+	// Another batch of the drain that waits may have taken the new ones.
+	testenv.Becomes(t, "outgoing messages, those that were sent before only", dispatch.DeliverBatch, func() int { return b.outbox(t) })
 	testenv.Exec(t, conn, "commit")
 	writing.Wait()
 	if n := b.outbox(t); n != 0 {
