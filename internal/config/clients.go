@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/passwords"
 )
 
@@ -39,9 +40,6 @@ const (
 
 // Roles are those that there are.
 var Roles = []string{RoleReader, RoleLister, RoleWeb, RoleOperator, RoleDaemon}
-
-// Daemons are those that work through an RPC server, by their commands.
-var Daemons = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client", "update-metrics"}
 
 // CertificateNames are the kinds of names that Client.Certificate may have, before the colon.
 var CertificateNames = []string{"CN", "DNS", "URI", "email"}
@@ -154,7 +152,7 @@ func clientOf(v value) (c Client) {
 		"roles":      func(v value) { c.Roles = oneOrMoreOf(v, Roles) },
 		"listers":    func(v value) { c.Listers = patterns(v, "NAME/INSTANCE, such as gitlab/* or */*", isListerPattern) },
 		"task_types": func(v value) { c.TaskTypes = patterns(v, "a task type, such as load-git or load-*", isPattern) },
-		"daemons":    func(v value) { c.Daemons = oneOrMoreOf(v, Daemons) },
+		"daemons":    func(v value) { c.Daemons = oneOrMoreOf(v, model.DoorDaemons) },
 	}), nil)
 	if len(v.errors) == before {
 		c.check(v)

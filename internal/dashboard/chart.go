@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/lanes"
 )
 
-// Charts are drawn by templates as SVG without scripts, from these structs, which are computed from figures alone. All marks are in a
-// square of 100, which a template stretches; labels are beside it, so that they keep their size. What fails is below the
+// Templates draw charts as SVG without scripts, from these structs, which are computed from figures alone. All marks are in a
+// square of 100, which a template stretches. Labels are beside it, and keep their size. Failures are below the
 // axis, and lines differ by their dashes: no chart needs colours to be read. Each has a sentence and a table that say the same.
 
 // chart is a chart over time, or a histogram.
@@ -83,8 +83,21 @@ const split = 70
 
 // band draws what ended in each step above an axis, and what of it failed below, each up to its own greatest number.
 func band(title string, s steps, ended, failed []int64) chart {
-	c := chart{Title: title, Axis: split, Head: []string{"From (UTC)", "Ended", "Failed"}, Labels: s.labels(len(ended)),
-		Keys: []chartKey{{"ended", "ended"}, {"failed", "failed, below"}}}
+	c := spark(s, ended, failed)
+	c.Title, c.Head, c.Labels = title, []string{"From (UTC)", "Ended", "Failed"}, s.labels(len(ended))
+	c.Keys = []chartKey{{"ended", "ended"}, {"failed", "failed, below"}}
+	if c.Empty() {
+		return c
+	}
+	for i := range ended {
+		c.Rows = append(c.Rows, []string{s.text(i), strconv.FormatInt(ended[i], 10), strconv.FormatInt(failed[i], 10)})
+	}
+	return c
+}
+
+// spark draws the marks of a band, for a cell of a table.
+func spark(s steps, ended, failed []int64) chart {
+	c := chart{Axis: split}
 	most, mostFailed := peak(ended), peak(failed)
 	if most == 0 && mostFailed == 0 {
 		c.Text = "Nothing ended."
@@ -99,9 +112,6 @@ func band(title string, s steps, ended, failed []int64) chart {
 	}
 	c.mark("ended", bars(ended, most, split, -split))
 	c.mark("failed", bars(failed, mostFailed, split, 100-split))
-	for i := range ended {
-		c.Rows = append(c.Rows, []string{s.text(i), strconv.FormatInt(ended[i], 10), strconv.FormatInt(failed[i], 10)})
-	}
 	return c
 }
 
@@ -110,13 +120,6 @@ func (c *chart) mark(class, path string) {
 	if path != "" {
 		c.Marks = append(c.Marks, mark{class, path})
 	}
-}
-
-// spark draws a band for a cell of a table.
-func spark(s steps, ended, failed []int64) chart {
-	c := band("", s, ended, failed)
-	c.Rows, c.Labels, c.Keys = nil, nil, nil
-	return c
 }
 
 // bars returns the path of bars from the height of an axis on, of which the greatest is height high; a height below 0 is upwards. Any

@@ -14,7 +14,7 @@ import (
 
 var errorsPage = Page{Path: "/errors", Title: "Errors", Menu: "Errors", Template: "errors.html", Query: []string{"range", "type", "exception"}, Fragments: []string{"errors", "visits", "failures"}, Data: showErrors}
 
-// noException is how addresses name failures of which no exception was told.
+// noException stands in addresses for failures whose events have no exception.
 const noException = "(none)"
 
 // errorPath returns the address of the failures of a task type by an exception, from the base.
@@ -75,6 +75,18 @@ type errorGroup struct {
 	Sample    *failure  `json:"sample"` // the last one; nil if none is kept
 }
 
+// count adds failures of a step, of which the first and the last were at these times.
+func (g *errorGroup) count(step, pieces int64, first, last time.Time) {
+	g.Count += pieces
+	g.Past.add(step, pieces, pieces)
+	if first.Before(g.First) {
+		g.First = first
+	}
+	if last.After(g.Last) {
+		g.Last = last
+	}
+}
+
 // failure is a failure that was recorded.
 type failure struct {
 	At        time.Time `json:"at"`
@@ -86,17 +98,10 @@ type failure struct {
 }
 
 func failureOf(f ledger.FoundFailure) failure {
-	one := failure{At: f.At, Message: f.Message, Worker: f.Worker}
-	if f.Task != nil {
-		one.Task = *f.Task
+	return failure{
+		At: f.At, Message: f.Message, Worker: f.Worker,
+		Task: *cmp.Or(f.Task, new(int64)), VisitType: *cmp.Or(f.VisitType, new("")), URL: *cmp.Or(f.URL, new("")),
 	}
-	if f.VisitType != nil {
-		one.VisitType = *f.VisitType
-	}
-	if f.URL != nil {
-		one.URL = *f.URL
-	}
-	return one
 }
 
 func failuresOf(rows []ledger.FoundFailure) []failure {
@@ -137,14 +142,7 @@ func (d *Dashboard) readErrors(ctx context.Context, r pastRange) (e pastErrors, 
 			g = &errorGroup{Type: k.typ, Exception: k.exception, First: first, Last: last, Past: newSeries(e.past, r.steps)}
 			groups[k] = g
 		}
-		g.Count += pieces
-		g.Past.add(step, pieces, pieces)
-		if first.Before(g.First) {
-			g.First = first
-		}
-		if last.After(g.Last) {
-			g.Last = last
-		}
+		g.count(step, pieces, first, last)
 	}
 	for _, row := range rows {
 		count(key{row.Type, row.Exception}, row.Step, row.Pieces, row.First, row.Last)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/lanes"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/ledger"
 )
 
@@ -76,7 +77,7 @@ func newSeries(p ledger.Past, steps int) *series {
 }
 
 func (s *series) steps() steps {
-	return steps{s.Since, time.Duration(s.Step * float64(time.Second))}
+	return steps{s.Since, model.Duration(s.Step)}
 }
 
 // add counts what ended in a step, by its number since 1970.
@@ -176,5 +177,5 @@ func (q quantiles) chart(title string) chart {
 		}
 		return f
 	}
-	return times(title, steps{q.Since, time.Duration(q.Step * float64(time.Second))}, curve{"p50", "half within", plain(q.P50)}, curve{"p95", "95 % within", plain(q.P95)})
+	return times(title, steps{q.Since, model.Duration(q.Step)}, curve{"p50", "half within", plain(q.P50)}, curve{"p95", "95 % within", plain(q.P95)})
 }

@@ -168,14 +168,7 @@ func (r *Request) pastOfType(ctx context.Context, d *typePageData, of pastRange,
 				g = &errorGroup{Type: d.Type, Exception: c.Exception, First: at, Last: at, Past: newSeries(past, of.steps)}
 				groups[c.Exception] = g
 			}
-			g.Count += failed
-			g.Past.add(c.Step, failed, failed)
-			if at.Before(g.First) {
-				g.First = at
-			}
-			if at.After(g.Last) {
-				g.Last = at
-			}
+			g.count(c.Step, failed, at, at)
 		}
 	}
 	d.sketch, d.waited = ledger.SketchOf(ended), ledger.SketchOf(waited)

@@ -28,7 +28,8 @@ type Job struct {
 	Timeout time.Duration // 0: DefaultTimeout
 	// Unconfigured leaves the job to other processes.
 	Unconfigured bool
-	// Origins leaves the job to other processes where the user of the database has no rights on origins.
+	// Origins leaves the job to other processes where the user of the database has no rights on origins: that of
+	// start-listener, which has none on the tables of these jobs either.
 	Origins bool
 	// Do does the job. It returns what it did, in a few words, or "".
 	Do func(ctx context.Context) (string, error)

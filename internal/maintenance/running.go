@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// overlap is how long before the last look starts may have been heard of that were not written then.
+// overlap is how long a transaction may take that writes the start of a run: a look sees what was not committed at the last one.
 const overlap = 5 * time.Minute
 
 // Running returns the job that lists what runs. A process looks at the starts of the last two days first, then at those since it last

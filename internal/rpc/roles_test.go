@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/testenv"
 )
@@ -81,7 +82,7 @@ func TestEveryCallHasRoles(t *testing.T) {
 			t.Errorf("%s is for %s", ep.path, ep.allowed)
 		case changes && ep.allowed&daemon != 0 && !ep.limited:
 			t.Errorf("%s is for all daemons", ep.path)
-		case slices.ContainsFunc(ep.daemons, func(name string) bool { return !slices.Contains(config.Daemons, name) }):
+		case slices.ContainsFunc(ep.daemons, func(name string) bool { return !slices.Contains(model.DoorDaemons, name) }):
 			t.Errorf("%s is for %s", ep.path, ep.daemons)
 		}
 	}
@@ -265,7 +266,7 @@ func TestCallsByDaemon(t *testing.T) {
 	}
 	two := []string{"start-listener", "journal-client"}
 	all := []config.Client{client("two", two, config.RoleDaemon), client("and-reader", two[:1], config.RoleDaemon, config.RoleReader), client("and-lister", two[:1], config.RoleDaemon, config.RoleLister)}
-	for _, name := range config.Daemons {
+	for _, name := range model.DoorDaemons {
 		all = append(all, client(name, []string{name}, config.RoleDaemon))
 	}
 	url := serve(t, testenv.Database(t), func(o *Options) { o.Clients = all })
@@ -341,7 +342,7 @@ func TestCallsInTheDocs(t *testing.T) {
 		switch {
 		case ep.limited && len(of) == 0:
 			of = []string{"none"}
-		case len(of) == len(config.Daemons)-1: // those that read origins
+		case len(of) == len(model.DoorDaemons)-1: // those that read origins
 			of = []string{"all but start-listener"}
 		}
 		row("`"+ep.path+"`", ep.allowed, ep.scoped, of)

@@ -196,7 +196,7 @@ func (m *Metrics) ends(all []observation) ledger.Ends {
 	return ends
 }
 
-// failed lists what failed of the types that are known, by the exceptions as ends counts them.
+// failed lists the failures of known types. Their exceptions are named as ends counts them.
 func (m *Metrics) failed(all []observation) (failures []ledger.Failure) {
 	for _, o := range all {
 		if o.taskType == otherTypes || o.status != model.RunFailed && o.status != model.RunPermFailed && o.status != model.RunLost {

@@ -37,7 +37,7 @@ type TaskSearch struct {
 	Types    []string           `json:"types,omitempty"`
 	Statuses []model.TaskStatus `json:"statuses,omitempty"`
 	Graph    int64              `json:"graph,omitempty"` // of which they are
-	// Exception is the class of the exception by which their last run failed ("": none was told). Of each type those are found
+	// Exception is the class of the exception by which their last run failed ("": it had none). Of each type those are found
 	// that are among its last 10,000 such failures. Types is set, too.
 	Exception  *string              `json:"exception,omitempty"`
 	Priorities []model.TaskPriority `json:"priorities,omitempty"`

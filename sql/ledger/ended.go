@@ -27,7 +27,7 @@ type endSum struct {
 	Seconds float64
 }
 
-// Add adds n pieces of a type, as a source tells, that took so many seconds each; below 0: unknown.
+// Add adds n pieces of a type, from a source. Each took so many seconds; below 0: unknown.
 func (e Ends) Add(source, typ, status, exception string, seconds float64, n int) {
 	key := endKey{source, typ, status, exception, -1}
 	if seconds >= 0 {

@@ -57,7 +57,7 @@ func (a Queries) FailuresOfOrigin(ctx context.Context, url string, limit int) ([
 	return rows, stmt.Failed(err, "read the failures of an origin")
 }
 
-// NoteRunning brings the list of what runs up to date: it adds runs whose start was first heard of from a moment on, and drops those that
+// NoteRunning brings the list of what runs up to date. It adds runs whose first start event came at a moment or later, and drops those that
 // have ended.
 func (s Store) NoteRunning(ctx context.Context, since time.Time) error {
 	if err := s.q.AddRunning(ctx, since); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
 
@@ -112,7 +113,7 @@ const doorFaults = `
 // some daemons, by their commands; none: of all that work by the door. A want of them is a RightsError.
 func CheckDoor(ctx context.Context, db *postgres.DB, daemons ...string) error {
 	if len(daemons) == 0 {
-		daemons = DoorDaemons
+		daemons = model.DoorDaemons
 	}
 	if err := ChecksOf(db).CheckUsable(ctx, daemons[0]); err != nil {
 		return err

@@ -6,11 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/stmt"
 )
-
-// DoorDaemons are the daemons that work by the door, by their commands. The door has a role for each.
-var DoorDaemons = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client", "update-metrics"}
 
 // madeForDoor is the comment by which a role of the door for a daemon is known to be one.
 const madeForDoor = "Whom the door of the Go swh-scheduler lets in as a daemon, from migrate --door"
@@ -22,7 +20,7 @@ func roleByDoor(daemon, database string) string {
 
 // readDoorRoles returns the door's roles for daemons.
 func readDoorRoles(ctx context.Context, db stmt.Session, database string) ([]daemonRole, error) {
-	roles, err := readRoles(ctx, db, DoorDaemons, func(daemon string) string { return roleByDoor(daemon, database) }, madeForDoor)
+	roles, err := readRoles(ctx, db, model.DoorDaemons, func(daemon string) string { return roleByDoor(daemon, database) }, madeForDoor)
 	return roles, stmt.Failed(err, "look which roles of the door there are")
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/migrate"
@@ -359,7 +360,7 @@ func TestDoorRoleOfADaemon(t *testing.T) {
 		passwords[config.Password] = true
 		return config
 	}
-	for _, daemon := range migrate.DoorDaemons {
+	for _, daemon := range model.DoorDaemons {
 		config := as(daemon)
 		if config.User == as("").User {
 			t.Fatalf("%s has the role of all", daemon)
@@ -454,7 +455,7 @@ func TestRemovalNamesTheRoles(t *testing.T) {
 			dry, done = done, nil
 		}
 	}
-	if len(dry) != 1+len(migrate.DoorDaemons)+len(migrate.Daemons) || !slices.Equal(dry, done) {
+	if len(dry) != 1+len(model.DoorDaemons)+len(migrate.Daemons) || !slices.Equal(dry, done) {
 		t.Errorf("would drop %q, dropped %q", dry, done)
 	}
 	if left := texts(t, testenv.Connect(t, dsn), "select rolname from pg_roles where starts_with(rolname, 'scheduler_go_') and rolname like '%' || current_database()"); len(left) > 0 {
@@ -481,7 +482,7 @@ func TestDoorGetsRolesOfDaemons(t *testing.T) {
 			testenv.Exec(t, testenv.Connect(t, admin), statement)
 		}
 	}
-	help(run(), 1+2*len(migrate.DoorDaemons))
+	help(run(), 1+2*len(model.DoorDaemons))
 	if err := run(); err != nil {
 		t.Fatal(err)
 	}
@@ -504,6 +505,6 @@ func TestDoorGetsRolesOfDaemons(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = migrate.Run(t.Context(), dsn, migrate.Options{Door: migrate.DoorClosed})
-	help(err, 4*(1+len(migrate.DoorDaemons)))
+	help(err, 4*(1+len(model.DoorDaemons)))
 	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorClosed})
 }

@@ -34,6 +34,6 @@ comment on column scheduler_go.ended_past.buckets is 'The buckets of scheduler_g
 comment on column scheduler_go.ended_past.counts is 'How many are in each bucket';
 comment on table scheduler_go.errors is 'When tasks of each type first and last failed by each class of exception, up to three hours ago; at most 200 classes a type, those of the last two years';
 comment on column scheduler_go.errors.type is 'Task type';
-comment on column scheduler_go.errors.exception is 'Class of the exception; empty if none was told';
+comment on column scheduler_go.errors.exception is 'Class of the exception; empty if there was none';
 comment on column scheduler_go.errors.first is 'Minute of the first failure';
 comment on column scheduler_go.errors.last is 'Minute of the last failure that is no longer in scheduler_go.ended';

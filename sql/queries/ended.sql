@@ -105,7 +105,7 @@ from (select m.minute as at, m.source, m.type, m.status, m.pieces from scheduler
 where e.source <> 'wait'
 group by 1, 2, 3, 4;
 
--- FailureSteps sums failures of task types from a moment on by exception, in steps as EndedSteps, and tells the first and the last minute of each.
+-- FailureSteps sums failures of task types from a moment on by exception, in steps as EndedSteps, and returns the first and the last minute of each.
 -- name: FailureSteps :many
 select e.type, e.exception, floor(extract(epoch from e.at) / @step::double precision)::bigint as step, sum(e.pieces)::bigint as pieces, min(e.at)::timestamptz as first, max(e.at)::timestamptz as last
 from (select m.minute as at, m.type, m.exception, m.pieces from scheduler_go.ended m

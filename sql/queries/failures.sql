@@ -32,7 +32,7 @@ cross join lateral (select * from scheduler_go.failures o where o.type = k.type 
 -- name: FailuresOfOrigin :many
 select * from scheduler_go.failures where url is not null and hashtextextended(url, 0) = hashtextextended(@url::text, 0) and url = @url::text order by id desc limit @most;
 
--- AddRunning adds runs that have begun, of those whose start was first heard of from a moment on.
+-- AddRunning adds runs that have begun and not ended. It looks at those whose first start event came at a moment or later.
 -- name: AddRunning :exec
 insert into scheduler_go.running as n (run, task, type, started, worker)
 select s.run, r.task, t.type, r.started, s.worker

@@ -32,21 +32,18 @@ scheduler:postgresql. The archive's images and charts call them. By hand, migrat
 // onDatabase makes the function of a command that works on the database of the configuration, or of the option
 // --dbname.
 func onDatabase(a *command.App, cmd *cobra.Command, do func(ctx context.Context, dsn string) error) {
-	dbname := ""
-	if cmd.Name() != "version" && cmd.Name() != "list" {
+	dbname, module := "", "MODULE"
+	if cmd.Name() == "version" || cmd.Name() == "list" {
+		module = "[MODULE]"
+	} else {
 		cmd.Flags().StringVarP(&dbname, "dbname", "d", "", "`DSN` or name of a database, instead of the configured one")
 		cmd.Flags().StringVar(&dbname, "db-name", "", "another name of --dbname")
 		cmd.Flags().Lookup("db-name").Hidden = true
 	}
-	ofModule := cmd.Flags().BoolP("module-is-path", "p", false, "MODULE is a path in the configuration; scheduler is the only one")
-	all := cmd.Flags().BoolP("all", "a", false, "all databases of the module; the scheduler has one")
-	_, _ = ofModule, all
+	cmd.Flags().BoolP("module-is-path", "p", false, "MODULE is a path in the configuration; scheduler is the only one")
+	cmd.Flags().BoolP("all", "a", false, "all databases of the module; the scheduler has one")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		name := "MODULE"
-		if cmd.Name() == "version" || cmd.Name() == "list" {
-			name = "[MODULE]"
-		}
-		if err := command.Args(name)(cmd, args); err != nil {
+		if err := command.Args(module)(cmd, args); err != nil {
 			return err
 		}
 		if len(args) > 0 && args[0] != "scheduler" && args[0] != backend {

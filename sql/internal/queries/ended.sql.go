@@ -205,7 +205,7 @@ type FailureStepsRow struct {
 	Last      time.Time
 }
 
-// FailureSteps sums failures of task types from a moment on by exception, in steps as EndedSteps, and tells the first and the last minute of each.
+// FailureSteps sums failures of task types from a moment on by exception, in steps as EndedSteps, and returns the first and the last minute of each.
 func (q *Queries) FailureSteps(ctx context.Context, arg FailureStepsParams) ([]FailureStepsRow, error) {
 	rows, err := q.db.Query(ctx, failureSteps, arg.Step, arg.Since, arg.Span)
 	if err != nil {

@@ -20,7 +20,7 @@ where s.recorded >= $1 and r.status = 'started' and r.started is not null
 on conflict (run) do update set started = excluded.started, worker = excluded.worker where n.started <> excluded.started or n.worker <> excluded.worker
 `
 
-// AddRunning adds runs that have begun, of those whose start was first heard of from a moment on.
+// AddRunning adds runs that have begun and not ended. It looks at those whose first start event came at a moment or later.
 func (q *Queries) AddRunning(ctx context.Context, since time.Time) error {
 	_, err := q.db.Exec(ctx, addRunning, since)
 	return err

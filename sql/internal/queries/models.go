@@ -134,7 +134,7 @@ type SchedulerGoDaemon struct {
 type SchedulerGoError struct {
 	// Task type
 	Type string
-	// Class of the exception; empty if none was told
+	// Class of the exception; empty if there was none
 	Exception string
 	// Minute of the first failure
 	First time.Time
@@ -149,11 +149,11 @@ type SchedulerGoFailure struct {
 	At time.Time
 	// Task type
 	Type string
-	// Class of the exception, as in scheduler_go.ended; empty if none was told
+	// Class of the exception, as in scheduler_go.ended; empty if there was none
 	Exception string
-	// The last line of the traceback, or the error that the task told; 500 characters at most
+	// The last line of the traceback, or the error that the task returned; 500 characters at most
 	Message string
-	// Name of the worker; empty if it was not told
+	// Name of the worker; empty if the event has none
 	Worker string
 	// task.id, if it was a run of a task
 	Task *int64
