@@ -94,6 +94,15 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	}
 }
 
+// awaitReports waits until the other sessions of a database have ended. A session reports what it read as it ends, which is
+// after its client has closed the connection.
+func awaitReports(t *testing.T, store *db.Store) {
+	t.Helper()
+	testenv.Becomes(t, "other sessions of the database", 0, func() int {
+		return testenv.Value[int](t, store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
+	})
+}
+
 // A grab with shorter cooldowns reads no more where many more origins cool down, nor one with
 // the default ones where there are indexes for shorter ones.
 func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
@@ -111,18 +120,20 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 			var read []int
 			for _, origins := range []int{1000, 20_000} {
 				dsn := testenv.PeerDatabase(t)
-				testenv.Exec(t, testenv.Connect(t, dsn), `insert into listers (id, name, instance_name, current_state, updated)
+				conn := testenv.Connect(t, dsn)
+				testenv.Exec(t, conn, `insert into listers (id, name, instance_name, current_state, updated)
 					values ('00000000-0000-0000-0000-000000000001', 'l', 'l', '{}', now())`)
-				testenv.Exec(t, testenv.Connect(t, dsn), fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
+				testenv.Exec(t, conn, fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 					select '00000000-0000-0000-0000-000000000001', n, 'git', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
 					from generate_series(1, %d) n`, origins))
 				// A sixteenth each was just visited, waits for a visit, failed, and was not found; the others were never scheduled.
-				testenv.Exec(t, testenv.Connect(t, dsn), `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status)
+				testenv.Exec(t, conn, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status)
 					select url, 'git', now() - case k when 0 then r * interval '12 hours' when 1 then r * interval '7 days' else r * interval '40 days' end,
 					  case k when 0 then now() when 1 then null else now() - r * interval '30 days' end,
 					  case k when 2 then 'failed' when 3 then 'not_found' when 0 then 'successful' end::last_visit_status
 					from (select url, url::integer % 16 as k, hashtext(url) / 4294967296.0 + 0.5 as r from listed_origins) o where k < 4`)
-				testenv.Exec(t, testenv.Connect(t, dsn), "analyze")
+				testenv.Exec(t, conn, "analyze")
+				_ = conn.Close(t.Context())
 				f := model.VisitFilter{VisitType: "git", Policy: model.NeverVisitedOldestUpdateFirst, Cooldowns: model.DefaultCooldowns}
 				change(&f.Cooldowns)
 				testenv.Migrate(t, dsn, migrate.Options{ShorterCooldowns: name == "default", Policies: map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: f}}}})
@@ -133,6 +144,7 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 				blocks := func() int {
 					return sqltest.BlocksOf(t, store, "candidates") + sqltest.BlocksOf(t, store, "origin_visit_stats")
 				}
+				awaitReports(t, store)
 				before := blocks()
 				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 					visits, err := tx.GrabNextVisits(ctx, f, time.Now(), 10, true)
