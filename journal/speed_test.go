@@ -61,7 +61,15 @@ func BenchmarkReplay(b *testing.B) {
 	programs := bench.Programs(b)
 	byServers := bench.ByServers(b, programs)
 	var sides []bench.Side
-	for _, ours := range []bench.Program{programs[0], byServers[0]} {
+	own, peers := []bench.Program{programs[0], byServers[0]}, []bench.Program(nil)
+	for _, program := range append(programs[1:], byServers[1]) {
+		if program.Side == bench.Before {
+			own = append(own, program)
+		} else {
+			peers = append(peers, program)
+		}
+	}
+	for _, ours := range own {
 		sides = append(sides, bench.Side{Name: ours.Side, Run: func() bench.Figures {
 			dsn := ours.Database(b)
 			bench.Exec(b, dsn, listed)
@@ -84,7 +92,7 @@ func BenchmarkReplay(b *testing.B) {
 			}
 		}})
 	}
-	for _, peer := range append(programs[1:], byServers[1]) {
+	for _, peer := range peers {
 		sides = append(sides, bench.Side{Name: peer.Side, Run: func() bench.Figures {
 			dsn := peer.Database(b)
 			bench.Exec(b, dsn, listed, "vacuum analyze", "checkpoint")
