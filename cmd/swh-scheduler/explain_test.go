@@ -140,6 +140,9 @@ lanes:
 			}
 		}
 	}
+	if r := ours(t, "-C", config, "explain", "http://two.git"); r.code != 1 || !strings.Contains(r.stderr, "did you mean https://two?") {
+		t.Errorf("another spelling: %+v", r)
+	}
 	for _, args := range [][]string{{"999"}, {"https://nowhere"}, {"https://two", "--type", "hg"}} {
 		if r := ours(t, append([]string{"-C", config, "explain"}, args...)...); r.code != 1 || r.stdout != "" || r.stderr == "" {
 			t.Errorf("%q: %+v", args, r)

@@ -76,8 +76,8 @@ lanes:
 	if lines := strings.Split(table.stdout, "\n"); table.code != 0 || len(lines) != 3 || !strings.HasSuffix(lines[1], "b 2, a 1") {
 		t.Errorf("%+v", table)
 	}
-	unknown := ours(t, "-C", file, "queue", "status", "nope")
-	if unknown.code != 2 || !strings.Contains(unknown.stderr, "No task or visit is sent to a queue nope") {
+	unknown := ours(t, "-C", file, "queue", "status", "swh.idnex")
+	if unknown.code != 2 || !strings.Contains(unknown.stderr, "No task or visit is sent to a queue swh.idnex. Did you mean 'swh.index'?") {
 		t.Errorf("%+v", unknown)
 	}
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -238,7 +239,28 @@ func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explan
 	if visitType != "" {
 		what += " with visit type " + visitType
 	}
+	near, _, err := x.Store.ListedOrigins(ctx, origins.ListedOriginFilter{URLs: spellings(url)})
+	if err == nil && len(near) > 0 {
+		return nil, fmt.Errorf("no lister lists %s, and no visit of it is known; did you mean %s?", what, near[0].URL)
+	}
 	return nil, fmt.Errorf("no lister lists %s, and no visit of it is known", what)
+}
+
+// spellings returns other URLs that people write for the same origin: with another scheme or none, with and without .git and a slash.
+func spellings(url string) (all []string) {
+	_, rest, found := strings.Cut(url, "://")
+	if !found {
+		rest = url
+	}
+	rest = strings.TrimSuffix(strings.TrimSuffix(rest, "/"), ".git")
+	for _, scheme := range []string{"https", "http", "git", "svn"} {
+		for _, end := range []string{"", ".git", "/"} {
+			if other := scheme + "://" + rest + end; other != url {
+				all = append(all, other)
+			}
+		}
+	}
+	return all
 }
 
 // listedOrigins explains an origin for each lister that lists it, even if the listing is set aside.

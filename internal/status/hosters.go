@@ -38,10 +38,11 @@ func Hosters(ctx context.Context, store *db.Store, hosters model.Hosters, now ti
 	return rows, nil
 }
 
-func HosterTable(rows []Hoster) string {
-	lines := []string{"HOSTER\tIN FLIGHT\tMAX\tLAST MINUTE\tMAX"}
+// HosterTable formats rows for a terminal.
+func HosterTable(t pytext.Terminal, rows []Hoster) string {
+	lines := []string{"HOSTER\tIN FLIGHT>\tMAX>\tLAST MINUTE>\tMAX>"}
 	for _, r := range rows {
 		lines = append(lines, fmt.Sprintf("%s\t%d\t%s\t%d\t%s", pytext.Visible(r.Hoster), r.InFlight, limit(r.MaxInFlight, "-"), r.LastMinute, limit(r.PerMinute, "-")))
 	}
-	return pytext.Columns(lines)
+	return t.Columns(lines)
 }

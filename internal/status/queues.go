@@ -12,6 +12,7 @@ import (
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/explain"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
@@ -109,9 +110,9 @@ func inFlight(ctx context.Context, store *db.Store, queue string, halfLife time.
 	return messages, err
 }
 
-// QueueTable formats rows for people.
-func QueueTable(rows []Queue) string {
-	lines := []string{"QUEUE\tLIMIT\tOUTGOING\tREADY\tUNACKED\tCONSUMERS\tIN/S\tOUT/S\tOLDEST\tLANE\tBACKLOG\tGROUPS"}
+// QueueTable formats rows for a terminal.
+func QueueTable(t pytext.Terminal, rows []Queue) string {
+	lines := []string{"QUEUE\tLIMIT>\tOUTGOING>\tREADY>\tUNACKED>\tCONSUMERS>\tIN/S>\tOUT/S>\tOLDEST>\tLANE\tBACKLOG>\tGROUPS"}
 	for _, r := range rows {
 		if r.Problem != "" {
 			lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s", pytext.Visible(r.Queue), limit(r.Limit, "none"), r.Outgoing, pytext.Visible(r.Problem)))
@@ -123,10 +124,10 @@ func QueueTable(rows []Queue) string {
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", pytext.Visible(r.Queue), limit(r.Limit, "none"), r.Outgoing, r.Ready,
 			orUnknown(r.Unacknowledged, strconv.Itoa), r.Consumers, orUnknown(r.In, perSecond), orUnknown(r.Out, perSecond),
-			orUnknown(r.Oldest, wholeSeconds),
+			orUnknown(r.Oldest, roughly),
 			lane, backlog, groups(r.Groups)))
 	}
-	return pytext.Columns(lines)
+	return t.Columns(lines)
 }
 
 // limit formats a limit, of which 0 is none.
@@ -139,8 +140,12 @@ func limit[N int | int64](n N, none string) string {
 
 func perSecond(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }
 
-func wholeSeconds(seconds float64) string {
-	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+// roughly formats seconds in their largest units.
+func roughly(seconds float64) string {
+	if 0 < seconds && seconds < 10 {
+		return strconv.FormatFloat(seconds, 'g', 2, 64) + " s"
+	}
+	return explain.Roughly(model.Duration(seconds))
 }
 
 func orUnknown[V any](v *V, format func(V) string) string {

@@ -127,17 +127,18 @@ func (g *Group) divides() bool {
 	return g.Waiting > 0 && (g.MaxInFlight == nil || g.InFlight < *g.MaxInFlight)
 }
 
-func GroupTable(rows []Group) string {
-	lines := []string{"QUEUE\tGROUP\tWEIGHT\tPRIORITY\tENTITLED\tNOW\tHOUR\tWAITING\tIN FLIGHT\tMAX\tRUNNING\tUSED"}
+// GroupTable formats rows for a terminal.
+func GroupTable(t pytext.Terminal, rows []Group) string {
+	lines := []string{"QUEUE\tGROUP\tWEIGHT>\tPRIORITY>\tENTITLED>\tNOW>\tHOUR>\tWAITING>\tIN FLIGHT>\tMAX>\tRUNNING>\tUSED>"}
 	for _, r := range rows {
 		most := "-"
 		if r.MaxInFlight != nil {
 			most = strconv.Itoa(*r.MaxInFlight)
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%g\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%s\t%d\t%s", pytext.Visible(r.Queue), pytext.Visible(r.Group), r.Weight, r.Priority,
-			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, most, r.Running, wholeSeconds(r.HourSeconds)))
+			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, most, r.Running, roughly(r.HourSeconds)))
 	}
-	return pytext.Columns(lines)
+	return t.Columns(lines)
 }
 
 // Lane is the state of a lane and its last hour's history. Times are in seconds.
@@ -198,21 +199,25 @@ func Lanes(ctx context.Context, store *db.Store, broker QueueSource, l *dispatch
 	return rows, nil
 }
 
-func LaneTable(rows []Lane) string {
-	lines := []string{"TASK TYPE\tLANE\tLIMIT\tSLOTS\tCONSUMERS\tWAITING\tAGAIN\tOLDEST\tTARGET\tSENT\tRUNNING\tENDED\tTIMED OUT\tQUICK\tSLOW\tWAIT\tP95"}
+// LaneTable formats rows for a terminal.
+func LaneTable(t pytext.Terminal, rows []Lane) string {
+	lines := []string{"TASK TYPE\tLANE\tLIMIT>\tSLOTS>\tCONSUMERS>\tWAITING>\tAGAIN>\tOLDEST>\tTARGET>\tSENT>\tRUNNING>\tENDED>\tTIMED OUT>\tQUICK>\tSLOW>\tWAIT>\tP95>"}
 	for _, r := range rows {
 		target := "-"
 		if r.TargetWait > 0 {
-			target = shortDuration(r.TargetWait)
+			target = roughly(r.TargetWait)
 		}
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%s/%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s", pytext.Visible(r.TaskType), pytext.Visible(r.Lane),
-			shortDuration(r.SoftTimeLimit), shortDuration(r.TimeLimit), r.Slots, orUnknown(r.Consumers, strconv.Itoa),
-			r.Waiting, r.Again, shortDuration(r.Waited), target, r.Sent, r.Running, r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, shortDuration(r.WaitMedian), shortDuration(r.WaitP95)))
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%s / %s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s", pytext.Visible(r.TaskType), pytext.Visible(r.Lane),
+			timeLimit(r.SoftTimeLimit), timeLimit(r.TimeLimit), r.Slots, orUnknown(r.Consumers, strconv.Itoa),
+			r.Waiting, r.Again, roughly(r.Waited), target, r.Sent, r.Running, r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, roughly(r.WaitMedian), roughly(r.WaitP95)))
 	}
-	return pytext.Columns(lines)
+	return t.Columns(lines)
 }
 
-// shortDuration formats seconds, rounded to a tenth.
-func shortDuration(seconds float64) string {
-	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond).String()
+// timeLimit formats seconds as roughly does, but with the seconds beside minutes: limits may differ by these alone.
+func timeLimit(seconds float64) string {
+	if rest := int(seconds) % 60; rest > 0 && seconds > 60 && seconds < 3600 {
+		return fmt.Sprintf("%d min %d s", int(seconds)/60, rest)
+	}
+	return roughly(seconds)
 }

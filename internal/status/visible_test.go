@@ -3,6 +3,8 @@ package status
 import (
 	"strings"
 	"testing"
+
+	"swh-scheduler/internal/pytext"
 )
 
 // Names that anybody may have chosen, and what the broker says, can't steer a terminal or break a table.
@@ -10,11 +12,11 @@ func TestTablesShowNoControls(t *testing.T) {
 	t.Parallel()
 	const odd = "a\x1b[2J\tb\nc"
 	for name, table := range map[string]string{
-		"queues":            QueueTable([]Queue{{Queue: odd, Lane: odd, Groups: map[string]int{odd: 1}}}),
-		"a queue's problem": QueueTable([]Queue{{Queue: odd, Problem: odd}}),
-		"lanes":             LaneTable([]Lane{{TaskType: odd, Lane: odd}}),
-		"groups":            GroupTable([]Group{{Queue: odd, Group: odd}}),
-		"hosters":           HosterTable([]Hoster{{Hoster: odd}}),
+		"queues":            QueueTable(pytext.Terminal{}, []Queue{{Queue: odd, Lane: odd, Groups: map[string]int{odd: 1}}}),
+		"a queue's problem": QueueTable(pytext.Terminal{}, []Queue{{Queue: odd, Problem: odd}}),
+		"lanes":             LaneTable(pytext.Terminal{}, []Lane{{TaskType: odd, Lane: odd}}),
+		"groups":            GroupTable(pytext.Terminal{}, []Group{{Queue: odd, Group: odd}}),
+		"hosters":           HosterTable(pytext.Terminal{}, []Hoster{{Hoster: odd}}),
 	} {
 		if lines := strings.Split(strings.TrimRight(table, "\n"), "\n"); len(lines) != 2 || strings.ContainsAny(table, "\x1b\t") {
 			t.Errorf("%s: %q", name, table)

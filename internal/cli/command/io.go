@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"swh-scheduler/internal/pytext"
 )
 
 func (a *App) Print(text string) error {
@@ -25,6 +28,22 @@ func (a *App) Bold(text string) string {
 	}
 	return "\x1b[1m" + text + "\x1b[0m"
 }
+
+// Terminal returns how wide Stdout is, and its style of heads.
+func (a *App) Terminal() pytext.Terminal {
+	file, ok := a.Stdout.(screen)
+	if !ok {
+		return pytext.Terminal{}
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		width = 0
+	}
+	return pytext.Terminal{Width: width, Bold: a.Bold}
+}
+
+// OnTerminal reports whether Stdout is a terminal.
+func (a *App) OnTerminal() bool { return isTerminal(a.Stdout) }
 
 // Top returns what clears the screen if Stdout takes styles, to show something again.
 func (a *App) Top() string {

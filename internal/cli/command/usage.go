@@ -207,6 +207,9 @@ func didYouMean(before, name string, known []string) string {
 	return ""
 }
 
+// DidYouMean returns a question for the known name nearest to name, or "".
+func DidYouMean(name string, known []string) string { return didYouMean("", name, known) }
+
 // UnknownTaskType turns the error of an unknown task type into one of the command line.
 func UnknownTaskType(cmd *cobra.Command, err error, format string) error {
 	if unknown, ok := errors.AsType[model.UnknownTaskType](err); ok {

@@ -97,6 +97,11 @@ func nextCommand(a *command.App, cmd *cobra.Command, filterOf filterFunc, dryRun
 		if err != nil {
 			return err
 		}
+		if len(origins) == 0 && count > 0 {
+			if err := a.WarnOfVisitType(ctx, b, visitType); err != nil {
+				return err
+			}
+		}
 		return table.print(a, origins, zone)
 	})
 	return cmd
@@ -122,6 +127,11 @@ tasks, which start-runner sends to Celery.`,
 		created, err := b.ScheduleNextVisits(ctx, filter, time.Now(), count)
 		if err != nil {
 			return err
+		}
+		if len(created) == 0 && count > 0 {
+			if err := a.WarnOfVisitType(ctx, b, visitType); err != nil {
+				return err
+			}
 		}
 		return task.PrintCreated(ctx, a, b, created, output)
 	})

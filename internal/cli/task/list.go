@@ -49,6 +49,11 @@ func newTaskList(a *command.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if len(tasks) == 0 {
+			if err := a.WarnOfTypes(ctx, b, o.types...); err != nil {
+				return err
+			}
+		}
 		list, err := readTasks(ctx, b, tasks)
 		if err != nil {
 			return err
@@ -196,6 +201,11 @@ func newTaskListPending(a *command.App) *cobra.Command {
 			var pending []model.Task
 			if !limited || limit > 0 { // to the store, 0 means all
 				if pending, err = b.PeekReadyTasks(ctx, taskType, at, limit); err != nil {
+					return err
+				}
+			}
+			if len(pending) == 0 {
+				if err := a.WarnOfTypes(ctx, b, taskType); err != nil {
 					return err
 				}
 			}

@@ -21,12 +21,12 @@ func (r Report) busyPart(o Options) float64 { return r.Busy / (o.Runtime * float
 
 // Text formats reports for a terminal.
 func Text(reports []Report, o Options) string {
-	lines := []string{"POLICY\tMEAN STALENESS\tP95\tWORST\tSTALE\tVISITS\tUSELESS\tCHANGES AN HOUR\tBUSY"}
+	lines := []string{"POLICY\tMEAN STALENESS>\tP95>\tWORST>\tSTALE>\tVISITS>\tUSELESS>\tCHANGES AN HOUR>\tBUSY>"}
 	for _, r := range reports {
 		lines = append(lines, fmt.Sprintf("%s\t%.3f days\t%.2f days\t%.0f days\t%.1f %%\t%d\t%d (%.0f %%)\t%.2f\t%.0f %%", r.Policy, r.Mean, r.P95, r.Worst,
 			100*r.Stale, r.Visits, r.Useless, 100*r.UselessPart(), r.FoundPerHour(), 100*r.busyPart(o)))
 	}
-	return pytext.Columns(lines)
+	return pytext.Terminal{}.Columns(lines)
 }
 
 // Summary returns reports for JSON. Times are in days.

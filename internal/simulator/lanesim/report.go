@@ -135,12 +135,12 @@ func (c Comparison) Text(plots, colored bool) string {
 	t := c.Totals()
 	fmt.Fprintf(&b, "Jobs: %d\nQuick sent slow: %d\nSlow sent express: %d\nFailed, over in the last lane: %d\nWork done twice: %.1f %%\n\n",
 		t.Jobs, t.QuickSentSlow, t.SlowSentExpress, t.Failed, 100*t.Wasted.Seconds()/max(1, t.Work.Seconds()))
-	lines := []string{"JOBS\tRUNTIMES\tMEDIAN WAIT\tWITH LANES\tRATIO\tP95 WAIT\tWITH LANES\tRATIO"}
+	lines := []string{"JOBS\tRUNTIMES>\tMEDIAN WAIT>\tWITH LANES>\tRATIO>\tP95 WAIT>\tWITH LANES>\tRATIO>"}
 	for one, two := range c.pairs(Classes) {
 		lines = append(lines, fmt.Sprintf("%s\t%s to %s\t%s\t%s\t%s\t%s\t%s\t%s", one.Name, short(one.Shortest), short(one.Longest),
 			short(one.Median), short(two.Median), ratio(one.Median, two.Median), short(one.P95), short(two.P95), ratio(one.P95, two.P95)))
 	}
-	b.WriteString(pytext.Columns(lines))
+	b.WriteString(pytext.Terminal{}.Columns(lines))
 	if plots {
 		b.WriteString("\n" + c.plot(colored) + "\n")
 	}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// onTerminal runs our program on a terminal so many characters wide, and returns what it shows.
+func onTerminal(t *testing.T, width uint16, args ...string) string {
+	t.Helper()
+	keyboard, screen := openTerminal(t)
+	if err := unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: width}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Env = screen, &stderr, environment("TERM=xterm")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = screen.Close()
+	x := &terminal{done: make(chan struct{})}
+	go x.read(keyboard)
+	err := cmd.Wait()
+	<-x.done
+	if err != nil {
+		t.Errorf("%q: %v\n%s", args, err, &stderr)
+	}
+	return strings.ReplaceAll(x.written(), "\r\n", "\n")
+}
+
+// Tables of status commands fit the terminal: they shorten names, or become lists; their heads are bold there, and an
+// empty one says why.
+func TestTablesFitTheTerminal(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	const host = "git.a-hoster-with-a-very-long-name.example.org"
+	file := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nhosters: {limits: {%s: {max_in_flight: 5}}}\n", dsn, host))
+	args := []string{"-C", file, "hosters", "status"}
+	if got, want := ours(t, args...).stdout, ""+
+		"HOSTER                                          IN FLIGHT  MAX  LAST MINUTE  MAX\n"+
+		host+"          0    5            0    -\n"; got != want {
+		t.Errorf("in a pipe:\n%s\nwant\n%s", got, want)
+	}
+	wide := onTerminal(t, 60, args...)
+	if lines := strings.Split(wide, "\n"); len(lines) != 3 || !strings.HasPrefix(lines[0], "\x1b[1mHOSTER ") || len([]rune(lines[1])) != 60 || !strings.Contains(lines[1], "…") {
+		t.Errorf("on 60 characters:\n%q", wide)
+	}
+	if narrow := onTerminal(t, 40, args...); !strings.Contains(narrow, "\x1b[1mHOSTER\x1b[0m       "+host+"\n") {
+		t.Errorf("on 40 characters:\n%q", narrow)
+	}
+	none := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
+	if shown := onTerminal(t, 80, "-C", none, "hosters", "status"); !strings.HasPrefix(shown, "No hoster has a limit") {
+		t.Errorf("%q", shown)
+	}
+	if piped := ours(t, "-C", none, "hosters", "status", "--output", "json"); piped.stdout != "[]\n" {
+		t.Errorf("%q", piped.stdout)
+	}
+}
+
+// A watched table is shown again, also after the database ended its connections.
+func TestWatchedTableGoesOn(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	conn := testenv.Connect(t, dsn)
+	file := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nhosters: {limits: {host: {per_minute: 100}}}\n", dsn))
+	cmd := exec.CommandContext(t.Context(), binary, "-C", file, "hosters", "status", "--watch=0.02")
+	cmd.Env = environment()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	shown := ""
+	for lines := bufio.NewScanner(out); !strings.Contains(shown, "77") && lines.Scan(); {
+		if shown = lines.Text(); !strings.HasPrefix(shown, "host ") {
+			continue
+		}
+		testenv.Exec(t, conn, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid != pg_backend_pid()")
+		testenv.Exec(t, conn, "insert into scheduler_go.hoster_claims (hoster, claimed, visits) values ('host', now(), 77)")
+	}
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	_, _ = io.Copy(io.Discard, out)
+	if err := cmd.Wait(); err != nil || !strings.Contains(shown, "77") {
+		t.Errorf("%q, then %v", shown, err)
+	}
+}
+
+// A name that nothing has, and for which nothing is found, is named on standard error, with the nearest that there is.
+func TestUnknownNamesAreNamed(t *testing.T) {
+	t.Parallel()
+	w := newTwins(t)
+	w.execute(someTaskTypes)
+	for _, one := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"task", "list", "-t", "load-gti"}, "did_you_mean=load-git"},
+		{[]string{"task", "list-pending", "load-gti"}, "did_you_mean=load-git"},
+		{[]string{"origin", "peek-next", "gti", "3"}, "did_you_mean=load-git"},
+		{[]string{"task", "list", "-t", "load-git"}, ""},
+	} {
+		if one.says == "" || one.args[1] != "peek-next" { // Python's has other columns
+			w.compare(nil, one.args...)
+		}
+		got := ours(t, append([]string{"-d", w.ours}, one.args...)...)
+		if got.code != 0 || !strings.Contains(got.stderr, one.says) || one.says == "" && got.stderr != "" {
+			t.Errorf("%q: %+v", one.args, got)
+		}
+	}
+}
