@@ -81,7 +81,7 @@ func (d *dialer) dial(ctx context.Context) (*connection, error) {
 		if err == nil {
 			return c, nil
 		}
-		errs = append(errs, fmt.Errorf("connecting to %s: %w", n, err))
+		errs = append(errs, fmt.Errorf("connecting to %s: %w", n, explained(err)))
 		d.current = (d.current + 1) % len(d.broker.nodes)
 		if ctx.Err() != nil {
 			break

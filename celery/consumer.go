@@ -135,7 +135,7 @@ func (c *Consumer) open(ctx context.Context) (*consumeSession, <-chan amqp.Deliv
 	ch, deliveries, ended, err := c.consume(conn)
 	if err != nil {
 		conn.close()
-		return nil, nil, fmt.Errorf("%s: %w", conn.node, err)
+		return nil, nil, fmt.Errorf("%s: %w", conn.node, explained(err))
 	}
 	c.m.Lock()
 	defer c.m.Unlock()

@@ -89,7 +89,7 @@ func (c *Control) Call(ctx context.Context, to Destination, method string, argum
 	defer conn.killAfter(ctx)()
 	replies, err := c.call(ctx, conn, to, method, arguments)
 	if err != nil {
-		return replies, fmt.Errorf("remote control %q: %w", method, errors.Join(err, ctx.Err()))
+		return replies, fmt.Errorf("remote control %q: %w", method, errors.Join(explained(err), ctx.Err()))
 	}
 	return replies, nil
 }

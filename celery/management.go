@@ -291,7 +291,7 @@ func (m *management) getFrom(ctx context.Context, n node, into any, query url.Va
 		if response.StatusCode == http.StatusNotFound {
 			return errNotFound
 		}
-		return fmt.Errorf("management API: GET %s: %s%s", request.URL.Redacted(), response.Status, refusal(response.StatusCode, text))
+		return fmt.Errorf("management API: GET %s: %s%s", request.URL.Redacted(), response.Status, refusal(response.StatusCode, text, user, n.vhost))
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
 		return fmt.Errorf("management API: GET %s: %w", request.URL.Redacted(), err)
@@ -305,8 +305,8 @@ const (
 	maxReason  = 200
 )
 
-// refusal returns the reason that RabbitMQ gives in the body of an answer, and what helps.
-func refusal(status int, body []byte) string {
+// refusal returns the reason that RabbitMQ gives in the body of an answer to a user, and what helps.
+func refusal(status int, body []byte, user, vhost string) string {
 	var why struct{ Reason string }
 	_ = json.Unmarshal(body, &why) // of another server it may be a page
 	said := ""
@@ -323,6 +323,13 @@ func refusal(status int, body []byte) string {
 	}
 	if help != "" {
 		said += " (" + help + ")"
+	}
+	switch why.Reason {
+	case "Not management user":
+		said += ": rabbitmqctl set_user_tags " + service.ShellWord(user) + " monitoring"
+	case "User not authorised to access virtual host":
+		said += fmt.Sprintf(": rabbitmqctl set_permissions -p %s %s '^$' '^$' '^$' is enough for the API; what a daemon's user needs, config check --for DAEMON prints",
+			service.ShellWord(vhost), service.ShellWord(user))
 	}
 	return said
 }

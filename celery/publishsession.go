@@ -211,7 +211,7 @@ func (s *publishSession) watch(log *slog.Logger) {
 			s.end()
 			s.conn.close()
 			if err != nil {
-				log.Warn("the channel to the broker was closed", "error", err)
+				log.Warn("the channel to the broker was closed", "error", explained(err))
 			}
 			report(false, "")
 			return

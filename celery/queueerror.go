@@ -22,7 +22,19 @@ func (e *QueueDownError) Error() string {
 type QueueAccessError struct{ Queue, Reason string }
 
 func (e *QueueAccessError) Error() string {
-	return fmt.Sprintf("the broker refuses queue %q: %s", e.Queue, e.Reason)
+	return fmt.Sprintf("the broker refuses queue %q: %s%s", e.Queue, e.Reason, howToGrant)
+}
+
+// howToGrant is where the statement is that grants what the broker refused: it has all rights of a daemon, as it
+// takes the place of those that the user has.
+const howToGrant = ` ("swh-scheduler config check --for DAEMON" prints the statement that grants it)`
+
+// explained adds howToGrant to the broker's refusal for want of rights, and returns another error as it is.
+func explained(err error) error {
+	if e, ok := errors.AsType[*amqp.Error](err); ok && strings.Contains(e.Reason, " refused for user '") {
+		return fmt.Errorf("%w%s", err, howToGrant)
+	}
+	return err
 }
 
 // IsOfQueue reports whether an error, or each of those joined in it, concerns single queues

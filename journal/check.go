@@ -10,14 +10,23 @@ import (
 )
 
 // Check asks the Kafka brokers once for the topic, and returns its name. It joins
-// no group and changes nothing: a topic that Run would create need not be there.
+// no group and changes nothing: a topic that Run would create need not be there. If the user lacks rights on the topic
+// or the group, the error is a RightsError.
 func (c *Client) Check(ctx context.Context) (topic string, err error) {
 	client, err := kgo.NewClient(c.kafka...)
 	if err != nil {
 		return "", fmt.Errorf("configure the Kafka client: %w", err)
 	}
 	defer client.Close()
-	topic, found, err := c.findTopic(ctx, kadm.NewClient(client))
+	admin := kadm.NewClient(client)
+	lacks, err := c.lacks(ctx, client, admin)
+	if err == nil && len(lacks) > 0 {
+		err = c.rightsError(lacks)
+	}
+	if err != nil {
+		return "", err
+	}
+	topic, found, err := c.findTopic(ctx, admin)
 	if err == nil && !found && !c.o.CreateTopics {
 		err = errNoTopic(topic)
 	}

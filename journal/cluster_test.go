@@ -26,6 +26,7 @@ func TestOwnCluster(t *testing.T) {
 	c := testenv.KafkaCluster(t, 2, map[string]string{"journal": "plain-password"})
 	t.Run("SASL", func(t *testing.T) { testSASL(t, c, password) })
 	t.Run("SASL over TLS", func(t *testing.T) { testSASLOverTLS(t, c, password) })
+	t.Run("rights", func(t *testing.T) { testRights(t, c) })
 	t.Run("the coordinator moves", func(t *testing.T) { testCoordinatorMove(t, c) })
 	t.Run("brokers are killed", func(t *testing.T) { testBrokersKilled(t, c) })
 }

@@ -381,10 +381,8 @@ func (m *member) restart(ctx context.Context) error {
 	return nil
 }
 
-// findTopic returns the topic to read: the privileged one if asked for and
-// there, else the plain one. found is false if there is none. If topics are to be created,
-// only the first of them counts, as in the Python scheduler.
-func (c *Client) findTopic(ctx context.Context, admin *kadm.Client) (topic string, found bool, err error) {
+// candidates are the topics of which the first that is there is read.
+func (c *Client) candidates() []string {
 	candidates := []string{c.o.Prefix + "." + objectType}
 	if c.o.Privileged {
 		candidates = []string{c.o.Prefix + "_privileged." + objectType, candidates[0]}
@@ -392,6 +390,14 @@ func (c *Client) findTopic(ctx context.Context, admin *kadm.Client) (topic strin
 	if c.o.CreateTopics {
 		candidates = candidates[:1]
 	}
+	return candidates
+}
+
+// findTopic returns the topic to read: the privileged one if asked for and
+// there, else the plain one. found is false if there is none. If topics are to be created,
+// only the first of them counts, as in the Python scheduler.
+func (c *Client) findTopic(ctx context.Context, admin *kadm.Client) (topic string, found bool, err error) {
+	candidates := c.candidates()
 	details, err := admin.ListTopics(ctx, candidates...)
 	if err != nil {
 		return "", false, err

@@ -211,7 +211,7 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 		if _, stopped := errors.AsType[*stoppedError](err); err == nil || ctx.Err() != nil || stopped || hopeless(err) {
 			return c.processed, endedBy(ctx, err)
 		}
-		c.kafkaState.Failed(err)
+		c.kafkaState.Failed(c.refused(err, topic))
 		if c.processed > before {
 			backoff.Reset()
 		}
@@ -243,7 +243,7 @@ func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) 
 		cancel()
 		switch {
 		case err != nil:
-			c.kafkaState.Failed(err)
+			c.kafkaState.Failed(c.refused(err, c.candidates()[0]))
 		case found:
 			c.kafkaState.OK()
 			return topic, nil

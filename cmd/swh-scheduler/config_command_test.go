@@ -3,11 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"swh-scheduler/internal/testenv"
 )
@@ -205,4 +209,95 @@ func TestConfigCheckForADaemon(t *testing.T) {
 	if r := ours(t, "-C", config, "config", "check", "--for=nobody"); r.code != 2 || !strings.Contains(r.stderr, "start-listener") {
 		t.Errorf("%+v", r)
 	}
+}
+
+// config check --for asks for the rights of a daemon's user at the broker, on the queues of the database's task types, and
+// for the tag of the management API; the statements that it prints mend what is missing. Daemons that use neither broker nor
+// Kafka need none.
+func TestConfigCheckOfTheBroker(t *testing.T) {
+	t.Parallel()
+	text := services(t)
+	dsn := schedulerSection.FindStringSubmatch(text)[1]
+	execute(t, dsn, someTaskTypes)
+	mq := testenv.RabbitMQ(t)
+	user := mq.Tagged(t, "s3cret", "", false)
+	u, root := testenv.URL(t, mq.URL), testenv.URL(t, mq.ManagementURL)
+	u.User, root.User = url.UserPassword(user, "s3cret"), url.UserPassword(user, "s3cret")
+	config := configFile(t, fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
+celery: {task_broker: %q}
+rabbitmq: {management_url: %q}
+dashboard: {users: [{name: ann, password_hash: "$2a$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW", roles: [tasks]}]}
+`, dsn, u, root))
+	check := func(daemon string) result {
+		t.Helper()
+		r := ours(t, "-l", "error", "-C", config, "config", "check", "--for="+daemon)
+		if strings.Contains(r.stdout+r.stderr, "s3cret") {
+			t.Errorf("%s: %+v", daemon, r)
+		}
+		return r
+	}
+	quoted := regexp.MustCompile(`'([^']*)'`)
+	permit := func(statement string) {
+		t.Helper()
+		w := quoted.FindAllStringSubmatch(statement, -1)
+		if len(w) != 5 || w[0][1] != u.Path[1:] || w[1][1] != user {
+			t.Fatal(statement)
+		}
+		mq.Permit(t, user, w[2][1], w[3][1], w[4][1])
+	}
+	statement := regexp.MustCompile(`rabbitmqctl set_permissions .*? \(in place of`)
+	tag := "rabbitmqctl set_user_tags '" + user + "' monitoring"
+	for i, daemon := range []string{"start-runner", "start-runner-first-visits", "schedule-recurrent", "start-listener", "dashboard"} {
+		if i > 0 {
+			mq.Permit(t, user, "^$", "^$", "^$")
+		}
+		r := check(daemon)
+		if r.code != 1 || !strings.Contains(r.stdout, "WRONG celery.task_broker: its user "+user+" lacks ") {
+			t.Fatalf("%s: %+v", daemon, r)
+		}
+		if i == 0 && !strings.Contains(r.stdout, tag) {
+			t.Errorf("no %s in %s", tag, r.stdout)
+		}
+		mq.Tag(t, user, "s3cret", "monitoring")
+		permit(statement.FindString(r.stdout))
+		if r := check(daemon); r.code != 0 {
+			t.Errorf("%s with its rights: %+v", daemon, r)
+		}
+	}
+	mq.Permit(t, user, `^swh\.`, `^(amq\.default)?(swh\..*)?$`, `^swh\.`)
+	if r := check("start-runner"); r.code != 1 || !strings.Contains(r.stdout, "configure on queue save_code_now:swh.") || !strings.Contains(r.stdout, "more; write on queue save_code_now:swh.") {
+		t.Errorf("%+v", r)
+	}
+	if r := check("schedule-recurrent"); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, daemon := range []string{"journal-client", "update-metrics"} {
+		if r := check(daemon); r.code != 0 || strings.Contains(r.stdout, "broker") {
+			t.Errorf("%s: %+v", daemon, r)
+		}
+	}
+}
+
+// Services that take connections and never answer are said not to answer, within a bound.
+func TestConfigCheckOfSilentServices(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	at := silent.Addr()
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: \"postgresql://u:s3cret@%s/x\"}\ncelery: {task_broker: \"amqp://u:s3cret@%[1]s//\"}\n"+
+		"rabbitmq: {management_url: \"http://u:s3cret@%[1]s/\"}\njournal: {brokers: [\"%[1]s\"], group_id: g}\nrpc_serve: {open: true}\n", at))
+	began := time.Now()
+	r := ours(t, "-l", "error", "-C", config, "config", "check")
+	if r.code != 1 || strings.Contains(r.stdout+r.stderr, "s3cret") || time.Since(began) > time.Minute {
+		t.Errorf("after %s: %+v", time.Since(began), r)
+	}
+	for _, name := range []string{"scheduler", "celery.task_broker", "rabbitmq.management_url", "journal"} {
+		if !strings.Contains(r.stdout, "WRONG "+name+": ") {
+			t.Errorf("nothing is wrong with %s: %s", name, r.stdout)
+		}
+	}
+	t.Log(r.stdout)
 }

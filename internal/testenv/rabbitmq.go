@@ -57,16 +57,36 @@ func (b Broker) Tagged(t testing.TB, password, tags string, rights bool) (name s
 		t.Fatal(err)
 	}
 	name = randomName("user")
-	body, err := json.Marshal(map[string]string{"password": password, "tags": tags})
-	if err != nil {
-		t.Fatal(err)
-	}
-	manage(t, http.MethodPut, "api/users/"+name, string(body))
+	b.Tag(t, name, password, tags)
 	t.Cleanup(func() { manage(t, http.MethodDelete, "api/users/"+name, "") })
 	if rights {
 		manage(t, http.MethodPut, "api/permissions/"+server.Vhost+"/"+name, `{"configure": ".*", "write": ".*", "read": ".*"}`)
 	}
 	return name
+}
+
+// Tag gives a user tags, joined by commas, in place of those that it has.
+func (b Broker) Tag(t testing.TB, user, password, tags string) {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"password": password, "tags": tags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manage(t, http.MethodPut, "api/users/"+user, string(body))
+}
+
+// Permit gives a user rights in the virtual host, by patterns, in place of those that it has.
+func (b Broker) Permit(t testing.TB, user, configure, write, read string) {
+	t.Helper()
+	server, err := amqp.ParseURI(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(map[string]string{"configure": configure, "write": write, "read": read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manage(t, http.MethodPut, "api/permissions/"+server.Vhost+"/"+user, string(body))
 }
 
 // manage calls the management API and fails the test unless it succeeds. It

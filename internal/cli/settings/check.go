@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -46,10 +45,10 @@ func newConfigCheck(a *command.App) *cobra.Command {
 what is wrong. The exit code is 1 if anything is. It warns of secrets that others could
 read, and of databases that somebody could pass for. Nothing is changed.
 
-The database's user has to have the rights of all daemons, or with --for those of one. What
-is missing is printed with the statements that grant it.`,
+The users of the database, the broker and Kafka have to have the rights of all daemons, or
+with --for those of one. What is missing is printed with the statements that grant it.`,
 	}
-	cmd.Flags().StringVar(&daemon, "for", "", "the `DAEMON`, by its command, whose rights the database's user needs; all if not given")
+	cmd.Flags().StringVar(&daemon, "for", "", "the `DAEMON`, by its command, whose rights the users of the services need; all if not given")
 	command.OutputFlag(cmd.Flags(), &output)
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		if daemon != "" && !slices.Contains(migrate.Daemons, daemon) {
@@ -101,8 +100,11 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 			return cmp.Or(a.Config.File, "no file, only defaults and options"), a.Config.Refused()
 		}},
 		{"scheduler", func(ctx context.Context) (string, error) { return checkScheduler(ctx, a, cmd, daemon) }},
-		{"celery.task_broker", func(ctx context.Context) (string, error) { return checkBroker(ctx, a) }},
-		{"rabbitmq.management_url", func(ctx context.Context) (string, error) { return checkManagement(ctx, a) }},
+	}
+	if usesBroker(a.Config, daemon) {
+		checks = append(checks,
+			check{"celery.task_broker", func(ctx context.Context) (string, error) { return checkBroker(ctx, a, cmd, daemon) }},
+			check{"rabbitmq.management_url", func(ctx context.Context) (string, error) { return checkManagement(ctx, a) }})
 	}
 	for _, further := range []struct {
 		name string
@@ -121,7 +123,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 	if a.Config.Scheduler.Cls == config.Postgres && (daemon == "" || daemon == "rpc-serve") { // with which rpc-serve can run
 		checks = append(checks, check{"rpc_serve", func(context.Context) (string, error) { return checkClients(a) }})
 	}
-	if len(a.Config.Journal.Brokers) > 0 {
+	if len(a.Config.Journal.Brokers) > 0 && (daemon == "" || daemon == "journal-client") {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
 	}
 	warnings := exposed(a)
@@ -246,19 +248,6 @@ func checkLostAfter(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 		return model.Count(swept.Left, "silent run that was", "silent runs that were") + " sent before this program sent here, and left alone (start-runner --lost-before gives them up)", nil
 	}
 	return "looked for; none is left alone", nil
-}
-
-func checkBroker(ctx context.Context, a *command.App) (string, error) {
-	broker, err := a.Config.Broker()
-	if err != nil {
-		return "", err
-	}
-	// Measuring a queue, even a missing one, connects once and changes nothing.
-	inspector := celery.NewQueueInspector(broker, string(a.Config.RabbitMQ.ManagementURL), celery.InspectorOptions{
-		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler config check"}, Logger: slog.New(slog.DiscardHandler), Timeout: patience,
-	})
-	_, err = inspector.Length(ctx, "celeryev.listener", 0)
-	return broker.String(), errors.Join(err, inspector.Close())
 }
 
 // checkManagement asks the management API, without which queue lengths are guesses.

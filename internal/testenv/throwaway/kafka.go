@@ -72,7 +72,8 @@ func (n *kafkaNode) start(ctx context.Context) error {
 }
 
 // KafkaCluster is a Kafka cluster for tests of failures. Clients reach
-// each node without authentication or with SASL without TLS.
+// each node without authentication, which may do everything, or with SASL without TLS: there access control lists
+// count, on what has some.
 type KafkaCluster struct {
 	Brokers     []string // host:port of each node
 	SASLBrokers []string // the same, where a user and password are asked for
@@ -150,6 +151,9 @@ func saslSettings(broker, sasl string, users map[string]string) map[string]strin
 		"advertised.listeners":                  "PLAINTEXT://" + broker + ",SASL://" + sasl,
 		"listener.security.protocol.map":        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
 		"inter.broker.listener.name":            "PLAINTEXT",
+		"authorizer.class.name":                 "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"super.users":                           "User:ANONYMOUS",
+		"allow.everyone.if.no.acl.found":        "true",
 		jaas + "sasl.enabled.mechanisms":        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
 		jaas + "plain.sasl.jaas.config":         "org.apache.kafka.common.security.plain.PlainLoginModule required" + plain.String() + ";",
 		jaas + "scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",

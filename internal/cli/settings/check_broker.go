@@ -1,0 +1,112 @@
+package settings
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"swh-scheduler/celery"
+	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/model"
+)
+
+// usesBroker reports whether a daemon, by its command, works with the broker; "" is all of them.
+func usesBroker(c *config.Config, daemon string) bool {
+	switch daemon {
+	case "journal-client", "update-metrics":
+		return false
+	case "rpc-serve":
+		return c.Dashboard.InRPCServe && c.Celery.TaskBroker != ""
+	case "dashboard":
+		return c.Celery.TaskBroker != ""
+	}
+	return true
+}
+
+// checkBroker connects to the broker, and checks that its user has the rights that a daemon needs; "" is all daemons.
+func checkBroker(ctx context.Context, a *command.App, cmd *cobra.Command, daemon string) (string, error) {
+	broker, err := a.Config.Broker()
+	if err != nil {
+		return "", err
+	}
+	var queues []string
+	if senders[daemon] { // without the database, which another check asks, one name stands for all
+		queues, _ = queuesOf(ctx, a, cmd, daemon)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return broker.String(), celery.CheckRights(ctx, broker, celery.ConnectionOptions{Name: "swh-scheduler config check"}, brokerUses(a.Config, daemon, queues)...)
+}
+
+// senders are the daemons that send to queues.
+var senders = map[string]bool{"": true, "start-runner": true, "start-runner-first-visits": true, "schedule-recurrent": true}
+
+// brokerUses returns what a daemon does at the broker.
+func brokerUses(c *config.Config, daemon string, queues []string) (uses []celery.Use) {
+	if senders[daemon] {
+		uses = append(uses, celery.ToSend(queues, c.Celery.Sending))
+	}
+	if daemon == "" || daemon == "start-listener" {
+		uses = append(uses, celery.ToReadEvents())
+	}
+	if daemon == "" || (daemon == "dashboard" || daemon == "rpc-serve") && asksWorkers(c.Dashboard) {
+		uses = append(uses, celery.ToAskWorkers())
+	}
+	return uses
+}
+
+// asksWorkers reports whether somebody may revoke tasks on the dashboard.
+func asksWorkers(d config.Dashboard) bool {
+	acts := func(roles []config.DashboardRole) bool {
+		return slices.Contains(roles, config.RoleTasks) || slices.Contains(roles, config.RoleTerminate)
+	}
+	return slices.ContainsFunc(d.Users, func(u config.DashboardUser) bool { return acts(u.Roles) }) ||
+		slices.ContainsFunc(slices.Collect(maps.Values(d.Proxy.Roles)), acts)
+}
+
+// queuesOf returns the names of the queues that a daemon sends to; "" is all daemons.
+func queuesOf(ctx context.Context, a *command.App, cmd *cobra.Command, daemon string) (names []string, err error) {
+	store, err := a.OpenStore(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	types, err := store.TaskTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var first []model.Lister
+	if daemon == "" || daemon == "start-runner-first-visits" {
+		if first, err = store.ListersWithFirstVisits(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, tt := range types {
+		_, loader := model.LoadedVisitType(tt.Type)
+		if daemon == "" || daemon == "start-runner" {
+			names = append(names, tt.Queue(), model.PriorityLanes(tt.BackendName))
+		}
+		if loader && (daemon == "" || daemon == "schedule-recurrent") {
+			names = append(names, tt.BackendName)
+		}
+		for _, lister := range first {
+			if loader {
+				names = append(names, *lister.FirstVisitsQueuePrefix+":"+tt.BackendName)
+			}
+		}
+	}
+	laned, err := dispatch.LanedQueues(ctx, store, a.Config.Lanes)
+	for _, queue := range laned {
+		if slices.Contains(names, queue.Name) {
+			for _, lane := range queue.Lanes.Lanes {
+				names = append(names, lane.Queue)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
