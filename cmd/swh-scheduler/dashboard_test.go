@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"syscall"
 	"testing"
@@ -16,22 +17,28 @@ import (
 // calls need credentials. These open neither. Pages that are open with live updates hold up no stop.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {token: t0ken}\ndashboard: {in_rpc_serve: true, users: [{name: script, token_sha256: %s, roles: [view]}]}\n", testenv.Database(t), sha256Of("ours")))
+	config := func(rpcServe string) string {
+		return configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {%s}\ndashboard: {in_rpc_serve: true, users: [{name: script, token_sha256: %s, roles: [view]}]}\n", testenv.Database(t), rpcServe, sha256Of("ours")))
+	}
+	single, clients := config("token: t0ken"), config("clients: [{name: a, token_sha256: "+sha256Of("t0ken")+", roles: [operator]}]")
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	for _, c := range []struct {
+		name      string
+		config    string
 		args      []string
 		path      string
 		strangers int
 	}{
-		{[]string{"dashboard", "--port", "0"}, "/", 200},
-		{[]string{"rpc-serve", "--host", "127.0.0.1", "--port", "0"}, "/dashboard/", 401}, // no user has a password
+		{"dashboard", single, []string{"dashboard", "--port", "0"}, "/", 200},
+		{"rpc-serve", single, []string{"rpc-serve", "--host", "127.0.0.1", "--port", "0"}, "/dashboard/", 401}, // no user has a password
+		{"rpc-serve with clients", clients, []string{"rpc-serve", "--host", "127.0.0.1", "--port", "0"}, "/dashboard/", 401},
 	} {
-		t.Run(c.args[0], func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, append([]string{"-C", config}, c.args...)...)
+			p := start(t, append([]string{"-C", c.config}, c.args...)...)
 			p.logs(t, "listening")
 			address := regexp.MustCompile(`listening"?\W+address\W+([\d.:]+)`).FindStringSubmatch(p.log())
 			if address == nil {
@@ -78,4 +85,36 @@ func TestDashboard(t *testing.T) {
 			p.stop(t, syscall.SIGTERM)
 		})
 	}
+}
+
+// The dashboard of an rpc-serve that is open to all is shown to its users only, from when its file names clients.
+func TestDashboardClosesWithTheCalls(t *testing.T) {
+	t.Parallel()
+	dsn, file := testenv.Database(t), configFile(t, "")
+	write := func(rpcServe string) {
+		t.Helper()
+		text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {%s}\ndashboard: {in_rpc_serve: true}\n", dsn, rpcServe)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("open: true")
+	p := startWith(t, []string{ownFile}, "-C", file, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
+	server := p.serverURL(t)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	status := func() int {
+		t.Helper()
+		answer, err := client.Get(server + "/dashboard/audit")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	if got := status(); got != http.StatusOK {
+		t.Errorf("open: %d", got)
+	}
+	write("clients: [{name: a, token_sha256: " + sha256Of("a") + ", roles: [operator]}]")
+	testenv.Becomes(t, "a stranger is answered", http.StatusUnauthorized, status)
+	p.stop(t, syscall.SIGTERM)
 }

@@ -22,6 +22,7 @@ type Access struct {
 	// Hosts are the names by which browsers may ask for the dashboard.
 	Hosts        service.Hosts
 	RequireLogin bool
+	Closed       func() bool // whether a login is required now, whatever RequireLogin says; nil: no
 	Users        []config.DashboardUser
 	Proxy        config.DashboardProxy
 

@@ -103,7 +103,8 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 // reader returns who sent a request, or an error if they may not read.
 func (d *Dashboard) reader(r *http.Request) (User, error) {
 	user, err := d.Access.user(r)
-	if err == nil && d.Access.RequireLogin && user.Name == "" {
+	required := d.Access.RequireLogin || d.Access.Closed != nil && d.Access.Closed()
+	if err == nil && required && user.Name == "" {
 		err = errLogin
 	}
 	return user, err

@@ -38,28 +38,27 @@ dashboard.in_rpc_serve.`,
 			return c.Wrong("dashboard", errors.New("its sessions are in the database, where those who come through an RPC server may not read them: give it a database (scheduler.cls: postgresql), or leave out users and proxy"))
 		}
 		d := daemons.Dashboard{
-			Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", false),
+			Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", func() bool { return false }),
 		}
 		return d.Run(cmd.Context())
 	})
 	return cmd
 }
 
-// newSite makes a dashboard below a path. If it is closed, only its own users may read it.
-func newSite(a *command.App, cmd *cobra.Command, base string, closed bool) daemons.NewSite {
+// newSite makes a dashboard below a path. While it is closed, only its own users may read it.
+func newSite(a *command.App, cmd *cobra.Command, base string, closed func() bool) daemons.NewSite {
 	return func(ctx context.Context, store *db.Store, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
 		reads, err := a.OpenPages(ctx, cmd, dashboard.Timeout)
 		if err != nil {
 			return nil, nil, err
 		}
 		c := a.Config.Dashboard
-		requireLogin := closed || c.RequireLogin
-		if requireLogin && !c.Opens() {
+		if (c.RequireLogin || closed()) && !c.Opens() {
 			a.Log.Warn("nobody can read the dashboard: name who may in dashboard.users; the credentials of rpc_serve don't open it")
 		}
 		o := dashboard.Options{
 			Reads: reads, Acts: store, Config: a.Config, Log: a.Log, Metrics: metrics, Version: a.Version, Base: base,
-			Access: dashboard.Access{Hosts: service.HostsOf(net.JoinHostPort(cmd.Flag("host").Value.String(), ""), c.Hosts), RequireLogin: requireLogin, Users: c.Users, Proxy: c.Proxy},
+			Access: dashboard.Access{Hosts: service.HostsOf(net.JoinHostPort(cmd.Flag("host").Value.String(), ""), c.Hosts), RequireLogin: c.RequireLogin, Closed: closed, Users: c.Users, Proxy: c.Proxy},
 		}
 		closeBroker := func() error { return nil }
 		if broker, err := a.Config.Broker(); err == nil {

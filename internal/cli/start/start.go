@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
@@ -151,9 +153,18 @@ read again when the file changes.`,
 			a.Level.Set(slog.LevelDebug)
 		}
 		d := daemons.RPC{Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug, Reread: a.Reread(cmd)}
-		if c := a.Config; c.Dashboard.InRPCServe {
-			closed := rpc.Credentials{Token: string(c.RPCServe.Token), Username: c.RPCServe.Username, Password: string(c.RPCServe.Password)}.Wanted()
-			d.NewSite = newSite(a, cmd, rpc.SitePath, closed)
+		if a.Config.Dashboard.InRPCServe {
+			var asks atomic.Bool // once calls need credentials, until the next start
+			asks.Store(a.Config.RPCServe.Asks())
+			reread := d.Reread
+			d.Reread = func() (*config.Config, error) {
+				now, err := reread()
+				if err == nil && now != nil && now.RPCServe.Asks() {
+					asks.Store(true)
+				}
+				return now, err
+			}
+			d.NewSite = newSite(a, cmd, rpc.SitePath, asks.Load)
 		}
 		return d.Run(cmd.Context())
 	})
