@@ -49,7 +49,7 @@ func TestClientsFollowTheFile(t *testing.T) {
 	}
 	other := fmt.Sprintf("  - {name: web, user: webapp, password_hash: '%s', roles: [web]}\n", hash)
 	write(lister("first") + other)
-	p := start(t, "-C", file, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
+	p := startWith(t, []string{ownFile}, "-C", file, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
 	server := p.serverURL(t)
 
 	stop, token := filepath.Join(t.TempDir(), "stop"), filepath.Join(t.TempDir(), "token")

@@ -74,8 +74,8 @@ func withItsRole(t *testing.T, args []string, file int) []string {
 	return args
 }
 
-// roleCommands have roles of their own. RPC servers of tests open doors, for which they are the owner.
-var roleCommands = append(slices.Clone(daemonCommands), "dashboard", "update-metrics")
+// roleCommands have roles of their own.
+var roleCommands = append(slices.Clone(daemonCommands), "rpc-serve", "dashboard", "update-metrics")
 
 // doors are the RPC servers whose doors are open.
 var doors = servers{users: make(map[string]int), all: make(map[string]*process)}

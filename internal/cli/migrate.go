@@ -34,14 +34,15 @@ cooldowns, it makes them anyway. Each visit costs some more with them.
 
 With --door it also opens the door: RPC servers then connect daemons with "scheduler: {cls:
 remote}" to the database. It makes a role for them, which may do what daemons do and no more,
-with a password that only the owner of the database can read there. RPC servers find it
+with a password that only the owner of the database, and the role of --grants for rpc-serve,
+can read there. RPC servers find it
 without a restart. Once more, it makes a new password. Without the right to make roles it
 prints what somebody who has it should run, and fails. --no-door ends the sessions of that
 role and drops it.
 
-With --grants it also makes a role for each daemon, scheduler_go_<daemon>_<database>, which has
+With --grants it also makes a role for each daemon, scheduler_go_<daemon>__<database>, which has
 the rights that the daemon needs and no more, and can't log in. Grant it to the daemon's user:
-grant scheduler_go_start_listener_scheduler to listener. Each later migrate gives these roles
+grant scheduler_go_start_listener__scheduler to listener. Each later migrate gives these roles
 their rights on what is new. --no-grants drops them.
 
 With --remove it removes that schema, and our triggers and indexes on the tables of the

@@ -58,7 +58,7 @@ func (d *Door) Config(ctx context.Context, daemon string) (*pgconn.Config, error
 	case errors.Is(err, pgx.ErrNoRows), noTable(err):
 		return nil, ErrNoDoor
 	case postgres.SQLState(err) == "42501": // insufficient privilege
-		return nil, fmt.Errorf("%w: this server's role may not read scheduler_go.door: let it connect as the owner, or set rpc_serve.door.db", ErrBadDoor)
+		return nil, fmt.Errorf("%w: this server's role may not read scheduler_go.door: grant it the role that migrate --grants makes for rpc-serve, let it connect as the owner, or set rpc_serve.door.db", ErrBadDoor)
 	case err != nil:
 		return nil, fmt.Errorf("read the role of the door: %w", err)
 	}
@@ -152,7 +152,7 @@ func ReadDoor(ctx context.Context, dsn string, daemons ...string) (status DoorSt
 		return status, nil
 	}
 	if postgres.SQLState(err) == insufficientPrivilege {
-		return status, fmt.Errorf("%w: only the owner of the database may read scheduler_go.door", ErrBadDoor)
+		return status, fmt.Errorf("%w: only the owner of the database, and the role that migrate --grants makes for rpc-serve, may read scheduler_go.door", ErrBadDoor)
 	}
 	if err != nil || opened == nil {
 		return status, stmt.Failed(err, "read the role of the door")

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -90,12 +91,27 @@ func noTable(err error) bool {
 // doorRole returns the name of the door's role, which is unique on a server: roles are not a database's.
 func doorRole(database string) string { return roleOf("scheduler_go_door_", database) }
 
-// roleOf returns the name of a role of a database.
+// roleOf returns the name of a role of a database: with a hash of the database's name if that is too long, or looks
+// like such a hash.
 func roleOf(prefix, database string) string {
+	if name := formerRoleOf(prefix, database); name != prefix+database || !likeHash.MatchString(database) {
+		return name
+	}
+	return hashedRole(prefix, database)
+}
+
+var likeHash = regexp.MustCompile("^[0-9a-f]{16}$")
+
+// formerRoleOf is roleOf without care for names that look like a hash.
+func formerRoleOf(prefix, database string) string {
 	const most = 63
 	if name := prefix + database; len(name) <= most {
 		return name
 	}
+	return hashedRole(prefix, database)
+}
+
+func hashedRole(prefix, database string) string {
 	sum := sha256.Sum256([]byte(database))
 	return fmt.Sprintf("%s%x", prefix, sum[:8])
 }

@@ -6,7 +6,12 @@ import (
 	"strings"
 )
 
-var PeerFacts = peerFacts
+var (
+	PeerFacts        = peerFacts
+	DoorRole         = doorRole
+	RoleByDoor       = roleByDoor
+	FormerDaemonRole = formerDaemonRole
+)
 
 // Written returns what a daemon writes in a schema, as table and rights: I, U and D.
 func Written(schema, daemon string) []string {

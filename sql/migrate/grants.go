@@ -24,7 +24,13 @@ const (
 // DaemonRole returns the name of the role with the rights of a daemon, by its command. It is unique on a
 // server: roles are not a database's.
 func DaemonRole(daemon, database string) string {
-	return roleOf("scheduler_go_"+strings.ReplaceAll(daemon, "-", "_")+"_", database)
+	return roleOf("scheduler_go_"+strings.ReplaceAll(daemon, "-", "_")+"__", database)
+}
+
+// formerDaemonRole returns the name that DaemonRole returned before names were unique: that of start-runner for the
+// database first_visits_x was that of start-runner-first-visits for x.
+func formerDaemonRole(daemon, database string) string {
+	return formerRoleOf("scheduler_go_"+strings.ReplaceAll(daemon, "-", "_")+"_", database)
 }
 
 // madeByUs is the comment by which a role is known to be one of these.
@@ -34,6 +40,7 @@ const madeByUs = "The rights of a daemon of the Go swh-scheduler, from migrate -
 type daemonRole struct {
 	daemon, name string
 	exists, ours bool
+	rename       string // the name that it gets from who may rename it; "" if it has that
 }
 
 func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, user string, may bool, err error) {
@@ -43,7 +50,40 @@ func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, 
 	if err == nil {
 		roles, err = readRoles(ctx, db, Daemons, func(daemon string) string { return DaemonRole(daemon, database) }, madeByUs)
 	}
+	for i, r := range roles {
+		former := formerDaemonRole(r.daemon, database)
+		if err != nil || r.exists || former == r.name {
+			continue
+		}
+		// A former name may be that of a role of another database: this one's has rights here only.
+		var found bool
+		err = db.QueryRow(ctx, `select exists (select from pg_catalog.pg_roles r where rolname = $1 and pg_catalog.shobj_description(oid, 'pg_authid') = $2
+			and (select pg_catalog.array_agg(distinct dbid) from pg_catalog.pg_shdepend where dbid <> 0 and refclassid = 'pg_authid'::regclass and refobjid = r.oid)
+				= array[(select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())])`, former, madeByUs).Scan(&found)
+		if found {
+			roles[i] = daemonRole{daemon: r.daemon, name: former, exists: true, ours: true, rename: r.name}
+		}
+	}
 	return roles, user, may, stmt.Failed(err, "look which roles of daemons there are")
+}
+
+// renameRoles gives roles with a former name their present one. The roles of a user who may not stay as they are, and
+// go on to work.
+func renameRoles(ctx context.Context, conn *pgx.Conn, roles []daemonRole) error {
+	for i, r := range roles {
+		if r.rename == "" {
+			continue
+		}
+		_, err := conn.Exec(ctx, "alter role "+quoted(r.name)+" rename to "+quoted(r.rename))
+		if postgres.SQLState(err) == insufficientPrivilege {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("rename the role %s: %w", r.name, err)
+		}
+		roles[i].name, roles[i].rename = r.rename, ""
+	}
+	return nil
 }
 
 // makeGrants makes the roles of daemons that are not there, and gives each its rights. The lock of migrations
@@ -51,6 +91,9 @@ func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, 
 func makeGrants(ctx context.Context, conn *pgx.Conn) (made []string, err error) {
 	roles, user, may, err := readDaemonRoles(ctx, conn)
 	if err != nil {
+		return nil, err
+	}
+	if err := renameRoles(ctx, conn, roles); err != nil {
 		return nil, err
 	}
 	lacking := &OwnerError{Role: user, Then: "--grants"}
@@ -82,6 +125,9 @@ func makeGrants(ctx context.Context, conn *pgx.Conn) (made []string, err error) 
 func keepGrants(ctx context.Context, conn *pgx.Conn) error {
 	roles, _, _, err := readDaemonRoles(ctx, conn)
 	roles = slices.DeleteFunc(roles, func(r daemonRole) bool { return !r.ours })
+	if err == nil {
+		err = renameRoles(ctx, conn, roles)
+	}
 	if err != nil || len(roles) == 0 {
 		return err
 	}
@@ -111,8 +157,41 @@ func grantDaemons(ctx context.Context, tx pgx.Tx, roles []daemonRole) error {
 				return fmt.Errorf("%s to %s: %w", grant, r.name, err)
 			}
 		}
+		if r.daemon == rpcServe {
+			if err := grantDoorKey(ctx, tx, r.name); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+const rpcServe = "rpc-serve"
+
+// grantDoorKey lets a role of RPC servers read the door's password while the door is open, and takes that right away
+// otherwise.
+func grantDoorKey(ctx context.Context, tx pgx.Tx, role string) error {
+	var open bool
+	if err := tx.QueryRow(ctx, "select exists (select from scheduler_go.door where opened is not null)").Scan(&open); err != nil {
+		return err
+	}
+	statement := "revoke all on table scheduler_go.door from "
+	if open {
+		statement = "grant select on table scheduler_go.door to "
+	}
+	_, err := tx.Exec(ctx, statement+quoted(role))
+	return err
+}
+
+// keepDoorKey is grantDoorKey for the role that migrate --grants made, if it did.
+func keepDoorKey(ctx context.Context, conn *pgx.Conn) error {
+	roles, _, _, err := readDaemonRoles(ctx, conn)
+	for _, r := range roles {
+		if err == nil && r.daemon == rpcServe && r.ours {
+			err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grantDoorKey(ctx, tx, r.name) })
+		}
+	}
+	return stmt.Failed(err, "let RPC servers read the role of the door")
 }
 
 // dropGrants drops the roles of daemons. Users to whom they were granted lose the rights. The lock of

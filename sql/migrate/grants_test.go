@@ -125,6 +125,51 @@ func TestPublicExecutesNothing(t *testing.T) {
 	}
 }
 
+// The role of RPC servers reads the door's password while the door is open, whichever was made first; no other role does.
+func TestRPCServersReadTheDoor(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	owner := testenv.Connect(t, dsn)
+	t.Cleanup(func() {
+		if _, err := migrate.Run(context.Background(), dsn, migrate.Options{Door: migrate.DoorClosed}); err != nil {
+			t.Error(err)
+		}
+	})
+	testenv.Migrate(t, dsn, migrate.Options{Door: migrate.DoorOpened})
+	database := withGrants(t, dsn)
+	read := func() (who []string) {
+		for _, daemon := range migrate.Daemons {
+			if testenv.Value[bool](t, owner, fmt.Sprintf("select has_table_privilege('%s', 'scheduler_go.door', 'select')", migrate.DaemonRole(daemon, database))) {
+				who = append(who, daemon)
+			}
+			if testenv.Value[bool](t, owner, fmt.Sprintf("select has_table_privilege('%s', 'scheduler_go.door', 'insert, update, delete')", migrate.DaemonRole(daemon, database))) {
+				t.Errorf("%s writes the door's password", daemon)
+			}
+		}
+		return who
+	}
+	for _, step := range []struct {
+		door migrate.DoorAction
+		want string
+	}{{migrate.DoorKept, "[rpc-serve]"}, {migrate.DoorClosed, "[]"}, {migrate.DoorKept, "[]"}, {migrate.DoorOpened, "[rpc-serve]"}} {
+		testenv.Migrate(t, dsn, migrate.Options{Door: step.door})
+		if got := fmt.Sprint(read()); got != step.want {
+			t.Errorf("after %v: %s read it, want %s", step.door, got, step.want)
+		}
+	}
+	user, store := withRole(t, dsn)
+	testenv.Exec(t, owner, fmt.Sprintf("grant %q to %q", migrate.DaemonRole("rpc-serve", database), user))
+	door, err := migrate.NewDoor(store.DB, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, daemon := range []string{"", "start-listener"} {
+		if way, err := door.Config(t.Context(), daemon); err != nil || way.Password == "" {
+			t.Errorf("%q: %v", daemon, err)
+		}
+	}
+}
+
 // Who may not make roles is told what somebody else has to run; a role of somebody else is left alone.
 func TestGrantsWithoutTheRight(t *testing.T) {
 	t.Parallel()

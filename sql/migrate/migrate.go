@@ -169,6 +169,9 @@ func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 		default:
 			err = keepDoor(ctx, conn, log)
 		}
+		if o.Door != DoorKept { // also if it stays closed
+			err = cmp.Or(err, keepDoorKey(ctx, conn))
+		}
 		return err
 	})
 	return report, err
