@@ -70,7 +70,7 @@ for, too (-l of task list), means the command's option.`,
 	root.AddCommand(
 		task.New(a), tasktype.New(a), origin.New(a), addforge.New(a),
 		start.NewRunner(a), start.NewFirstVisits(a), start.NewListener(a), start.NewRecurrent(a), start.NewJournal(a), monitor.New(a),
-		start.NewRPCServe(a), start.NewDashboard(a), simulate.New(a), newExplain(a), settings.New(a), newShares(a), newLanes(a), newHosters(a), newQueue(a), session.New(a),
+		start.NewRPCServe(a), start.NewDashboard(a), simulate.New(a), newExplain(a), newForecast(a), settings.New(a), newShares(a), newLanes(a), newHosters(a), newQueue(a), session.New(a),
 		newMigrate(a), peerdb.New(a),
 		&cobra.Command{
 			Use:   "version",
@@ -81,7 +81,7 @@ for, too (-l of task list), means the command's option.`,
 	command.ReadOnly(root,
 		"task list", "task list-pending", "task-type list", "task graph list", "task graph status", "task graph show",
 		"origin peek-next", "origin check-listed-origins", "origin check-ingested-origins",
-		"explain", "shares status", "lanes status", "hosters status")
+		"explain", "forecast", "shares status", "lanes status", "hosters status")
 	root.SetOut(a.Stdout) // before completion's commands, which keep it
 	root.SetErr(a.Stderr)
 	root.InitDefaultCompletionCmd()

@@ -15,6 +15,8 @@ import (
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/send"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/status"
+	"swh-scheduler/sql/db"
 )
 
 // sender claims work for a deliverer.
@@ -94,6 +96,9 @@ func jobsOfSenders(p *process.Process, d *send.Delivery) []maintenance.Job {
 	}
 	return []maintenance.Job{
 		maintenance.Events(p.Store, d.Inspector), // before what judges by them
+		maintenance.QueueFigures(p.Store, func(ctx context.Context) ([]db.FigureKind, []db.Figure, error) {
+			return status.SampleQueues(ctx, p.Store, d.Inspector, p.Config)
+		}),
 		unheard.Job(), removed.Job(), maintenance.LowWater(p.Store), maintenance.BelowLowWater(p.Store, p.Log),
 	}
 }

@@ -156,6 +156,23 @@ var archive = []string{
 		from listed_origins, (values (220, 'failed', 'successful', 9), (210, 'successful', 'failed', 2), (30, 'failed', 'successful', 14)) v (d, status, before, n) where url like '%/project73'`,
 	`update origin_visit_stats set successive_visits = 3 where url like '%/project73'`,
 	`insert into scheduler_go.running (run, task, type, started, worker) select r.id, r.task, t.type, r.started, 'loader-git@worker' || r.id % 3 from task_run r join task t on t.id = r.task where r.status = 'started'`,
+	// Counts of origins of a week, and queues, shares and pools over time.
+	`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
+		select id, 'git', now() - interval '3 hours', 40000, 38000, 9000, 4000 from listers`,
+	`insert into scheduler_go.listings (lister_id, finished, previous) select id, last_listing_finished_at, last_listing_finished_at - interval '2 hours' from listers
+		on conflict (lister_id) do update set finished = excluded.finished - case when excluded.lister_id::text like '%3' then interval '12 days' else '0' end, previous = excluded.finished - interval '13 days'`,
+	`update listers set last_listing_finished_at = last_listing_finished_at - interval '12 days' where instance_name like 'gitlab3%'`,
+	`insert into scheduler_go.figures (span, figure, name, part, since, samples, sums)
+		select span, figure, name, part, at, k, coalesce((select array_agg(k * v) from unnest(vals) v), '{}')
+		from (values ('five', '5 minutes'::interval, 36, 1), ('hour', '1 hour', 719, 12), ('day', '1 day', 729, 288)) p (span, step, n, k), generate_series(0, p.n) i,
+			lateral (select to_timestamp(floor(extract(epoch from now()) / extract(epoch from step)) * extract(epoch from step)) - i * step as at) a,
+			lateral (values ('queue', '', '', '{}'::float8[]), ('share', '', '', '{}'), ('origins', '', '', '{}'), ('pools', '', '', '{}'), ('staleness', '', '', '{}'), ('visits', '', '', '{}'),
+				('queue', 'swh.loader.git.tasks.UpdateGitRepository', '', array[600 + 300 * sin(i / 9.0), 40, 5, 0, 40]),
+				('queue', 'swh.lister.gitlab.tasks.RangeGitLabLister', '', array[i % 20, 2, 0, 0, 0]),
+				('share', 'swh.loader.git.tasks.UpdateGitRepository', 'gitlab1.example.org', array[0.6, 0.55 + 0.1 * sin(i / 5.0)]), ('share', 'swh.loader.git.tasks.UpdateGitRepository', 'gitlab2.example.org', array[0.4, 0.45 - 0.1 * sin(i / 5.0)]),
+				('origins', 'git', '', array[120000 - 1000 * extract(epoch from now() - at) / 86400, 114000, 27000 + 700 * extract(epoch from now() - at) / 86400, 12000, extract(epoch from at) - 10800]),
+				('pools', 'git', '', array[3000, 27000, 12000, 72000 + 100 * i]), ('staleness', 'git', '', array[1000, 1000 * (90000 + 100 * i), 500, 500 * (60000 + 100 * i)]),
+				('visits', 'git', '', array[20, 2, 18, 2200])) f (figure, name, part, vals)`,
 	`analyze`,
 }
 
@@ -174,6 +191,7 @@ func withHostile() []string {
 		`insert into scheduler_go.ended (minute, source, type, status, exception, bucket, part, pieces, seconds) values (date_trunc('minute', now()) - interval '2 minutes', 'worker', '`+q+`', 'failed', '`+q+`', 3, 0, 7, 9)`,
 		`insert into scheduler_go.failures (at, type, exception, message, worker, visit_type, url) values (now(), '`+q+`', '`+q+`', '`+q+`', '`+q+`', '`+q+`', 'https://x.example/`+q+`')`,
 		`insert into scheduler_go.graphs (name, submitted) values ('`+q+`', now())`,
+		`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes) values ('00000000-0000-0000-0000-000000000009', '`+q+`', now(), 4, 3, 2, 1)`,
 		`insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 2, id, '`+q+`', false, 0 from task where type = '`+q+`'`,
 	)
 }
@@ -198,7 +216,8 @@ func paths(t *testing.T, tab *tab) []string {
 	return append(menu, "/login", "/tasks/1", "/tasks/3", "/tasks/212", "/origins?url=https://", "/origin?url="+url.QueryEscape("https://x.example/"+hostile),
 		"/origin?url=https://gitlab2.example.org/group1/project1", "/graphs/1", "/graphs/2", "/queue?name=swh.lister.gitlab.tasks.RangeGitLabLister", "/tasks?status=disabled&type=load-git", "/tasks/999",
 		"/types/load-git", "/types/load-git?range=30d", "/types/load-git?range=2y", "/types/"+url.PathEscape(hostile), "/errors?range=30d", "/errors?type=load-git&exception=ConnectionError",
-		"/errors?type="+url.QueryEscape(hostile)+"&exception="+url.QueryEscape(hostile), "/running?type=load-git", "/tasks?type=load-git&exception=NotFound")
+		"/errors?type="+url.QueryEscape(hostile)+"&exception="+url.QueryEscape(hostile), "/running?type=load-git", "/tasks?type=load-git&exception=NotFound",
+		"/freshness?workers=40&by=2099-01-01&visit_type=git")
 }
 
 // Every page, for somebody who may act, on real data with hostile names and URLs in it: axe-core
@@ -409,6 +428,7 @@ var screenshots = []struct {
 	{"over-time", "/#flow-title", 1000, 760, false},
 	{"type", "/types/load-git", 1000, 900, false},
 	{"errors", "/errors", 1000, 460, true},
+	{"freshness", "/freshness", 1000, 620, false},
 }
 
 // With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/dashboard.md.

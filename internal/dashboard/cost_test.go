@@ -33,6 +33,11 @@ func largeArchive(rows int) []string {
 		"insert into scheduler_go.errors select 'type-' || n, 'Error1', now() - interval '99 days', now() - interval '1 day' from generate_series(1, 30) n",
 		`insert into scheduler_go.failures (at, type, exception, message, worker, task, visit_type, url) select now() - n * interval '1 second', case n % 30 when 1 then 'load-git' else 'type-' || n % 30 end, 'Error' || n % 7, repeat('m', 200), 'loader@host', n, 'git', 'https://example.org/' || n
 			from generate_series(200000, 1, -1) n`,
+		`insert into scheduler_go.figures (span, figure, name, part, since, samples, sums)
+			select span, figure, case when q > 0 then name || q else '' end, '', at, k, array[k * 5, k, k, k, k * 2]
+			from (values ('five', '5 minutes'::interval, 36, 1), ('hour', '1 hour', 719, 12), ('day', '1 day', 729, 288)) p (span, step, n, k), generate_series(0, p.n) i,
+				lateral (select to_timestamp(floor(extract(epoch from now()) / extract(epoch from step)) * extract(epoch from step)) - i * step as at) a,
+				(values ('queue', 'swh.unread.some.long.name.of.a.task.', 300), ('origins', 'type-', 30), ('visits', 'type-', 30), ('pools', 'type-', 30), ('staleness', 'type-', 30)) f (figure, name, names), generate_series(0, names) q`,
 		"insert into scheduler_go.running select n, n, 'load-git', now() - n * interval '1 second', 'loader@host' from generate_series(1, 5000) n",
 		fmt.Sprintf(`do $$ begin
 			set local session_replication_role = replica;
@@ -100,7 +105,7 @@ func TestNoPageScans(t *testing.T) {
 		"/tasks?after=2020-01-01&before=2020-01-02", "/tasks?after=2020-01-01", "/tasks?argument=url%3Dhttps://example.org/7", "/tasks?argument=url%3Dhttps://example.org/7&containing=1",
 		"/tasks?below=" + strconv.Itoa(rows/2), fmt.Sprintf("/tasks?id=%d,7,70", task),
 		"/origins?url=forge7.example.org", "/origins?url=nowhere", last, "/listers?q=lister-7", "/graphs?name=graph-7", "/graphs?name=nothing", "/graphs?after=2020-01-01", "/graphs?state=open", "/graphs?state=cancelled", fmt.Sprintf("/tasks?graph=%d", graph), fmt.Sprintf("/tasks?graph=%d&status=disabled", graph), "/graphs?state=failed&name=graph-7", "/audit?below=7",
-		"/types/load-git", "/types/load-git?range=30d", "/types/load-git?range=2y", "/errors?range=30d", "/errors?range=2y", "/errors?type=load-git&exception=Error1", "/tasks?type=load-git&exception=Error1", "/running?type=load-git",
+		"/types/load-git", "/types/load-git?range=30d", "/types/load-git?range=2y", "/errors?range=30d", "/errors?range=2y", "/errors?type=load-git&exception=Error1", "/tasks?type=load-git&exception=Error1", "/running?type=load-git", "/freshness?workers=50&by=2099-01-01",
 	}
 	for _, p := range pages {
 		if !strings.Contains(p.Path, "{") && p.Path != queuePage.Path {

@@ -42,6 +42,7 @@ func (d *Dashboard) functions() template.FuncMap {
 		"date":     date,
 		"ago":      d.ago,
 		"iso":      iso,
+		"day":      func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"clock":    func(t time.Time) string { return t.UTC().Format("15:04") },
 		"short":    func(t time.Time) string { return t.UTC().Format("01-02 15:04") },
 		"markdown": markdown,

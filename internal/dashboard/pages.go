@@ -7,6 +7,7 @@ var pages = []Page{
 	queuesPage, queuePage,
 	tasksPage, taskPage,
 	originsPage, originPage,
+	freshnessPage,
 	listersPage,
 	graphsPage, graphPage,
 	daemonsPage,

@@ -1,4 +1,4 @@
-// Package freshness decides when an origin is worth a visit. It is pure: no database, no clock.
+// Package freshness decides when an origin is worth a visit, and predicts when the backlog of visits is gone. It is pure: no database, no clock.
 //
 // It minimizes the staleness of origins, averaged over origins and time. The staleness of an origin is the time since the
 // oldest change that the archive lacks, zero if it lacks none. Changes are assumed to come at

@@ -10,12 +10,14 @@ package monitor
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"swh-scheduler/internal/freshness"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
 )
@@ -49,6 +51,8 @@ type Monitor struct {
 	staleness, threshold             *prometheus.GaugeVec
 	unanswered, changes, built, left *prometheus.GaugeVec // without labels
 	eventsAge                        *prometheus.GaugeVec // without labels
+
+	backlog, gone, change, fresh, visits, took, late *prometheus.GaugeVec
 }
 
 // New makes a Monitor; its metrics are registered on reg.
@@ -76,6 +80,13 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed between the last two listings of their lister, by lister; counted once a listing.", "lister")
 	m.staleness = vec("swh_scheduler_freshness_staleness_seconds", "Of visit types with the policy freshness: for how long the archive has lacked the oldest change that it lacks, as a mean over the origins visited before; estimated for all, and, of those whose listers tell of updates, known (told). Counted every 6 hours.", "visit_type", "origins")
 	m.threshold = vec("swh_scheduler_freshness_threshold", "What a visit must be worth at present, by visit type with the policy freshness: days times days of staleness saved for each day of a worker; it grows as capacity shrinks.", "visit_type")
+	m.backlog = vec("swh_scheduler_backlog_origins", "Enabled origins that were never visited, or changed since their last visit, by visit type, as of the last update-metrics.", "visit_type")
+	m.gone = vec("swh_scheduler_backlog_gone_seconds", "In how many seconds they will be visited at the rate of the last week, by visit type (swh-scheduler forecast); infinite: never, and none if that is not known.", "visit_type")
+	m.change = vec("swh_scheduler_backlog_change_per_day", "By how many of them there are more each day, by visit type, between two counts of the last week.", "visit_type")
+	m.fresh = vec("swh_scheduler_origins_new_per_day", "Origins listed for the first time a day, by visit type, between the same counts.", "visit_type")
+	m.visits = vec("swh_scheduler_visits_per_day", "Visits that ended a day, by visit type, over the last week.", "visit_type")
+	m.took = vec("swh_scheduler_visit_runtime_mean_seconds", "How long visits of that week took, as a mean of those known, by visit type.", "visit_type")
+	m.late = vec("swh_scheduler_listers_late", "Listers whose next listing is late (behind), or of which none has ended for long (stopped), by state.", "state")
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = vec("swh_scheduler_unanswered_runs", "Runs of tasks sent or started more than a day ago and not known to have ended; counted every hour.")
 	m.eventsAge = vec("swh_scheduler_events_known_age_seconds", "How long ago the moment was up to which all events of workers are known; nothing is given up because of what came later. At most 7 days.")
@@ -163,6 +174,37 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 		m.staleness.WithLabelValues(visitType, "all").Set(n.Staleness / float64(max(1, n.Origins)))
 		m.staleness.WithLabelValues(visitType, "told").Set(n.Known / float64(max(1, n.Told)))
 	}
+	for _, flow := range f.Flows {
+		m.setForecast(flow, now)
+	}
+	for state, n := range f.LateListers {
+		m.late.WithLabelValues(string(state)).Set(float64(n))
+	}
 	m.unanswered.WithLabelValues().Set(float64(f.Runs.Unanswered))
 	m.left.WithLabelValues().Set(float64(f.Silent.Left))
+}
+
+// setForecast shows when the backlog of a visit type is gone, and why.
+func (m *Monitor) setForecast(flow freshness.Flow, now time.Time) {
+	f := flow.Forecast(freshness.Plan{}, now)
+	set := func(gauge *prometheus.GaugeVec, value *float64) {
+		if value != nil {
+			gauge.WithLabelValues(flow.VisitType).Set(*value)
+		}
+	}
+	if !flow.Counted.IsZero() {
+		m.backlog.WithLabelValues(flow.VisitType).Set(float64(f.Backlog))
+	}
+	switch f.Verdict {
+	case freshness.VerdictGone:
+		set(m.gone, f.GoneIn)
+	case freshness.VerdictDone:
+		m.gone.WithLabelValues(flow.VisitType).Set(0)
+	case freshness.VerdictNever:
+		m.gone.WithLabelValues(flow.VisitType).Set(math.Inf(1))
+	}
+	set(m.change, f.Slope)
+	set(m.fresh, f.New)
+	set(m.visits, f.VisitsADay)
+	set(m.took, f.Took)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"swh-scheduler/internal/freshness"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/internal/queries"
@@ -35,7 +36,10 @@ type Figures struct {
 	// Freshness is by visit type, of those with the policy.
 	Freshness map[string]origins.FreshnessCounts
 	Runs      RunCounts
-	Silent    SilentRuns // zero if the last sweep is older than an hour
+	// Flows is what forecasts are made from, by visit type; LateListers counts the listers that are behind or have stopped.
+	Flows       []freshness.Flow
+	LateListers map[freshness.ListingState]int
+	Silent      SilentRuns // zero if the last sweep is older than an hour
 }
 
 // Figures takes figures as of now.
@@ -68,6 +72,9 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 		}
 	}
 	if f.Runs, err = bulk.ResultOf[RunCounts](ctx, s.q, runWalk); err != nil {
+		return f, err
+	}
+	if f.Flows, f.LateListers, err = s.flowsAndListers(ctx, now); err != nil {
 		return f, err
 	}
 	silent, young, err := bulk.YoungResultOf[SilentRuns](ctx, s.q, lostWalk, time.Hour)

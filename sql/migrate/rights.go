@@ -78,7 +78,7 @@ var ownRights = []right{
 	{"table", "INSERT UPDATE", "keeper walks", tasks},
 	{"table", "INSERT UPDATE DELETE", "candidates", keepers},
 	{"table", "INSERT UPDATE", "candidate_groups", keepers},
-	{"table", "INSERT UPDATE DELETE", "ended_past errors running", keepers},
+	{"table", "INSERT UPDATE DELETE", "ended_past errors figures running", keepers},
 	{"table", "INSERT DELETE", "candidate_changes", keepers},
 	{"table", "UPDATE", "candidate_build", keepers},
 	{"table", "UPDATE DELETE", "listings set_aside_tasks set_aside_origins", keepers},

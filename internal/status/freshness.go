@@ -1,0 +1,224 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/freshness"
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/pytext"
+	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/origins"
+)
+
+// Freshness says how fresh the archive is, and when the backlog of visits is gone.
+type Freshness struct {
+	At      time.Time            `json:"at"`
+	Workers int                  `json:"workers"` // that the forecast was asked for; 0: those of now
+	By      *time.Time           `json:"by"`      // until when; nil: not asked for
+	Types   []VisitTypeFreshness `json:"visit_types"`
+	Listers []ListerFreshness    `json:"listers"`       // at most MaxListers: those that stopped, those behind, then those with the most origins that lack a visit
+	Late    []string             `json:"late_listers"`  // those that stopped or are behind, at most MaxListers
+	Found   int                  `json:"listers_found"` // of which Listers are some
+}
+
+// VisitTypeFreshness is that of a visit type. Counts are those of update-metrics.
+type VisitTypeFreshness struct {
+	VisitType string     `json:"visit_type"`
+	Counted   *time.Time `json:"counted"` // nil: never
+	Known     int64      `json:"known"`
+	Enabled   int64      `json:"enabled"`
+	Never     int64      `json:"never_visited"`
+	Changed   int64      `json:"changed"`     // since their last visit, as their listers tell
+	OutOfDate *float64   `json:"out_of_date"` // the part of the enabled ones that was never visited, or changed; nil: not known
+	// Staleness are seconds, as a mean over the origins that were visited: estimated for all, and measured for those whose listers tell of
+	// updates. Only with the policy freshness.
+	Staleness *float64 `json:"staleness"`
+	Told      *float64 `json:"staleness_told"`
+	freshness.Forecast
+}
+
+// ListerFreshness is that of a lister's origins of a visit type.
+type ListerFreshness struct {
+	Lister    string                 `json:"lister"`
+	Instance  string                 `json:"instance"`
+	VisitType string                 `json:"visit_type"` // "": nothing was counted
+	State     freshness.ListingState `json:"state"`
+	Finished  *time.Time             `json:"last_listing"`
+	Previous  *time.Time             `json:"previous_listing"`
+	Counted   *time.Time             `json:"counted"`
+	Enabled   int64                  `json:"enabled"`
+	Never     int64                  `json:"never_visited"`
+	Changed   int64                  `json:"changed"`
+	OutOfDate *float64               `json:"out_of_date"`
+}
+
+// MaxListers is how many listers are listed.
+const MaxListers = 100
+
+// FreshnessFilter says of what freshness is read.
+type FreshnessFilter struct {
+	VisitType string // "": all
+	Word      string // in the name or the instance of listers
+	freshness.Plan
+}
+
+// ReadFreshness reads counts that were taken before, of which it says the age. It scans no table of origins.
+func ReadFreshness(ctx context.Context, store *db.Store, c *config.Config, filter FreshnessFilter) (f Freshness, err error) {
+	now := store.Now()
+	f = Freshness{At: now, Workers: filter.Workers, Types: []VisitTypeFreshness{}, Listers: []ListerFreshness{}, Late: []string{}}
+	if !filter.By.IsZero() {
+		f.By = &filter.By
+	}
+	counts, err := store.CountsOfListers(ctx)
+	if err != nil {
+		return f, err
+	}
+	flows, err := store.Flows(ctx, counts, now)
+	if err != nil {
+		return f, err
+	}
+	stale, err := store.FreshnessCounts(ctx)
+	if err != nil {
+		return f, err
+	}
+	consumers, err := consumersByType(ctx, store, c, now)
+	if err != nil {
+		return f, err
+	}
+	for _, flow := range flows {
+		if filter.VisitType != "" && flow.VisitType != filter.VisitType {
+			continue
+		}
+		if n, known := consumers[model.LoaderTaskType(flow.VisitType)]; known {
+			flow.Consumers = &n
+		}
+		f.Types = append(f.Types, ofFlow(flow, filter.Plan, stale[flow.VisitType], now))
+	}
+	f.addListers(counts, filter, now)
+	return f, nil
+}
+
+// consumersByType returns how many consumers read the queues of each task type, as far as it was sampled.
+func consumersByType(ctx context.Context, store *db.Store, c *config.Config, now time.Time) (map[string]int, error) {
+	byQueue, err := store.Consumers(ctx, now)
+	if err != nil || byQueue == nil {
+		return nil, err
+	}
+	known, err := dispatch.KnownQueues(ctx, store, c.Lanes)
+	byType := map[string]int{}
+	for _, q := range known {
+		byType[q.TaskType] += byQueue[q.Name]
+	}
+	return byType, err
+}
+
+func ofFlow(flow freshness.Flow, plan freshness.Plan, stale origins.FreshnessCounts, now time.Time) VisitTypeFreshness {
+	t := VisitTypeFreshness{
+		VisitType: flow.VisitType, Counted: known(flow.Counted), Known: flow.Known, Enabled: flow.Enabled, Never: flow.Never, Changed: flow.Changed,
+		OutOfDate: part(flow.Never+flow.Changed, flow.Enabled), Forecast: flow.Forecast(plan, now),
+	}
+	if stale.Origins > 0 {
+		t.Staleness = new(stale.Staleness / float64(stale.Origins))
+	}
+	if stale.Told > 0 {
+		t.Told = new(stale.Known / float64(stale.Told))
+	}
+	return t
+}
+
+// known returns nil for a time that is not known.
+func known(t time.Time) *time.Time {
+	if t.IsZero() || t.Unix() == 0 {
+		return nil
+	}
+	return &t
+}
+
+// part returns a part of all; nil if there are none.
+func part(some, all int64) *float64 {
+	if all <= 0 {
+		return nil
+	}
+	return new(float64(some) / float64(all))
+}
+
+func (f *Freshness) addListers(counts []db.ListerCounts, filter FreshnessFilter, now time.Time) {
+	var all []ListerFreshness
+	for _, c := range counts {
+		if filter.VisitType != "" && c.VisitType != filter.VisitType || !strings.Contains(c.Name, filter.Word) && !strings.Contains(c.InstanceName, filter.Word) {
+			continue
+		}
+		all = append(all, ListerFreshness{
+			Lister: c.Name, Instance: c.InstanceName, VisitType: c.VisitType, State: db.Listing(c, now),
+			Finished: known(c.Finished), Previous: known(c.Previous), Counted: known(c.Counted),
+			Enabled: c.Enabled, Never: c.Never, Changed: c.Changed, OutOfDate: part(c.Never+c.Changed, c.Enabled),
+		})
+	}
+	rank := map[freshness.ListingState]int{freshness.ListingStopped: 0, freshness.ListingBehind: 1, freshness.ListingUnknown: 2, freshness.ListingOK: 2}
+	slices.SortStableFunc(all, func(a, b ListerFreshness) int {
+		return cmp.Or(rank[a.State]-rank[b.State], cmp.Compare(b.Never+b.Changed, a.Never+a.Changed))
+	})
+	for _, l := range all {
+		if name := l.Lister + " " + l.Instance; rank[l.State] < 2 && !slices.Contains(f.Late, name) && len(f.Late) < MaxListers {
+			f.Late = append(f.Late, name)
+		}
+	}
+	f.Found = len(all)
+	f.Listers = append(f.Listers, all[:min(len(all), MaxListers)]...)
+}
+
+// FreshnessTables formats it for people.
+func FreshnessTables(f Freshness) string {
+	lines := []string{"VISIT TYPE\tENABLED\tNEVER\tCHANGED\tOUT OF DATE\tSTALENESS\tNEW/DAY\tFIRST/DAY\tVISITS/DAY\tRUNTIME\tPARALLEL\tCONSUMERS\tBACKLOG"}
+	if f.By != nil {
+		lines[0] += "\tWORKERS NEEDED"
+	}
+	perDay := func(n float64) string { return strconv.FormatFloat(n, 'f', 1, 64) }
+	for _, t := range f.Types {
+		stale := orUnknown(t.Staleness, wholeSeconds)
+		if t.Told != nil {
+			stale += " (" + wholeSeconds(*t.Told) + " measured)"
+		}
+		line := fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", pytext.Visible(t.VisitType), t.Enabled, t.Never, t.Changed,
+			orUnknown(t.OutOfDate, func(p float64) string { return fmt.Sprintf("%.1f %%", 100*p) }), stale,
+			orUnknown(t.New, perDay), orUnknown(t.First, perDay), orUnknown(t.VisitsADay, perDay), orUnknown(t.Took, shortDuration),
+			orUnknown(t.Busy, perDay), orUnknown(t.Consumers, strconv.Itoa), t.Text)
+		if f.By != nil {
+			line += "\t" + t.NeededText
+		}
+		lines = append(lines, line)
+	}
+	text := pytext.Columns(lines)
+	if len(f.Types) == 0 {
+		text = "No origins are counted: see swh-scheduler origin update-metrics.\n"
+	}
+	for _, t := range f.Types {
+		if len(t.Assumptions) > 0 {
+			text += fmt.Sprintf("\n%s: %s.", pytext.Visible(t.VisitType), strings.Join(t.Assumptions, "; "))
+		}
+	}
+	if len(f.Types) > 0 {
+		text += "\n"
+	}
+	for _, state := range []freshness.ListingState{freshness.ListingStopped, freshness.ListingBehind} {
+		var names []string
+		for _, l := range f.Listers {
+			name := pytext.Visible(l.Lister + " " + l.Instance)
+			if l.State == state && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			text += fmt.Sprintf("\nListers that %s: %s\n", map[freshness.ListingState]string{freshness.ListingStopped: "have stopped", freshness.ListingBehind: "fall behind"}[state], strings.Join(names, ", "))
+		}
+	}
+	return text
+}
