@@ -53,7 +53,7 @@ over which rates are measured. The page Freshness of the dashboard has the same.
 		if err != nil {
 			return err
 		}
-		return a.Show(output, f, status.FreshnessTables(f))
+		return a.Show(output, f, status.FreshnessTables(a.Terminal(), f))
 	})
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/freshness"
+	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/status"
 )
 
@@ -57,7 +58,7 @@ func TestFreshnessPage(t *testing.T) {
 			t.Errorf("%s: %s", path, answer.Status)
 		}
 	}
-	if text := status.FreshnessTables(f); !strings.Contains(text, "never at this rate") || !strings.Contains(text, "Listers that have stopped: gitea forge3, gitea forge4") || !strings.Contains(text, "Listers that fall behind: gitea forge2") {
+	if text := status.FreshnessTables(pytext.Terminal{}, f); !strings.Contains(text, "never at this rate") || !strings.Contains(text, "Listers that have stopped: gitea forge3, gitea forge4") || !strings.Contains(text, "Listers that fall behind: gitea forge2") {
 		t.Error(text)
 	}
 }

@@ -175,28 +175,28 @@ func (f *Freshness) addListers(counts []db.ListerCounts, filter FreshnessFilter,
 	f.Listers = append(f.Listers, all[:min(len(all), MaxListers)]...)
 }
 
-// FreshnessTables formats it for people.
-func FreshnessTables(f Freshness) string {
-	lines := []string{"VISIT TYPE\tENABLED\tNEVER\tCHANGED\tOUT OF DATE\tSTALENESS\tNEW/DAY\tFIRST/DAY\tVISITS/DAY\tRUNTIME\tPARALLEL\tCONSUMERS\tBACKLOG"}
+// FreshnessTables formats f for a terminal.
+func FreshnessTables(t pytext.Terminal, f Freshness) string {
+	lines := []string{"VISIT TYPE\tENABLED>\tNEVER>\tCHANGED>\tOUT OF DATE>\tSTALENESS>\tNEW/DAY>\tFIRST/DAY>\tVISITS/DAY>\tRUNTIME>\tPARALLEL>\tCONSUMERS>\tBACKLOG"}
 	if f.By != nil {
 		lines[0] += "\tWORKERS NEEDED"
 	}
 	perDay := func(n float64) string { return strconv.FormatFloat(n, 'f', 1, 64) }
-	for _, t := range f.Types {
-		stale := orUnknown(t.Staleness, wholeSeconds)
-		if t.Told != nil {
-			stale += " (" + wholeSeconds(*t.Told) + " measured)"
+	for _, v := range f.Types {
+		stale := orUnknown(v.Staleness, roughly)
+		if v.Told != nil {
+			stale += " (" + roughly(*v.Told) + " measured)"
 		}
-		line := fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", pytext.Visible(t.VisitType), t.Enabled, t.Never, t.Changed,
-			orUnknown(t.OutOfDate, func(p float64) string { return fmt.Sprintf("%.1f %%", 100*p) }), stale,
-			orUnknown(t.New, perDay), orUnknown(t.First, perDay), orUnknown(t.VisitsADay, perDay), orUnknown(t.Took, shortDuration),
-			orUnknown(t.Busy, perDay), orUnknown(t.Consumers, strconv.Itoa), t.Text)
+		line := fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", pytext.Visible(v.VisitType), v.Enabled, v.Never, v.Changed,
+			orUnknown(v.OutOfDate, func(p float64) string { return fmt.Sprintf("%.1f %%", 100*p) }), stale,
+			orUnknown(v.New, perDay), orUnknown(v.First, perDay), orUnknown(v.VisitsADay, perDay), orUnknown(v.Took, roughly),
+			orUnknown(v.Busy, perDay), orUnknown(v.Consumers, strconv.Itoa), v.Text)
 		if f.By != nil {
-			line += "\t" + t.NeededText
+			line += "\t" + v.NeededText
 		}
 		lines = append(lines, line)
 	}
-	text := pytext.Columns(lines)
+	text := t.Columns(lines)
 	if len(f.Types) == 0 {
 		text = "No origins are counted: see swh-scheduler origin update-metrics.\n"
 	}
