@@ -59,7 +59,10 @@ BENCHTIME ?= 1x
 VERSION   ?= $(shell git describe --tags --always --dirty)
 PLATFORMS ?= linux/amd64 linux/arm64
 
-.PHONY: help build test screenshots chaos chaos-weekly chaos-seeds day model test-debian test-versions fuzz conformance attacks bench bench-readme demo demo-stop deploy-check release vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+# On which releases of Debian `make test-packages` tries them.
+PACKAGED ?= bookworm trixie
+
+.PHONY: help build test screenshots chaos chaos-weekly chaos-seeds day model test-debian test-versions fuzz conformance attacks bench bench-readme demo demo-stop deploy-check release test-packages vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -136,10 +139,14 @@ demo-stop: ## Stop what `make demo KEEP=1` left running
 	@bin/demo -stop
 
 deploy-check: ## Check the chart, systemd units, configurations, dashboards and alerts of deploy/
-	@$(ALL) sh -c '{ [ -z "$(DEPLOY)" ] || go test -count=1 $(DEPLOY); } && cd deploy/check && go vet ./... && go test -vet=off -count=1 ./...'
+	@$(ALL) sh -c '{ [ -z "$(DEPLOY)" ] || go test -count=1 $(DEPLOY); } && \
+		for module in check packages; do (cd deploy/$$module && go vet ./... && go test -vet=off -count=1 ./...) || exit; done'
 
-release: ## Build archives, bills of materials and checksums in bin/release (VERSION, PLATFORMS, RELEASE_KEY), each twice
+release: ## Build archives, packages, bills of materials and checksums in bin/release (VERSION, PLATFORMS, RELEASE_KEY), each twice
 	@$(GO) deploy/release/build.sh "$(VERSION)" $(PLATFORMS)
+
+test-packages: ## Install, start, upgrade and purge the packages that make release made, as root, on fresh Debians (PACKAGED="bookworm trixie")
+	@$(ALL) $(SERVICES) deploy/packages/try $(PACKAGED)
 
 vulncheck: ## Look for known vulnerabilities in what the program calls (GOVULNDB)
 	@$(GO) .ci/vulncheck

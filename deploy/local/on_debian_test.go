@@ -31,7 +31,7 @@ func TestOnDebianTakesNamesOfReleases(t *testing.T) {
 		cmd := exec.Command("./on-debian", release, "true")
 		cmd.Env = append(os.Environ(), "SWH_SCHEDULER_CACHE="+cache, "PATH="+tools+":"+os.Getenv("PATH"))
 		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "usage: on-debian RELEASE") {
+		if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "usage: on-debian [--fresh DIRECTORY] RELEASE") {
 			t.Errorf("%q: exit code %d:\n%s", release, cmd.ProcessState.ExitCode(), out)
 		}
 	}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # build.sh VERSION [PLATFORM]... makes a release in bin/release: for each platform
 # an archive of the program, its licence and those of the modules in it, units and sample
-# configurations, and what the program is made of (CycloneDX); and the checksums of all of
-# them, signed if RELEASE_KEY names a key (see sign).
+# configurations, a .deb and a .rpm of the same (../packages), and what the program is made of
+# (CycloneDX); and the checksums of all of them, signed if RELEASE_KEY names a key (see sign).
 #
 # Everything is built twice, the second time from a copy of the sources elsewhere
 # and with an empty cache, and must come out the same to the byte. So whoever
@@ -31,6 +31,7 @@ mkdir -p "$out" "$work/copy" "$work/cache"
 cache=$work/cache
 [ "${RELEASE_CACHE:-}" != shared ] || cache=$(go env GOCACHE)
 go build -C test -o "$work/sbom" ./sbom
+go build -C deploy/packages -tags grpcnotrace -o "$work/packages" .
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/copy"
 
 # licences DIRECTORY puts the licence of Go, and those of the modules in its program, into
@@ -70,6 +71,7 @@ build() {
 	"$work/sbom" "$dir/swh-scheduler" >"$2/$name.cdx.json"
 	tar --sort=name --mtime="@$when" --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r,go-w,a+X --format=ustar \
 		-C "$2" -c "$name" | gzip -9 -n >"$2/$name.tar.gz"
+	SOURCE_DATE_EPOCH=$when "$work/packages" "$dir" "$version" "${1#*/}" "$2"
 	rm -rf "$dir"
 }
 

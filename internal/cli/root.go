@@ -37,6 +37,11 @@ func Run(ctx context.Context, release string, args []string, stdout, stderr io.W
 	return a.ExitCode(root, cmp.Or(root.ExecuteContext(ctx), unknown))
 }
 
+// Root returns the command of all others, from which man pages are made.
+func Root(release string, stdout, stderr io.Writer) *cobra.Command {
+	return newRoot(command.New(release, stdout, stderr))
+}
+
 func newRoot(a *command.App) *cobra.Command {
 	printVersion := func(cmd *cobra.Command) error {
 		return a.Print(cmd.Root().Name() + ", version " + a.Version + "\n")
