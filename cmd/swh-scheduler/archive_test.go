@@ -88,7 +88,7 @@ func startArchive(t *testing.T) *archiveParts {
 	server := ourServer(t, dsn)
 	parts := swh.NewParts(t, dir, swh.Storage{
 		DSN: testenv.Postgres(t), Brokers: testenv.Kafka(t), Prefix: testenv.Journal(t, 1, swh.ObjectTypes...),
-	}, mq.URL, server)
+	}, mq.URL, swh.Servers{Listers: server, Commands: server})
 	testenv.ListenerQueue(t, mq.URL) // no event of a worker is lost
 	storage := parts.Storage
 	for _, argv := range append(parts.StorageCommands(), parts.SchedulerCommand("task-type", "register", "-p", "lister.gitweb", "-p", "lister.save-bulk",

@@ -5,7 +5,9 @@
 // scheduler's daemons: the binary that operators run. Two forges (gitweb and git's smart
 // HTTP) and a server of packages, on the loopback, hold what is to be archived. The lister
 // and the command line of the Python scheduler speak to our RPC server, and do not see the
-// database. The story:
+// database. Every daemon of ours is a user of its own at the broker and at the database, with the rights of its role
+// (migrate --grants), or a client of the RPC server with the role of one daemon; the lister is a client for its
+// listers only. The story:
 //
 //  1. tasks list the forges' repositories and the packages;
 //  2. recurrent visits of them are scheduled, run, and their results come back through Kafka;

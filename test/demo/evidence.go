@@ -43,6 +43,7 @@ type evidence struct {
 	Expected   int       // the number of faults that should have happened
 	Origins    []origin
 	Executions executions
+	Refusals   []string         // lines of logs by which somebody lacked a right
 	Stopped    map[string]error // by daemon: how it ended when it was told to stop; nil if they were left running
 }
 

@@ -15,7 +15,7 @@ import (
 // lookAround starts the dashboard and Prometheus, and prints where everything is and how to stop it.
 func (s *story) lookAround(w io.Writer) {
 	dashboard := s.freePort()
-	s.start("dashboard", s.Scheduler, "-C", s.config, "dashboard", "--host", "127.0.0.1", "--port", fmt.Sprint(dashboard))
+	s.start(dashboardDaemon.name, append([]string{s.Scheduler, "-C", s.configs[dashboardDaemon.name]}, strings.Fields(dashboardDaemon.command+" "+fmt.Sprint(dashboard))...)...)
 	prometheus := s.startPrometheus()
 	s.listens(fmt.Sprint("127.0.0.1:", dashboard))
 	_, _ = fmt.Fprintf(w, `Everything is left running. To look around:

@@ -37,6 +37,7 @@ type daemon struct{ name, command string }
 var (
 	rpcDaemon       = daemon{"rpc-serve", "rpc-serve --host 127.0.0.1 --port"}
 	recurrentDaemon = daemon{"schedule-recurrent", "schedule-recurrent"}
+	dashboardDaemon = daemon{"dashboard", "dashboard --host 127.0.0.1 --port"} // only if all is left running
 
 	daemons = []daemon{
 		rpcDaemon,
@@ -65,10 +66,10 @@ type story struct {
 	db       *pgxpool.Pool             // of the scheduler
 	archive  *pgx.Conn                 // of the storage
 
-	config   string   // configuration file with the database
-	byDoor   string   // configuration file of our daemons, with the RPC server, as in production
-	server   int      // port of the RPC server
-	metrics  []string // addresses of the daemons' metrics; none unless all is left running
+	config   string            // configuration file of the database's owner
+	configs  map[string]string // those of our daemons, by name
+	server   int               // port of the RPC server
+	metrics  []string          // addresses of the daemons' metrics; none unless all is left running
 	evidence *evidence
 	steps    []step     // still to be done, in this order
 	command  chan error // gets the result of the command that a step has started; nil if none is running
@@ -103,6 +104,8 @@ func playIn(p *program, dir string, o options) {
 	if o.Keeper == nil {
 		e.Stopped = s.stop()
 	}
+	e.Refusals, err = refusals(dir)
+	s.must(err)
 	checks := verdict(e)
 	color := term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""
 	printSummary(os.Stdout, e, checks, time.Since(begin), color)
@@ -134,11 +137,7 @@ func (s *story) start(name string, argv ...string) {
 }
 
 func (s *story) startDaemon(d daemon) {
-	config := s.byDoor
-	if d == rpcDaemon {
-		config = s.config
-	}
-	argv := append([]string{s.Scheduler, "-C", config}, strings.Fields(d.command)...)
+	argv := append([]string{s.Scheduler, "-C", s.configs[d.name]}, strings.Fields(d.command)...)
 	if d == rpcDaemon {
 		argv = append(argv, fmt.Sprint(s.server))
 	}
@@ -202,10 +201,11 @@ func (s *story) swh(args ...string) error {
 // that schedules visits: that one starts when both forges are listed, so that they have to share.
 func (s *story) prepare() {
 	s.server = s.freePort()
-	server := fmt.Sprintf("http://127.0.0.1:%d/", s.server)
 	s.config = s.write("scheduler.yml", s.configuration(s.ofDatabase()))
-	s.byDoor = s.write("daemons.yml", s.configuration(fmt.Sprintf("{cls: remote, url: %q}", server)))
-	s.parts = swh.NewParts(s.program, s.dir, swh.Storage{DSN: s.storage, Brokers: s.kafka, Prefix: s.journal}, s.throughWay, server)
+	lister := newClient("listers", `roles: [lister], listers: ["gitweb/*", "GNU/*"]`)
+	operator := newClient("operator", "roles: [operator]")
+	s.parts = swh.NewParts(s.program, s.dir, swh.Storage{DSN: s.storage, Brokers: s.kafka, Prefix: s.journal}, s.throughWay,
+		swh.Servers{Listers: lister.at(s.serverURL()), Commands: operator.at(s.serverURL())})
 	for _, worker := range []*testenv.Child{
 		s.parts.StartLister(2), s.parts.StartLoader("express", 3, expressQueue),
 		s.parts.StartLoader("slow", 3, slowQueue, archivesQueue), s.parts.StartLoader("save-code-now", 1, saveQueue),
@@ -213,6 +213,8 @@ func (s *story) prepare() {
 		s.children[worker.Name] = worker
 	}
 	s.ours("migrate", "--door")
+	s.ours("migrate", "--grants")
+	s.configure([]client{lister, operator})
 	for _, d := range daemons {
 		if d != recurrentDaemon {
 			s.startDaemon(d)

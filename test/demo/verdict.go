@@ -113,6 +113,11 @@ func verdict(e *evidence) (checks []check) {
 			}
 		})
 	}
+	promise("nobody lacked a right: each part is a user of its own, with what it needs and no more", func(missing say) {
+		for _, line := range e.Refusals {
+			missing("%s", line)
+		}
+	})
 	if e.Stopped != nil {
 		promise("every daemon stopped cleanly when told to", func(missing say) {
 			for name, err := range e.Stopped {

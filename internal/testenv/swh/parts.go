@@ -16,24 +16,27 @@ import (
 type Parts struct {
 	Storage Storage
 
-	t                 testing.TB
-	dir               string   // of configurations and logs
-	python, swh       string   // programs
-	remote            []string // the beginning of a command that asks the RPC server
-	broker, scheduler string   // URLs: AMQP's, and the RPC server's
+	t           testing.TB
+	dir         string   // of configurations and logs
+	python, swh string   // programs
+	remote      []string // the beginning of a command that asks the RPC server
+	broker      string   // AMQP's URL
+	servers     Servers
 }
 
-// NewParts makes the files of the parts in dir, and starts nothing. The scheduler is reached by
-// the URL of its RPC server.
-func NewParts(t testing.TB, dir string, storage Storage, broker, scheduler string) *Parts {
+// Servers are the URLs by which the parts reach the scheduler's RPC server: each may have user and password in it.
+type Servers struct{ Listers, Commands string }
+
+// NewParts makes the files of the parts in dir, and starts nothing.
+func NewParts(t testing.TB, dir string, storage Storage, broker string, servers Servers) *Parts {
 	t.Helper()
 	storage.Objects = filepath.Join(dir, "objects")
 	if err := os.Mkdir(storage.Objects, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p := &Parts{Storage: storage, t: t, dir: dir, python: testenv.ArchivePython(t), broker: broker, scheduler: scheduler}
+	p := &Parts{Storage: storage, t: t, dir: dir, python: testenv.ArchivePython(t), broker: broker, servers: servers}
 	p.swh = filepath.Join(filepath.Dir(p.python), "swh")
-	p.remote = p.configured("remote", map[string]any{"scheduler": remote(scheduler)})
+	p.remote = p.configured("remote", map[string]any{"scheduler": remote(servers.Commands)})
 	return p
 }
 
@@ -54,7 +57,7 @@ func (p *Parts) SchedulerCommand(args ...string) []string {
 // WebCommand returns one that runs Python with the settings of swh.web.
 func (p *Parts) WebCommand(args ...string) []string {
 	p.t.Helper()
-	return slices.Concat(p.configured("web", p.Storage.web(p.scheduler, filepath.Join(p.dir, "web.sqlite"))), []string{p.python}, args)
+	return slices.Concat(p.configured("web", p.Storage.web(p.servers.Commands, filepath.Join(p.dir, "web.sqlite"))), []string{p.python}, args)
 }
 
 // DepositCommands returns the beginnings of two: of Python, and of the archive's command line,
@@ -62,7 +65,7 @@ func (p *Parts) WebCommand(args ...string) []string {
 func (p *Parts) DepositCommands(dsn string) (python, swh []string) {
 	p.t.Helper()
 	uploads := filepath.Join(p.dir, "uploads")
-	config, err := p.Storage.deposit(p.scheduler, dsn, uploads)
+	config, err := p.Storage.deposit(p.servers.Commands, dsn, uploads)
 	if err = cmp.Or(err, os.Mkdir(uploads, 0o755)); err != nil {
 		p.t.Fatal(err)
 	}
@@ -73,7 +76,7 @@ func (p *Parts) DepositCommands(dsn string) (python, swh []string) {
 // StartLister starts a worker that lists, and tells the scheduler.
 func (p *Parts) StartLister(processes int) *testenv.Child {
 	p.t.Helper()
-	return p.startWorker("lister", processes, lister(p.broker, p.scheduler))
+	return p.startWorker("lister", processes, lister(p.broker, p.servers.Listers))
 }
 
 // StartLoader starts a worker that takes the loaders' tasks from the queues.
