@@ -43,7 +43,7 @@ func TestConfigurations(t *testing.T) {
 // No sample sends a password to another host in clear.
 func TestSamplesUseTLS(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"config/scheduler.yml", "config/rpc.yml"} {
+	for _, file := range []string{"config/scheduler.yml", "config/rpc.yml", "config/listener.yml"} {
 		c, _, err := config.Load(file)
 		if err != nil {
 			t.Fatal(err)
@@ -79,15 +79,22 @@ func TestSystemdUnits(t *testing.T) {
 	dir := t.TempDir()
 	instance := filepath.Join(dir, "swh-scheduler@runner.service")
 	const dropIn = "swh-scheduler@rpc.service.d/tls.conf"
-	tls := testenv.Read(t, "systemd/"+dropIn)
+	const ownFile = "swh-scheduler@.service.d/00-file.conf"
+	tls, own := testenv.Read(t, "systemd/"+dropIn), testenv.Read(t, "systemd/file-per-daemon.conf")
 	rpc := filepath.Join(dir, "swh-scheduler@rpc.service")
-	if err := os.Mkdir(filepath.Dir(filepath.Join(dir, dropIn)), 0o700); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{dropIn, ownFile} {
+		if err := os.Mkdir(filepath.Dir(filepath.Join(dir, file)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(string(own), "/swh-scheduler@.service.d/00-file.conf") { // before tls.conf, which adds to what it resets
+		t.Error("file-per-daemon.conf doesn't say where it belongs")
 	}
 	for path, text := range map[string]string{
-		rpc:                        strings.ReplaceAll(string(unit), program, "/bin/sh"),
-		filepath.Join(dir, dropIn): string(tls),
-		instance:                   strings.ReplaceAll(string(unit), program, "/bin/sh"),
+		rpc:                         strings.ReplaceAll(string(unit), program, "/bin/sh"),
+		filepath.Join(dir, dropIn):  string(tls),
+		filepath.Join(dir, ownFile): string(own),
+		instance:                    strings.ReplaceAll(string(unit), program, "/bin/sh"),
 		filepath.Join(dir, "swh-scheduler.target"): string(target),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
