@@ -63,6 +63,11 @@ func (a *Access) canAct() bool {
 // user returns who sent a request, or the zero User if the request doesn't say. Wrong credentials are
 // an error, and count against the sender's address. Other errors are of the database.
 func (a *Access) user(r *http.Request) (User, error) {
+	for _, header := range []string{"Authorization", a.Proxy.UserHeader} {
+		if header != "" && len(r.Header.Values(header)) > 1 { // a proxy may have added one to what it was sent
+			return User{}, errLogin
+		}
+	}
 	if user, ok := a.proxied(r); ok {
 		return user, nil
 	}

@@ -149,7 +149,7 @@ func TestAccess(t *testing.T) {
 				r.RemoteAddr = headers[i+1]
 				continue
 			}
-			r.Header.Set(headers[i], headers[i+1])
+			r.Header.Add(headers[i], headers[i+1])
 		}
 		w := httptest.NewRecorder()
 		s.act(Action{Path: "/x", Do: func(context.Context, *Request) (string, error) { return "/", nil }}, w, r)
@@ -187,6 +187,9 @@ func TestAccess(t *testing.T) {
 		"forged session":              {csrf("ann"), []string{"Cookie", session + "x"}, 403},
 		"form as a session":           {csrf("ann"), []string{"Cookie", sessionName + "=" + s.csrfOf(User{Name: "ann"})}, 403},
 		"two sessions":                {ours, []string{"Cookie", session + "; " + looks}, 403},
+		"two tokens, right first":     {nil, []string{"Authorization", "Bearer t0ken", "Authorization", "Bearer t0kem"}, 401},
+		"two tokens, right last":      {nil, []string{"Authorization", "Bearer t0kem", "Authorization", "Bearer t0ken"}, 401},
+		"proxy, and what it was sent": {csrf("eve"), []string{"X-User", "eve", "X-Roles", "ops", "X-User", "bob"}, 401},
 		"proxy, operator":             {csrf("bob"), []string{"X-User", "bob", "X-Roles", "users, ops"}, 303},
 		"proxy, no operator":          {csrf("bob"), []string{"X-User", "bob", "X-Roles", "users,opsx"}, 403},
 		"a stranger as if by a proxy": {csrf("bob"), []string{"X-User", "bob", "X-Roles", "ops", "from", "198.51.100.1:1"}, 403},

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/internal/testenv"
 )
@@ -310,6 +311,27 @@ func TestStolenPaths(t *testing.T) {
 					t.Errorf("%s %s, host %s: %s", method, path, host, response.Status)
 				}
 			}
+		}
+	}
+}
+
+// A request with more than one Authorization is refused, as a proxy may have judged another one than would count here.
+func TestTwoAuthorizations(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t), func(o *Options) {
+		o.Clients = []config.Client{withToken("reader", config.RoleReader), withToken("operator", config.RoleOperator)}
+	})
+	for _, headers := range [][]string{
+		{"Bearer " + tokenOf("reader"), "Bearer " + tokenOf("operator")}, {"Bearer " + tokenOf("reader"), "Bearer wrong"},
+		{"Bearer wrong", "Bearer " + tokenOf("reader")}, {"", "Bearer " + tokenOf("reader")}, {"Bearer " + tokenOf("reader"), ""},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/task_type/get_all", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header["Authorization"] = headers
+		if response, _ := do(t, request); response.StatusCode != http.StatusBadRequest {
+			t.Errorf("%q: %s", headers, response.Status)
 		}
 	}
 }

@@ -62,6 +62,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := s.access.Load()
 		id, err := anyone, error(nil)
+		if a.asks() && len(r.Header.Values("Authorization")) > 1 {
+			refuse(w, r, httpError(http.StatusBadRequest, "BadRequest", "The request has more than one Authorization."))
+			return
+		}
 		if a.asks() {
 			id, err = s.identify(a, r)
 		}
