@@ -299,5 +299,7 @@ func TestConfigCheckOfSilentServices(t *testing.T) {
 			t.Errorf("nothing is wrong with %s: %s", name, r.stdout)
 		}
 	}
-	t.Log(r.stdout)
+	if !strings.Contains(r.stdout, "WRONG scheduler: no answer within 10s: ") {
+		t.Errorf("the database is not said to be silent: %s", r.stdout)
+	}
 }

@@ -152,6 +152,9 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 			results[i] = checkResult{Name: c.name, Found: found}
 			if err != nil {
 				results[i].Problem = strings.TrimPrefix(pytext.OneLine(err).Error(), c.name+": ")
+				if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+					results[i].Problem = fmt.Sprintf("no answer within %s: %s", 2*patience, results[i].Problem)
+				}
 			}
 		})
 	}
