@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
@@ -64,7 +66,11 @@ func TestCheckRights(t *testing.T) {
 				ch := testenv.Channel(t, env.URL)
 				if used {
 					for _, queue := range queues {
-						testenv.Declare(t, ch, queue, nil)
+						arguments := amqp.Table{}
+						if queue == "mine" {
+							arguments[amqp.QueueTypeArg] = "quorum"
+						}
+						testenv.Declare(t, ch, queue, arguments)
 						if err := errors.Join(ch.ExchangeDeclare(queue, "direct", true, false, false, false, nil), ch.QueueBind(queue, queue, queue, false, nil)); err != nil {
 							t.Fatal(err)
 						}
@@ -157,5 +163,21 @@ func TestCheckRightsWithoutAny(t *testing.T) {
 	defer cancel()
 	if err := celery.CheckRights(ctx, silent, celery.ConnectionOptions{}, celery.ToReadEvents()); err == nil || time.Since(began) > patience {
 		t.Errorf("%v after %s", err, time.Since(began))
+	}
+}
+
+// A broker in an alarm, which takes no messages from anybody, is asked as any other.
+func TestCheckRightsInAnAlarm(t *testing.T) {
+	t.Parallel()
+	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
+	node.Ctl("set_vm_memory_high_watermark", "absolute", "1")
+	uses := []celery.Use{celery.ToSend([]string{"swh.test"}, celery.Sending{}), celery.ToReadEvents(), celery.ToAskWorkers()}
+	if err := celery.CheckRights(deadline(t), parsed.Broker(t, node.URL), celery.ConnectionOptions{}, uses...); err != nil {
+		t.Error(err)
+	}
+	node.Ctl("set_permissions", "guest", `^swh\.|celeryev|pidbox$`, `^swh\.|celeryev|pidbox$`, `.*`)
+	err := celery.CheckRights(deadline(t), parsed.Broker(t, node.URL), celery.ConnectionOptions{}, uses...)
+	if err == nil || !strings.Contains(err.Error(), "rights: write on the default exchange (amq.default); an administrator") {
+		t.Error(err)
 	}
 }
