@@ -43,6 +43,9 @@ func (c *Config) hasSecrets() bool {
 			return true
 		}
 	}
+	if slices.ContainsFunc(c.RPCServe.Clients, func(client Client) bool { return len(client.PasswordHash) > 0 }) { // it can be guessed from
+		return true
+	}
 	return len(c.Dashboard.Users) > 0 || c.Scheduler.SessionKwargs.Authorization+c.RPCServe.Token+c.RPCServe.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
 }
 

@@ -86,6 +86,9 @@ func TestExposedFiles(t *testing.T) {
 		"journal: {consumer_settings: {sasl.password: s3cret}}":                        true,
 		"journal: {consumer_settings: {sasl.username: u, ssl.key.location: /nowhere}}": false,
 		"rpc_serve: {tls_certificate: rpc.crt, tls_key: /nowhere/rpc.key}":             false,
+		// Hashes of passwords can be guessed from; of long random tokens they can't.
+		"rpc_serve: {clients: [{name: a, password_hash: \"$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW\", roles: [reader]}]}": true,
+		"rpc_serve: {clients: [{name: a, token_sha256: a000000000000000000000000000000000000000000000000000000000000001, roles: [reader]}]}":  false,
 	} {
 		file := filepath.Join(directory, "scheduler.yml")
 		if got := warned(text, 0o644); strings.Contains(got, file+" holds secrets") != secret || strings.Contains(got, "s3cret") {
