@@ -33,7 +33,9 @@ type Config struct {
 	// LostAfter is the time without events after which a run is given up, by task type;
 	// "default" is for all others. Without an entry, no run is given up.
 	LostAfter map[string]time.Duration `yaml:"lost_after,omitempty"`
-	Archive   Archive                  `yaml:"archive,omitempty"`
+	// WantedWorkers says what counts for the number of workers wanted, by task type; see model.WantedOf.
+	WantedWorkers map[string]model.WantedWorkers `yaml:"wanted_workers,omitempty"`
+	Archive       Archive                        `yaml:"archive,omitempty"`
 	// Shares says, by task type, how its queue is divided between groups, and by model.KeyOf
 	// how its queues with a prefix are.
 	Shares map[string]model.Shares `yaml:"shares,omitempty"`
@@ -215,6 +217,7 @@ func (c *Config) CheckTaskTypes(types []model.TaskType) error {
 	}
 	same := func(name string) string { return name }
 	expect("lost_after", keysOf(c.LostAfter), same)
+	expect("wanted_workers", keysOf(c.WantedWorkers), same)
 	expect("archive.after", keysOf(c.Archive.After), same)
 	ofKey := func(key string) string {
 		if tt, _, ok := model.TypeOf(key, types); ok {

@@ -78,6 +78,7 @@ scheduling_policy:
 no_origins_scheduled_backoff: 20:00
 queue_full_backoff: 2.5
 lost_after: {default: 2 days, load-git: 36000}
+wanted_workers: {default: {target_wait: 5 min, max: 8}, load-git: {runtime: 120}}
 database: {direct: "host=direct password=s3cret", replica: "host=replica password=s3cret"}
 archive: {after: {default: 365 days, load-git: 0}, directory: /a}
 failures_keep_date: yes
@@ -152,6 +153,7 @@ func TestLoad(t *testing.T) {
 	want.Database = Database{Direct: "host=direct password=s3cret", Replica: "host=replica password=s3cret"}
 	want.Archive = Archive{After: map[string]time.Duration{"default": 365 * 24 * time.Hour, "load-git": 0}, Directory: "/a"}
 	want.LostAfter = map[string]time.Duration{"default": 48 * time.Hour, "load-git": 10 * time.Hour}
+	want.WantedWorkers = map[string]model.WantedWorkers{"default": {TargetWait: 5 * time.Minute, Max: 8}, "load-git": {Runtime: 2 * time.Minute}}
 	want.FailuresKeepDate, want.UpdateMetricsAfter, want.Metrics.Addr = true, 24*time.Hour, "127.0.0.1:9100"
 	want.Metrics.Pprof = true
 	want.Sentry = Sentry{DSN: "https://k:s3cret@sentry.example/1", Environment: "staging", MainPackage: "swh.scheduler", DisableLoggingEvents: true}
@@ -217,7 +219,7 @@ func TestDocumentedFile(t *testing.T) {
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.Sentry, want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.Sentry, got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.Archive, want.Database = got.Archive, got.Database
-	want.LostAfter, want.Shares, want.Hosters, want.Lanes, want.Metrics.Addr = got.LostAfter, got.Shares, got.Hosters, got.Lanes, got.Metrics.Addr
+	want.WantedWorkers, want.LostAfter, want.Shares, want.Hosters, want.Lanes, want.Metrics.Addr = got.WantedWorkers, got.LostAfter, got.Shares, got.Hosters, got.Lanes, got.Metrics.Addr
 	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
 	want.Dashboard = got.Dashboard
@@ -271,6 +273,9 @@ func TestErrors(t *testing.T) {
 		{base + "hosters: {limits: {git.example: {}}}", "F:2:33: hosters.limits.git.example needs max_in_flight, per_minute or both"},
 		{base + "hosters: {limits: {Git.Example: {per_minute: 1}}}", "F:2:19: hosters.limits must name hosters as an instance of a lister (name/instance) or a host in lower case, without a port"},
 		{base + "hosters: {default: {max_in_flight: 0}}", "F:2:36: hosters.default.max_in_flight must be a whole number of at least 1"},
+		{base + "wanted_workers: {default: {target_wait: 0}}", "F:2:41: wanted_workers.default.target_wait must be a duration above 0, such as \"10 min\""},
+		{base + "wanted_workers: {load-git: {max: 0}}", "F:2:34: wanted_workers.load-git.max must be a whole number of at least 1"},
+		{base + "wanted_workers: {load-git: 5}", "F:2:28: wanted_workers.load-git must be a mapping, not a whole number"},
 		{base + "lost_after: {load-git: soon}", "F:2:24: lost_after.load-git must be a duration above 0, such as \"12 hours\" (a task type whose runs are never given up is left out)"},
 		{base + "lost_after: {load-git: null}", "F:2:24: lost_after.load-git must be a duration above 0, such as \"12 hours\" (a task type whose runs are never given up is left out), not null"},
 		{base + "hosters: {lost_after: 5}", "F:2:23: hosters.lost_after must be at least a minute"},
@@ -669,7 +674,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			text := strings.ReplaceAll(full[:i], secret, "x") + planted + strings.ReplaceAll(full[i:], secret, "x")
 			c, warnings, err := parse("F", []byte(text))
 			if c != nil {
-				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil // addresses and names, not secrets
+				c.Journal.GroupID, c.Journal.Prefix, c.Journal.Brokers, c.SchedulingPolicy, c.LostAfter, c.WantedWorkers, c.Shares, c.Lanes = "", "", nil, nil, nil, nil, nil, nil // addresses and names, not secrets
 				c.Metrics.Addr, c.Archive, c.Hosters, c.Sentry = "", Archive{}, model.Hosters{}, Sentry{DSN: c.Sentry.DSN}
 				c.RPCServe.TLSCertificate, c.RPCServe.TLSKey, c.RPCServe.Username = "", "", ""
 				c.RPCServe.ClientCA = ""

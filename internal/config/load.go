@@ -149,6 +149,9 @@ func (c *Config) sections() map[string]func(value) {
 		"no_origins_scheduled_backoff": func(v value) { c.NoOriginsScheduledBackoff = v.seconds() },
 		"queue_full_backoff":           func(v value) { c.QueueFullBackoff = v.seconds() },
 		"lost_after":                   func(v value) { c.LostAfter = mapping(v, "a mapping from task types to durations", lostAfter) },
+		"wanted_workers": func(v value) {
+			c.WantedWorkers = mapping(v, "a mapping from task types to {target_wait, runtime, max}", wantedWorkers)
+		},
 		"archive": func(v value) {
 			v.section(fieldsOf(&c.Archive, map[string]func(value){
 				"after": func(v value) { c.Archive.After = mapping(v, "a mapping from task types to durations", archiveAfter) },
@@ -210,6 +213,17 @@ func statsAge(v value) time.Duration {
 
 func lostAfter(v value) time.Duration {
 	return v.durationWith(func(d time.Duration) bool { return d > 0 }, `a duration above 0, such as "12 hours" (a task type whose runs are never given up is left out)`)
+}
+
+func wantedWorkers(v value) (w model.WantedWorkers) {
+	above0 := func(v value) time.Duration {
+		return v.durationWith(func(d time.Duration) bool { return d > 0 }, `a duration above 0, such as "10 min"`)
+	}
+	v.section(fieldsOf(&w, map[string]func(value){
+		"target_wait": func(v value) { w.TargetWait = above0(v) },
+		"runtime":     func(v value) { w.Runtime = above0(v) },
+	}), nil)
+	return w
 }
 
 // archiveAfter reads an age beyond which nothing is heard of a task any more.

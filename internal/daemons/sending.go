@@ -71,6 +71,7 @@ func delivering(p *process.Process, d *send.Delivery, jobs ...maintenance.Job) [
 		keeper(p, slices.Concat(jobsOfSenders(p, d), jobs, []maintenance.Job{maintenance.CheckOfCandidates(p.Store, p.Log, p.Metrics)})...),
 		{Name: "monitor", Run: monitor.New(p.Store, p.Log, p.Metrics).Run},
 		{Name: "gauges of queues", Run: gaugesOfQueues(p, d).Run},
+		{Name: "wanted workers", Run: newWantedWorkers(p, d).run},
 		contactWithBroker(p, d),
 		{Name: "origin metrics", Run: counting.Run},
 		{Name: "deliverer", Run: d.Deliver},

@@ -36,7 +36,18 @@ type KnownQueue struct {
 	LaneSet  string // whose lane it is; "" if it is none
 	Lane     int    // its number in the set
 	Lanes    *LaneSet
+	Takes    TakenTasks // of those without lanes
 }
+
+// TakenTasks says which tasks of a type a queue takes.
+type TakenTasks int
+
+// Which tasks a queue takes.
+const (
+	NoTasks     TakenTasks = iota // only visits
+	PlainTasks                    // those without priority
+	UrgentTasks                   // those with priority
+)
 
 // KnownQueues returns the queues of all task types: their own, those of tasks with priority,
 // of the configured lanes and of first visits, in the order of their names.
@@ -67,12 +78,19 @@ func KnownQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 			}
 		}
 		for _, name := range names {
-			known[name] = KnownQueue{Name: name, TaskType: tt.Type, Limit: limit}
+			takes := NoTasks
+			switch name {
+			case tt.Queue():
+				takes = PlainTasks
+			case model.PriorityLanes(tt.BackendName):
+				takes = UrgentTasks
+			}
+			known[name] = KnownQueue{Name: name, TaskType: tt.Type, Limit: limit, Takes: takes}
 		}
 	}
 	for _, q := range laned {
 		for i, lane := range q.Lanes.Lanes {
-			known[lane.Queue] = KnownQueue{lane.Queue, q.Lanes.TaskType, int64(lane.Slots), q.Lanes.Name, i, q.Lanes}
+			known[lane.Queue] = KnownQueue{Name: lane.Queue, TaskType: q.Lanes.TaskType, Limit: int64(lane.Slots), LaneSet: q.Lanes.Name, Lane: i, Lanes: q.Lanes}
 		}
 	}
 	return slices.SortedFunc(maps.Values(known), func(a, b KnownQueue) int { return strings.Compare(a.Name, b.Name) }), nil

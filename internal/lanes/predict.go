@@ -92,6 +92,22 @@ func (s Sketch) Quantile(part float64) float64 {
 	return 0
 }
 
+// Mean returns the mean time of the work that took longer than from and no longer than to; 0 if none did. The times of a
+// bucket count as its middle.
+func (s Sketch) Mean(from, to time.Duration) time.Duration {
+	sum, weight := 0.0, 0.0
+	for bucket, w := range s {
+		middle := BucketEnd(bucket) * (1 + 1/bucketGrowth) / 2
+		if middle > from.Seconds() && middle <= to.Seconds() {
+			sum, weight = sum+w*middle, weight+w
+		}
+	}
+	if weight == 0 {
+		return 0
+	}
+	return time.Duration(sum / weight * float64(time.Second))
+}
+
 // SketchHalfLife is the half-life of the weights.
 const SketchHalfLife = 7 * 24 * time.Hour
 

@@ -66,3 +66,18 @@ select queue, count(*) filter (where state = 'outgoing') as outgoing,
 from scheduler_go.work
 where state in ('outgoing', 'sent')
 group by queue;
+
+-- BegunByQueue counts, by queue, the work that is known to have begun and not to have ended. Only work of groups, lanes
+-- and hosters is known.
+-- name: BegunByQueue :many
+select queue, count(*) as begun
+from scheduler_go.work
+where state = 'sent' and started is not null
+group by queue;
+
+-- RunningTasks counts the tasks that run, by type and whether they have a priority.
+-- name: RunningTasks :many
+select r.type, (t.priority is not null)::boolean as urgent, count(*) as tasks
+from scheduler_go.running r
+join task t on t.id = r.task
+group by 1, 2;

@@ -44,6 +44,40 @@ func (q *Queries) ActiveOrigins(ctx context.Context) ([]ActiveOriginsRow, error)
 	return items, nil
 }
 
+const begunByQueue = `-- name: BegunByQueue :many
+select queue, count(*) as begun
+from scheduler_go.work
+where state = 'sent' and started is not null
+group by queue
+`
+
+type BegunByQueueRow struct {
+	Queue string
+	Begun int64
+}
+
+// BegunByQueue counts, by queue, the work that is known to have begun and not to have ended. Only work of groups, lanes
+// and hosters is known.
+func (q *Queries) BegunByQueue(ctx context.Context) ([]BegunByQueueRow, error) {
+	rows, err := q.db.Query(ctx, begunByQueue)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BegunByQueueRow
+	for rows.Next() {
+		var i BegunByQueueRow
+		if err := rows.Scan(&i.Queue, &i.Begun); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countRejected = `-- name: CountRejected :one
 select e.events, e.new_events, r.records, r.new_records
 from (select count(*) as events, count(*) filter (where received > now() - interval '1 hour') as new_events from scheduler_go.rejected_events) e,
@@ -285,6 +319,40 @@ func (q *Queries) OutgoingByQueue(ctx context.Context) ([]OutgoingByQueueRow, er
 			&i.Oldest,
 			&i.Refused,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runningTasks = `-- name: RunningTasks :many
+select r.type, (t.priority is not null)::boolean as urgent, count(*) as tasks
+from scheduler_go.running r
+join task t on t.id = r.task
+group by 1, 2
+`
+
+type RunningTasksRow struct {
+	Type   string
+	Urgent bool
+	Tasks  int64
+}
+
+// RunningTasks counts the tasks that run, by type and whether they have a priority.
+func (q *Queries) RunningTasks(ctx context.Context) ([]RunningTasksRow, error) {
+	rows, err := q.db.Query(ctx, runningTasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunningTasksRow
+	for rows.Next() {
+		var i RunningTasksRow
+		if err := rows.Scan(&i.Type, &i.Urgent, &i.Tasks); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
