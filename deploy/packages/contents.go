@@ -62,8 +62,7 @@ func describe(directory, made, release, architecture string, when time.Time) (*n
 		Name: name, Arch: architecture, Platform: "linux",
 		Version: packageVersion(release, when), VersionSchema: "none",
 		Section: "net", Priority: "optional",
-		Maintainer: "Software Heritage developers <swh-devel@inria.fr>",
-		Homepage:   "https://docs.softwareheritage.org/devel/swh-scheduler/",
+		Maintainer: "swh-scheduler in Go <root@localhost>", // until it has a public home
 		License:    "GPL-3.0-or-later",
 		Description: `scheduler of the Software Heritage archive
 The daemons and commands that decide what the archive's workers do and when:
