@@ -266,7 +266,7 @@ func TestActInABrowser(t *testing.T) {
 	browser := startBrowser(t)
 	tab := browser.open(1300, 900, false)
 	tab.visit(address + "/tasks?status=disabled")
-	if text := tab.text(); strings.Contains(text, "Do it to") {
+	if text := tab.text(); strings.Contains(text, "Apply to") {
 		t.Error("somebody who has not logged in is offered actions")
 	}
 	tab.do("Input.dispatchKeyEvent", values{"type": "keyDown", "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9})
@@ -283,9 +283,9 @@ func TestActInABrowser(t *testing.T) {
 	tab.eval(`document.querySelector("input.all").click()`, nil)
 	tab.until(`document.querySelectorAll("input[name=id]:checked").length === 50`)
 	tab.eval(`document.querySelector("#action").value = "respawn"`, nil)
-	tab.load("the count", func() { tab.click("button", "Count all that match, to do it to all …") })
+	tab.load("the count", func() { tab.click("button", "Apply to all matches: count them first …") })
 	tab.until(`document.body.innerText.includes("51 match")`)
-	tab.load("the confirmation", func() { tab.click("button", "Do it to all 51") })
+	tab.load("the confirmation", func() { tab.click("button", "Apply to all 51") })
 	tab.until(`document.body.innerText.includes("done: done to 51 of 51")`)
 
 	// Without scripts.

@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"net/url"
 	"reflect"
@@ -10,10 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"swh-scheduler/internal/explain"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/status"
+	"swh-scheduler/internal/taskinput"
 )
 
 // functions returns the functions of templates. Times are shown in UTC.
@@ -30,7 +34,8 @@ func (d *Dashboard) functions() template.FuncMap {
 			}
 			return pytext.Visible(name)
 		},
-		"number": number,
+		"arguments": arguments,
+		"number":    number,
 		"count": func(n any, one, many string) string { // as model.Count
 			if n := number(n); n != "1" {
 				return n + " " + many
@@ -52,6 +57,52 @@ func (d *Dashboard) functions() template.FuncMap {
 // isFull reports whether a queue is known to have reached its limit.
 func isFull(q *status.Queue) bool {
 	return q.Limit > 0 && q.Unacknowledged != nil && int64(q.Ready+*q.Unacknowledged+q.Outgoing) >= q.Limit
+}
+
+// arguments formats a task's arguments, JSON text that may be cut off, as the search takes them: positional ones, then
+// url=https://…. Text that it can't read it returns as it is.
+func arguments(text string) string {
+	var a struct {
+		Args   []json.RawMessage
+		Kwargs map[string]json.RawMessage
+	}
+	if json.Unmarshal([]byte(text), &a) != nil {
+		return text
+	}
+	var words []string
+	for _, value := range a.Args {
+		words = append(words, word("", value))
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.Kwargs)) {
+		words = append(words, word(key+"=", a.Kwargs[key]))
+	}
+	return strings.Join(words, " ")
+}
+
+// word formats a value with its key: a text without quotes if the search reads it as that text, everything else as JSON.
+func word(key string, value json.RawMessage) string {
+	var text *string // nil: null
+	if json.Unmarshal(value, &text) == nil && text != nil && !strings.ContainsFunc(*text, unicode.IsSpace) && (key != "" || *text != "" && !strings.Contains(*text, "=")) {
+		if a, err := taskinput.ParseArguments([]string{key + *text}); err == nil && (sameText(a.Args, *text) || sameText(a.Kwargs, *text)) {
+			return key + *text
+		}
+	}
+	return key + string(value)
+}
+
+// sameText reports whether a list or a dict has one element, which is this text.
+func sameText(value json.RawMessage, text string) bool {
+	var list []any
+	var dict map[string]any
+	if json.Unmarshal(value, &list) == nil {
+		return len(list) == 1 && list[0] == any(text)
+	}
+	if json.Unmarshal(value, &dict) == nil && len(dict) == 1 {
+		for _, one := range dict {
+			return one == any(text)
+		}
+	}
+	return false
 }
 
 // lines is like plain, but for a text of several lines.

@@ -50,7 +50,58 @@ type tasksData struct {
 	Filter  db.TaskSearch `json:"filter"`
 	Query   template.URL  `json:"-"` // of the filter, for actions and the next page
 	Found   db.Found      `json:"found"`
+	Last    lastRuns      `json:"last_runs"` // by task, of those that were ever sent
 	Actions []operation   `json:"-"`
+}
+
+// lastRuns are the last runs of tasks, by task.
+type lastRuns map[int64]lastRun
+
+// lastRun is the last run of a task.
+type lastRun struct {
+	db.FoundRun
+	Took  *float64 `json:"took"`  // seconds; nil: it has not ended, or its start is not known
+	Error string   `json:"error"` // the last line, if it failed and a worker reported one
+}
+
+// lastRunsOf reads the last runs of tasks.
+func (r *Request) lastRunsOf(ctx context.Context, found []db.FoundTask) (lastRuns, error) {
+	ids := make([]int64, len(found))
+	for i, t := range found {
+		ids[i] = t.ID
+	}
+	runs, err := r.Reads.LastRuns(ctx, 1, ids...)
+	last := lastRuns{}
+	for _, run := range runs {
+		one := lastRun{FoundRun: run}
+		if run.Started != nil && run.Ended != nil {
+			one.Took = new(max(0, run.Ended.Sub(*run.Started).Seconds()))
+		}
+		var metadata struct{ Error string }
+		if run.Status.Failed() && json.Unmarshal([]byte(run.Metadata), &metadata) == nil {
+			lines := strings.Split(strings.TrimSpace(metadata.Error), "\n")
+			one.Error = lines[len(lines)-1]
+		}
+		last[run.Task] = one
+	}
+	return last, err
+}
+
+// preset is a search that many want.
+type preset struct{ Name, Path string }
+
+// Presets returns searches among the tasks of the type that is searched for, or of all.
+func (d tasksData) Presets() []preset {
+	with := func(words ...any) string {
+		if t := d.Form.Get("type"); t != "" {
+			words = append(words, "type", t)
+		}
+		return address("/tasks", words...)
+	}
+	return []preset{
+		{"waiting", with("status", model.TaskNotScheduled)}, {"sent or running", with("status", model.TaskScheduled)},
+		{"completed", with("status", model.TaskCompleted)}, {"failed or disabled", with("status", model.TaskDisabled)},
+	}
 }
 
 func (tasksData) Statuses() []model.TaskStatus     { return taskStatuses }
@@ -84,6 +135,10 @@ func showTasks(ctx context.Context, r *Request) (any, error) {
 	if d.Found, err = r.Reads.FindTasks(ctx, filter, below, listed); errors.Is(err, db.ErrSearchTooLong) {
 		err = Errorf(http.StatusServiceUnavailable, "%s.", db.ErrSearchTooLong)
 	}
+	if err != nil {
+		return nil, err
+	}
+	d.Last, err = r.lastRunsOf(ctx, d.Found.Tasks)
 	return d, err
 }
 

@@ -99,7 +99,7 @@ func lineOf(run db.FoundRun, before *time.Time, now time.Time) (line []stretch) 
 	}
 	add("queued", run.Scheduled, run.Started)
 	kind := "ran"
-	if run.Status == model.RunFailed || run.Status == model.RunPermFailed || run.Status == model.RunLost {
+	if run.Status.Failed() {
 		kind = "failed"
 	}
 	add(kind, run.Started, end)

@@ -38,5 +38,5 @@ func TestWorkers(t *testing.T) {
 	s.has("/daemons", `<th scope="row">a</th>`, `<td class="n bad">2</td>`, "&lt;script&gt;")
 	testenv.Exec(t, s.store.Pool(), "update scheduler_go.daemons set seen = now() - interval '1 hour'")
 	s.forget()
-	s.has("/daemons", "No worker was heard")
+	s.has("/daemons", "No worker reports")
 }

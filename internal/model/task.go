@@ -106,6 +106,9 @@ const (
 	RunLost       RunStatus = "lost"
 )
 
+// Failed reports whether a run of this status ended otherwise than it should.
+func (s RunStatus) Failed() bool { return s == RunFailed || s == RunPermFailed || s == RunLost }
+
 // TaskRun is one run of a task that was sent to the workers (a row of the table
 // task_run). A nil field is NULL in the database.
 type TaskRun struct {

@@ -199,7 +199,7 @@ func (m *Metrics) ends(all []observation) ledger.Ends {
 // failed lists the failures of known types. Their exceptions are named as ends counts them.
 func (m *Metrics) failed(all []observation) (failures []ledger.Failure) {
 	for _, o := range all {
-		if o.taskType == otherTypes || o.status != model.RunFailed && o.status != model.RunPermFailed && o.status != model.RunLost {
+		if o.taskType == otherTypes || !o.status.Failed() {
 			continue
 		}
 		f := ledger.Failure{
