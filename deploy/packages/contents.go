@@ -137,6 +137,7 @@ func list(directory, made string, when time.Time) (files.Contents, error) {
 		// They may get passwords: any option can be given there.
 		{filepath.Join(directory, "systemd", "env"), "/etc/softwareheritage/scheduler", files.TypeConfigNoReplace, 0o600},
 		{filepath.Join(directory, "systemd", "swh-scheduler@rpc.service.d"), docs + "/examples/swh-scheduler@rpc.service.d", "", 0o644},
+		{filepath.Join(directory, "systemd", "file-per-daemon.conf"), docs + "/examples/file-per-daemon.conf", "", 0o644},
 		{filepath.Join(directory, "config"), docs + "/examples", "", 0o644},
 		{filepath.Join(directory, "docs"), docs + "/docs", "", 0o644},
 		{filepath.Join(directory, "README.md"), docs + "/README.md", "", 0o644},

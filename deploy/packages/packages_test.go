@@ -135,6 +135,8 @@ func TestContents(t *testing.T) {
 		"/usr/lib/systemd/system/swh-scheduler.target":                               {0o644, "root root", "WantedBy=multi-user.target"},
 		"/etc/softwareheritage/scheduler":                                            {0o750, "root swh-scheduler", ""},
 		"/etc/softwareheritage/scheduler/runner.env":                                 {0o600, "root root", "start-runner"},
+		"/usr/share/doc/swh-scheduler/examples/file-per-daemon.conf":                 {0o644, "root root", "/scheduler/%i.yml"},
+		"/usr/share/doc/swh-scheduler/examples/listener.yml":                         {0o644, "root root", "cls: postgresql"},
 		"/usr/share/doc/swh-scheduler/examples/scheduler.yml":                        {0o644, "root root", "cls: postgresql"},
 		"/usr/share/doc/swh-scheduler/examples/swh-scheduler@rpc.service.d/tls.conf": {0o644, "root root", "LoadCredential=rpc.key:"},
 		"/usr/share/doc/swh-scheduler/docs/install.md":                               {0o644, "root root", "apt"},
@@ -175,7 +177,7 @@ func TestPages(t *testing.T) {
 	}
 	for page, want := range map[string]string{
 		"swh-scheduler.1.gz":                 "--config-file",
-		"swh-scheduler-migrate.1.gz":         "scheduler_go_<daemon>_<database>",
+		"swh-scheduler-migrate.1.gz":         "scheduler_go_<daemon>__<database>",
 		"swh-scheduler-start-runner.1.gz":    "--with-priority",
 		"swh-scheduler-task-graph-show.1.gz": "task graph show",
 	} {
