@@ -28,7 +28,7 @@ func TestFiguresOverTime(t *testing.T) {
 	}
 	note(70*time.Minute, queue("a", 10, 1, 0, 0, 2), queue("b", 0, 0, 0, 0, 0))
 	note(65*time.Minute, queue("a", 20, math.NaN(), 0, 0, 2))
-	note(60*time.Minute)
+	note(60 * time.Minute)
 	note(5*time.Minute, queue("a", 40, 1, 0, 0, 3), queue("b", 7, 0, 0, 0, 1))
 	note(0, queue("a", 80, 1, 0, 0, 4))
 
