@@ -274,6 +274,21 @@ func TestActInABrowser(t *testing.T) {
 	tab.logIn(address)
 
 	tab.visit(address + "/tasks")
+	first := func(want string) {
+		t.Helper()
+		tab.until(fmt.Sprintf(`document.querySelector("tbody th").textContent === %q`, want))
+	}
+	var newest string
+	tab.eval(`document.querySelector("tbody th").textContent`, &newest)
+	oldest := `[...document.querySelectorAll("tbody th")].map((th) => Number(th.textContent)).sort((a, b) => a - b)[0]`
+	tab.click("thead button", "Task")
+	tab.until(`Number(document.querySelector("tbody th").textContent) === ` + oldest)
+	tab.click("thead button", "Task") // down
+	first(newest)
+	tab.click("thead button", "Type")
+	tab.click("thead button", "Type")
+	tab.click("thead button", "Type") // as the server sent them
+	first(newest)
 	tab.eval(`document.querySelector("#status").value = "disabled"`, nil)
 	tab.load("the search", func() { tab.click("button", "Search") })
 	var query string

@@ -22,6 +22,7 @@
     if (!answer.ok) throw new Error(answer.status);
     const place = fragment.contains(active) ? [...fragment.querySelectorAll(focusables)].indexOf(active) : -1;
     fragment.innerHTML = await answer.text();
+    document.dispatchEvent(new Event("renewed"));
     fragment.querySelectorAll("details").forEach((d, i) => { d.open = open[i] ?? d.open; });
     if (place >= 0) fragment.querySelectorAll(focusables)[place]?.focus({ preventScroll: true });
   }
