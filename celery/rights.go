@@ -189,6 +189,9 @@ func (e *RightsError) byRight() string {
 	return strings.Join(parts, "; ")
 }
 
+// probesAtOnce is how many probes are under way, each on a channel of its own: there may be hundreds, and the broker may be far.
+const probesAtOnce = 16
+
 // CheckRights returns a RightsError if the broker's user lacks a right that one of these uses needs. It makes one
 // connection, and changes no queue, no exchange and no message. A context that ends is an error.
 func CheckRights(ctx context.Context, b Broker, o ConnectionOptions, uses ...Use) error {
@@ -216,16 +219,26 @@ func CheckRights(ctx context.Context, b Broker, o ConnectionOptions, uses ...Use
 	defer conn.close()
 	defer conn.killAfter(ctx)()
 	e.User, e.Vhost = conn.node.user, conn.node.vhost
-	for _, p := range probes {
-		lacks, user, err := p.ask(conn)
+	type answer struct {
+		lacks []need
+		user  string
+		err   error
+	}
+	answers := make([]answer, len(probes))
+	each(len(probes), probesAtOnce, func(i int) {
+		if ctx.Err() == nil {
+			answers[i].lacks, answers[i].user, answers[i].err = probes[i].ask(conn)
+		}
+	})
+	for _, a := range answers {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+			a.err = context.Cause(ctx)
 		}
-		if err != nil {
-			return fmt.Errorf("asking %s for rights: %w", conn.node, err)
+		if a.err != nil {
+			return fmt.Errorf("asking %s for rights: %w", conn.node, a.err)
 		}
-		if e.lacks = append(e.lacks, lacks...); user != "" { // as the broker names it, also of a certificate
-			e.User = user
+		if e.lacks = append(e.lacks, a.lacks...); a.user != "" { // as the broker names it, also of a certificate
+			e.User = a.user
 		}
 	}
 	if len(e.lacks) > 0 {
