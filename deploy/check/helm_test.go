@@ -492,9 +492,11 @@ func TestMonitoring(t *testing.T) {
 	if got, wanted := asJSON(t, m.rules.Spec.Groups), asJSON(t, want.Groups); got != wanted || strings.Contains(got, "example.org") {
 		t.Errorf("rules %s\nwant %s", got, wanted)
 	}
-	dashboard, err := os.ReadFile("../grafana/swh-scheduler.json")
-	if err != nil || m.dashboards[0].Data["swh-scheduler.json"] != string(dashboard) || m.dashboards[0].Labels["grafana_dashboard"] != "1" {
-		t.Errorf("another dashboard than ours, %v", err)
+	for _, name := range []string{"swh-scheduler.json", "swh-scheduler-over-time.json"} {
+		dashboard, err := os.ReadFile("../grafana/" + name)
+		if err != nil || m.dashboards[0].Data[name] != string(dashboard) || m.dashboards[0].Labels["grafana_dashboard"] != "1" {
+			t.Errorf("another dashboard %s than ours, %v", name, err)
+		}
 	}
 }
 
