@@ -217,7 +217,7 @@ func paths(t *testing.T, tab *tab) []string {
 		"/origin?url=https://gitlab2.example.org/group1/project1", "/graphs/1", "/graphs/2", "/queue?name=swh.lister.gitlab.tasks.RangeGitLabLister", "/tasks?status=disabled&type=load-git", "/tasks/999",
 		"/types/load-git", "/types/load-git?range=30d", "/types/load-git?range=2y", "/types/"+url.PathEscape(hostile), "/errors?range=30d", "/errors?type=load-git&exception=ConnectionError",
 		"/errors?type="+url.QueryEscape(hostile)+"&exception="+url.QueryEscape(hostile), "/running?type=load-git", "/tasks?type=load-git&exception=NotFound",
-		"/freshness?workers=40&by=2099-01-01&visit_type=git")
+		"/freshness?workers=40&by=2099-01-01&visit_type=git", "/freshness?range=30d", "/queue?name=swh.loader.git.tasks.UpdateGitRepository&range=2y", "/search?find=gitlab", "/search?find=nothing+at+all", "/search?find="+url.QueryEscape(hostile))
 }
 
 // Every page, for somebody who may act, on real data with hostile names and URLs in it: axe-core
@@ -441,7 +441,7 @@ var screenshots = []struct {
 	{"narrow", "/tasks?type=load-git", 390, 760, true},
 	{"timeline", "/graphs/1#path", 900, 560, true},
 	{"over-time", "/#flow-title", 1000, 760, false},
-	{"type", "/types/load-git", 1000, 900, false},
+	{"type", "/types/load-git", 1000, 800, false},
 	{"errors", "/errors", 1000, 460, true},
 	{"freshness", "/freshness", 1000, 620, false},
 }

@@ -105,7 +105,7 @@ func TestNoPageScans(t *testing.T) {
 		"/tasks?after=2020-01-01&before=2020-01-02", "/tasks?after=2020-01-01", "/tasks?argument=url%3Dhttps://example.org/7", "/tasks?argument=url%3Dhttps://example.org/7&containing=1",
 		"/tasks?below=" + strconv.Itoa(rows/2), fmt.Sprintf("/tasks?id=%d,7,70", task),
 		"/origins?url=forge7.example.org", "/origins?url=nowhere", last, "/listers?q=lister-7", "/graphs?name=graph-7", "/graphs?name=nothing", "/graphs?after=2020-01-01", "/graphs?state=open", "/graphs?state=cancelled", fmt.Sprintf("/tasks?graph=%d", graph), fmt.Sprintf("/tasks?graph=%d&status=disabled", graph), "/graphs?state=failed&name=graph-7", "/audit?below=7",
-		"/types/load-git", "/types/load-git?range=30d", "/types/load-git?range=2y", "/errors?range=30d", "/errors?range=2y", "/errors?type=load-git&exception=Error1", "/tasks?type=load-git&exception=Error1", "/running?type=load-git", "/freshness?workers=50&by=2099-01-01",
+		"/types/load-git", "/types/load-git?range=30d", "/types/load-git?range=2y", "/errors?range=30d", "/errors?range=2y", "/errors?type=load-git&exception=Error1", "/tasks?type=load-git&exception=Error1", "/running?type=load-git", "/freshness?workers=50&by=2099-01-01", "/freshness?range=2y", "/queue?name=swh.unread.some.long.name.of.a.task.7&range=30d", "/queue?name=swh.unread.some.long.name.of.a.task.7&range=2y", "/search?find=forge7.example.org", "/search?find=nowhere", fmt.Sprintf("/search?find=%d", task), "/search?find=b8e7f2c0-0000-4000-8000-000000000001",
 	}
 	for _, p := range pages {
 		if !strings.Contains(p.Path, "{") && p.Path != queuePage.Path {
@@ -113,6 +113,9 @@ func TestNoPageScans(t *testing.T) {
 		}
 	}
 	s.exec("insert into scheduler_go.actions (who, action, filter, state, below, place) select 'ann', 'respawn', '{\"tasks\": {}}', 'done', 1, 0 from generate_series(1, 10000)", "vacuum analyze scheduler_go.actions")
+	s.now.counts.every = time.Hour // the strip is of all pages, and of none of them
+	s.get("/runbooks")
+	testenv.Becomes(t, "problems are counted", true, func() bool { return !s.now.counts.readAt().IsZero() })
 	var table strings.Builder
 	before, scanned := read(), scans()
 	for _, path := range paths {

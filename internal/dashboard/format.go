@@ -28,12 +28,7 @@ func (d *Dashboard) functions() template.FuncMap {
 		"typeLink":  func(taskType string) string { return d.Base + typePath(taskType) },
 		"plain":     pytext.Visible, // escapes what could mislead a reader, such as right-to-left marks
 		"lines":     lines,
-		"group": func(name string) string { // of a share
-			if name == "" || name == "/" {
-				return "no lister"
-			}
-			return pytext.Visible(name)
-		},
+		"group":     groupName,
 		"arguments": arguments,
 		"number":    number,
 		"count": func(n any, one, many string) string { // as model.Count
@@ -210,4 +205,12 @@ func moment(t any) (time.Time, bool) {
 	}
 	at, _ := v.Interface().(time.Time)
 	return at, !at.IsZero()
+}
+
+// groupName is the name of a group of a queue, for people.
+func groupName(name string) string {
+	if name == "" || name == "/" {
+		return "no lister"
+	}
+	return pytext.Visible(name)
 }

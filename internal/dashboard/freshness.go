@@ -12,12 +12,16 @@ import (
 
 var freshnessPage = Page{
 	Path: "/freshness", Title: "Freshness and forecast", Menu: "Freshness", Template: "freshness.html",
-	Query: []string{"visit_type", "workers", "by", "q"}, Fragments: []string{"forecast", "types", "listers"}, Data: showFreshness,
+	Query: []string{"visit_type", "workers", "by", "q", "range"}, Fragments: []string{"forecast", "types", "over-time", "listers"}, Data: showFreshness,
 }
 
-// freshnessData is status.Freshness, as swh-scheduler forecast prints it, with what was asked for.
+// freshnessData is status.Freshness, as swh-scheduler forecast prints it, with the same over time.
 type freshnessData struct {
 	status.Freshness
+	Range  string      `json:"range"`
+	Ranges []rangeLink `json:"-"`
+	Levels []levels    `json:"over_time"`
+
 	AskedWorkers, AskedBy, VisitType, Word string `json:"-"`
 }
 
@@ -26,7 +30,7 @@ func (freshnessData) Stopped(l status.ListerFreshness) bool {
 	return l.State == freshness.ListingStopped
 }
 
-// Late reports whether a lister has stopped or is behind.
+// IsLate reports whether a lister has stopped or is behind.
 func (d freshnessData) IsLate(l status.ListerFreshness) bool {
 	return d.Stopped(l) || l.State == freshness.ListingBehind
 }
@@ -51,8 +55,16 @@ func showFreshness(ctx context.Context, r *Request) (any, error) {
 		}
 		filter.By = by
 	}
-	var err error
+	of, err := r.rangeOf()
+	if err != nil {
+		return nil, err
+	}
+	d.Range, d.Ranges = of.Name, of.links("/freshness", "visit_type", d.VisitType, "workers", d.AskedWorkers, "by", d.AskedBy, "q", d.Word)
 	d.Freshness, err = status.ReadFreshness(ctx, r.Reads, r.Config, filter)
+	if err != nil {
+		return nil, err
+	}
 	d.Types = d.Types[:min(len(d.Types), maxRows)]
+	d.Levels, err = r.typeLevels(ctx, of, d.Types)
 	return d, err
 }

@@ -98,11 +98,12 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 			looked = time.Now()
 		}
 		text := ": not read\n\n" // to notice that the browser is gone
-		if changed, ok := d.changed(p, r, user, last); ok {
+		changed, ok := d.changed(p, r, user, last)
+		if ok {
 			text = "event: read\ndata: as of " + iso(d.Reads.Now()) + "\n\n"
-			if len(changed) > 0 {
-				text += "data: " + strings.Join(changed, " ") + "\n\n"
-			}
+		}
+		if len(changed) > 0 {
+			text += "data: " + strings.Join(changed, " ") + "\n\n"
 		}
 		if send(text) != nil {
 			return
@@ -111,20 +112,24 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 }
 
 // changed returns the fragments whose hashes differ from those in last, which it updates. ok is false for a page that
-// can't be read.
+// can't be read, of which only the strip may change.
 func (d *Dashboard) changed(p Page, r *http.Request, user User, last map[string][sha256.Size]byte) (names []string, ok bool) {
-	read, err := d.read(p, r, User{})
-	if err != nil {
-		return nil, false
-	}
-	for _, name := range p.Fragments {
-		html, err := d.fragment(p, read, fragment{name, user.rights})
-		if err != nil {
-			continue
-		}
+	note := func(name string, html []byte) {
 		if now := sha256.Sum256(html); now != last[name] {
 			last[name] = now
 			names = append(names, name)
+		}
+	}
+	read, err := d.read(p, r, User{})
+	if html, err := d.stripHTML(r.Context()); err == nil {
+		note(stripFragment, html)
+	}
+	if err != nil {
+		return names, false
+	}
+	for _, name := range p.Fragments {
+		if html, err := d.fragment(p, read, fragment{name, user.rights}); err == nil {
+			note(name, html)
 		}
 	}
 	return names, true

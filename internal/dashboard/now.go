@@ -28,6 +28,7 @@ type now struct {
 	groups  background[[]status.Group]
 	lanes   background[[]status.Lane]
 	hosters background[[]status.Hoster]
+	counts  background[counts] // of problems, for the strip
 }
 
 // groupWaiting is up to how many waiting tasks of a group are counted, as there may be hundreds of groups.
@@ -56,6 +57,7 @@ func (d *Dashboard) newNow() *now {
 		queues:  background[[]status.Queue]{name: "The queues", log: d.Log, every: 5 * time.Second, wait: 2 * time.Second, read: d.readQueues},
 		groups:  background[[]status.Group]{name: "The groups", log: d.Log, every: 10 * time.Second, wait: 2 * time.Second, read: d.readGroups},
 		lanes:   background[[]status.Lane]{name: "The lanes", log: d.Log, every: 10 * time.Second, wait: 2 * time.Second, read: d.readLanes},
+		counts:  background[counts]{name: "Problems", log: d.Log, every: stripEvery, wait: stripWait, read: d.readCounts},
 		hosters: background[[]status.Hoster]{name: "The hosters", log: d.Log, every: 5 * time.Second, wait: 2 * time.Second, read: d.readHosters},
 	}
 }

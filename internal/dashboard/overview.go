@@ -21,6 +21,7 @@ var overviewPage = Page{
 type overviewData struct {
 	Problems problems   `json:"problems"` // at most maxProblems
 	More     int        `json:"more_problems"`
+	Idle     problems   `json:"idle"`
 	NotHere  []string   `json:"not_evaluated"` // alerts that only Prometheus can tell
 	Flow     flow       `json:"flow"`
 	Past     *series    `json:"past"`        // what workers report, of all task types; nil: see Unread
@@ -74,6 +75,7 @@ func overview(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	o := overviewData{Problems: f.problems(), Unread: f.unread, NotHere: notHere}
+	o.Idle = f.idle()
 	o.More = max(0, len(o.Problems)-maxProblems)
 	o.Problems = o.Problems[:len(o.Problems)-o.More]
 	o.Tasks, o.Visits = taskRows(types, f), visitRows(f)

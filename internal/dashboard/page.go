@@ -59,7 +59,9 @@ type view struct {
 	URL     string // of this page, with its filter
 	Version string
 	Now     time.Time
-	Login   bool // it is possible to log in
+	Login   bool   // it is possible to log in
+	Strip   *strip // nil: not on this page
+	Find    string // what was searched for
 }
 
 type menuItem struct {
@@ -92,10 +94,20 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 		d.stream(p, w, r, user)
 		return
 	}
+	if r.Header.Get("X-Fragment") == stripFragment && p.hasStrip() {
+		d.answerStrip(w, r) // also while the page can't be read
+		return
+	}
 	read, err := d.read(p, r, user)
 	if err != nil {
 		d.fail(w, r, err)
 		return
+	}
+	if leads, ok := read.data.(interface{ LeadsTo() string }); ok && !accepts(r, "application/json") {
+		if page := leads.LeadsTo(); page != "" {
+			http.Redirect(w, r, d.Base+page, http.StatusSeeOther)
+			return
+		}
 	}
 	d.answer(p, w, r, user, http.StatusOK, read)
 }
@@ -161,11 +173,17 @@ func (d *Dashboard) view(p Page, r *http.Request, user User, data any) (v view, 
 			v.Menu = append(v.Menu, menuItem{other.Menu, d.Base + other.Path, here})
 		}
 	}
+	if p.hasStrip() && (!d.Access.RequireLogin || user.Name != "") {
+		v.Strip, v.Find = new(d.strip(r.Context())), r.URL.Query().Get("find")
+	}
 	if titled, ok := data.(interface{ PageTitle() string }); ok {
 		v.Title = titled.PageTitle()
 	}
 	return v, nil
 }
+
+// hasStrip reports whether a page has the strip: all that need no login have none.
+func (p Page) hasStrip() bool { return p.Path != loginPage.Path && p.Path != errorPage.Path }
 
 // accepts reports whether the first media type that a request accepts is the given one.
 func accepts(r *http.Request, mediaType string) bool {

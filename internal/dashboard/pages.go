@@ -15,5 +15,6 @@ var pages = []Page{
 	auditPage, changePage,
 	reportsPage,
 	runbooksPage,
+	searchPage,
 	loginPage,
 }

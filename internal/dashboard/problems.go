@@ -18,6 +18,7 @@ import (
 type Problem struct {
 	Alert    string `json:"alert"` // also the section of the runbooks; "" if nothing is wrong
 	Critical bool   `json:"critical"`
+	Idle     bool   `json:"idle"` // nothing is wrong, but something does nothing
 	Text     string `json:"text"`
 	Page     string `json:"page"` // shows more; from the base; "" for the page that the problem is on
 }
@@ -26,7 +27,7 @@ type Problem struct {
 type problems []Problem
 
 func (p *problems) add(critical bool, alert, page, format string, args ...any) {
-	*p = append(*p, Problem{alert, critical, fmt.Sprintf(format, args...), page})
+	*p = append(*p, Problem{Alert: alert, Critical: critical, Text: fmt.Sprintf(format, args...), Page: page})
 }
 
 // facts are what problems are found in.

@@ -12,7 +12,7 @@ import (
 
 var queuesPage = Page{Path: "/queues", Title: "Queues", Menu: "Queues", Template: "queues.html", Query: []string{"q"}, Fragments: []string{"queues", "groups", "lanes", "hosters"}, Data: queuesOf}
 
-var queuePage = Page{Path: "/queue", Title: "Queue", Template: "queue.html", Query: []string{"name"}, Fragments: []string{"queue", "why", "groups", "lanes"}, Data: queueOf}
+var queuePage = Page{Path: "/queue", Title: "Queue", Template: "queue.html", Query: []string{"name", "range"}, Fragments: []string{"queue", "why", "over-time", "groups", "lanes"}, Data: queueOf}
 
 // queuePath returns the address of the page of a queue, from the base.
 func queuePath(name string) string { return address("/queue", "name", name) }
@@ -71,8 +71,11 @@ type queueData struct {
 	Part  part          `json:"read"`
 	Why   problems      `json:"why"` // what may hold it up
 	groupsAndLanes
-	Past  []pastShare `json:"past"`
-	Since []time.Time `json:"since"` // when the periods of Past begin
+	Range  string      `json:"range"`
+	Ranges []rangeLink `json:"-"`
+	Levels []levels    `json:"over_time"`
+	Past   []pastShare `json:"past"`
+	Since  []time.Time `json:"since"` // when the periods of Past begin
 }
 
 func (q queueData) PageTitle() string { return "Queue " + q.Name }
@@ -88,6 +91,11 @@ func queueOf(ctx context.Context, r *Request) (any, error) {
 	if q.Name == "" {
 		return nil, Errorf(http.StatusBadRequest, "The address has no name of a queue.")
 	}
+	of, err := r.rangeOf()
+	if err != nil {
+		return nil, err
+	}
+	q.Range, q.Ranges = of.Name, of.links("/queue", "name", q.Name)
 	rows, part := r.now.queues.part(ctx, r.Dashboard)
 	q.Part = part
 	if at := slices.IndexFunc(rows, func(row status.Queue) bool { return row.Queue == q.Name }); at >= 0 {
@@ -100,7 +108,9 @@ func queueOf(ctx context.Context, r *Request) (any, error) {
 	q.groupsAndLanes = r.groupsAndLanesOf(ctx, func(queue, taskType string) bool {
 		return queue == q.Name || laneSet != "" && taskType == laneSet
 	})
-	var err error
+	if q.Levels, err = r.queueLevels(ctx, of, q.Name, q.Groups); err != nil {
+		return nil, err
+	}
 	if q.Why, err = r.holdsUp(ctx, q.Name, laneSet, q.Queue); err != nil || len(q.Groups) == 0 {
 		return q, err
 	}

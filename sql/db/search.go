@@ -13,6 +13,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/graphs"
+	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
 )
@@ -265,4 +266,17 @@ join listers l on l.id = o.lister_id
 left join origin_visit_stats v on v.url = o.url and v.visit_type = o.visit_type
 order by o.url, o.visit_type, o.lister_id`, append([]any{limit}, args...)...)
 	return found, stmt.Failed(err, "search origins")
+}
+
+// CeleryID is what has an id of Celery's: a task by a run, or the origin of work in the ledger, of which Task is 0.
+type CeleryID = queries.OfCeleryIDRow
+
+// OfCeleryID finds what has an id of Celery's.
+func (s SearchStore) OfCeleryID(ctx context.Context, id string) ([]CeleryID, error) {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.q.OfCeleryID(ctx, queries.OfCeleryIDParams{BackendID: parsed.String(), TaskID: parsed})
+	return rows, stmt.Failed(err, "look for Celery's id %s", id)
 }

@@ -55,3 +55,9 @@ where r.status in ('scheduled', 'started') and r.backend_id is not null;
 select r.backend_id::text as backend_id, t.priority::text as priority, t.next_run
 from task_run r join task t on t.id = r.task
 where r.backend_id = any(@backend_ids::text[]) and t.priority is not null;
+
+-- OfCeleryID finds the tasks whose runs have an id of Celery's, and the origin of the work in the ledger that has it (task is 0).
+-- name: OfCeleryID :many
+(select r.task, ''::text as url from task_run r where r.backend_id = @backend_id::text limit 10)
+union
+select 0, coalesce(w.url, '') from scheduler_go.work w where w.task_id = @task_id::uuid;

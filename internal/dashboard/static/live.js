@@ -24,6 +24,10 @@
     fragment.innerHTML = await answer.text();
     document.dispatchEvent(new Event("renewed"));
     fragment.querySelectorAll("details").forEach((d, i) => { d.open = open[i] ?? d.open; });
+    if (name === "strip") {
+      const n = Number(fragment.querySelector("[data-problems]")?.dataset.problems);
+      document.title = (n ? `(${n}) ` : "") + document.title.replace(/^\(\d+\) /, "");
+    }
     if (place >= 0) fragment.querySelectorAll(focusables)[place]?.focus({ preventScroll: true });
   }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/google/uuid"
 	"swh-scheduler/internal/model"
 )
 
@@ -88,6 +89,43 @@ func (q *Queries) LastTaskRun(ctx context.Context, task int64) ([]TaskRun, error
 			&i.Metadata,
 			&i.Status,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ofCeleryID = `-- name: OfCeleryID :many
+(select r.task, ''::text as url from task_run r where r.backend_id = $1::text limit 10)
+union
+select 0, coalesce(w.url, '') from scheduler_go.work w where w.task_id = $2::uuid
+`
+
+type OfCeleryIDParams struct {
+	BackendID string
+	TaskID    uuid.UUID
+}
+
+type OfCeleryIDRow struct {
+	Task int64
+	URL  string
+}
+
+// OfCeleryID finds the tasks whose runs have an id of Celery's, and the origin of the work in the ledger that has it (task is 0).
+func (q *Queries) OfCeleryID(ctx context.Context, arg OfCeleryIDParams) ([]OfCeleryIDRow, error) {
+	rows, err := q.db.Query(ctx, ofCeleryID, arg.BackendID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OfCeleryIDRow
+	for rows.Next() {
+		var i OfCeleryIDRow
+		if err := rows.Scan(&i.Task, &i.URL); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
