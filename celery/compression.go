@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/andybalholm/brotli"
+	"github.com/andybalholm/brotli/matchfinder"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 )
@@ -31,7 +32,7 @@ const (
 type compressor struct {
 	out    bytes.Buffer
 	zlib   *zlib.Writer
-	brotli *brotli.Writer
+	brotli *matchfinder.Writer
 	packed []byte
 }
 
@@ -72,7 +73,8 @@ func (c *compressor) writer(contentType string) (io.WriteCloser, error) {
 	case contentType == contentTypeXZ:
 		return xz.WriterConfig{DictCap: 64 << 10}.NewWriter(&c.out) // there is no Reset
 	case contentType == contentTypeBrotli && c.brotli == nil:
-		c.brotli = brotli.NewWriter(&c.out)
+		// As brotli.NewWriterV2 of level 3; that has all levels in the program, and brotli.NewWriter a dictionary of 250 kB.
+		c.brotli = &matchfinder.Writer{Dest: &c.out, MatchFinder: &matchfinder.ZM{MaxDistance: 1 << 20}, Encoder: &brotli.Encoder{}, BlockSize: 1 << 16}
 		return c.brotli, nil
 	case contentType == contentTypeBrotli:
 		c.brotli.Reset(&c.out)
