@@ -28,15 +28,12 @@ Nothing is locked or changed.
             queue without groups and lanes, the ledger has outgoing messages only
   lane      the lane set and lane, with the backlog that waits in the database
   groups    what groups have underway, the largest first`,
-		rows: queueRows, table: status.QueueTable,
+		rows: queueRows, table: status.QueueTable, needsBroker: true,
 	})
 }
 
 // queueRows returns the state of the named queues, or of all.
 func queueRows(ctx context.Context, l *look, names []string) ([]status.Queue, error) {
-	if l.noBroker != nil {
-		return nil, l.noBroker
-	}
 	known, err := dispatch.KnownQueues(ctx, l.store, l.Config.Lanes)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ type statusCommand[Row any] struct {
 	none                           string // what to say on a terminal if there are no rows
 	rows                           func(ctx context.Context, l *look, names []string) ([]Row, error)
 	table                          func(pytext.Terminal, []Row) string
+	needsBroker                    bool
 }
 
 // look is what a status command looks at.
@@ -31,9 +32,8 @@ type look struct {
 	*command.App
 	cmd   *cobra.Command
 	store *db.Store
-	// inspector asks the broker; nil if none is configured, or unusable, as noBroker says.
+	// inspector asks the broker; nil if none is configured, or unusable, and the command doesn't need it.
 	inspector *celery.QueueInspector
-	noBroker  error
 }
 
 // newStatus makes a group of commands with one command, status.
@@ -49,15 +49,16 @@ func newStatus[Row any](a *command.App, c statusCommand[Row]) *cobra.Command {
 	cmd.Flags().Lookup("watch").NoOptDefVal = "2"
 	command.Must(cmd.Flags(), "watch", func() bool { return watch >= 0 }, "is negative")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, names []string) error {
+		broker, noBroker := a.Config.Broker()
+		if noBroker != nil && c.needsBroker {
+			return noBroker
+		}
 		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error {
 			if err := store.CheckVersion(ctx); err != nil {
 				return err
 			}
 			l := &look{App: a, cmd: cmd, store: store}
-			broker, err := a.Config.Broker()
-			if err != nil {
-				l.noBroker = err
-			} else {
+			if noBroker == nil {
 				l.inspector = a.Inspector(broker, cmd.CommandPath())
 				defer func() { _ = l.inspector.Close() }()
 			}
@@ -76,7 +77,7 @@ func newStatus[Row any](a *command.App, c statusCommand[Row]) *cobra.Command {
 				}
 				return a.Show(output, rows, text)
 			}
-			err = show()
+			err := show()
 			for err == nil && watch > 0 && service.Sleep(ctx, time.Duration(watch*float64(time.Second))) == nil {
 				if failed := show(); failed != nil && ctx.Err() == nil {
 					a.Log.Warn("the state can't be read; will be tried again", "error", failed)
