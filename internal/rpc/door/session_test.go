@@ -30,6 +30,7 @@ func TestToClient(t *testing.T) {
 	go s.toClient()
 	go func() {
 		defer func() { _ = server.Close() }()
+		paused := false
 		for rest := stream; len(rest) > 0; {
 			n := min(len(rest), 1+random.IntN([]int{100, 8 << 10, 100 << 10}[random.IntN(3)]))
 			if _, err := server.Write(rest[:n]); err != nil {
@@ -37,7 +38,8 @@ func TestToClient(t *testing.T) {
 				return
 			}
 			rest = rest[n:]
-			if random.IntN(20) == 0 {
+			if random.IntN(20) == 0 || len(rest) < len(stream) && !paused {
+				paused = true // once at least
 				time.Sleep(2 * time.Millisecond)
 			}
 		}
