@@ -48,6 +48,9 @@ func run(directory, release, architecture, out string) (err error) {
 		if err != nil {
 			return err
 		}
+		if packager == nfpm.PackagerWithExtension(rpm.DefaultRPM) {
+			info.Depends = []string{"/usr/sbin/useradd"} // for preinst
+		}
 		if err := write(filepath.Join(out, packager.ConventionalFileName(info)), packager, info); err != nil {
 			return err
 		}

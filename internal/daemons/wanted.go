@@ -32,12 +32,13 @@ type wantedWorkers struct {
 
 	took     map[string]lanes.Sketch // by task type
 	tookRead time.Time
+	shown    map[string]status.Demand // by queue
 }
 
 func newWantedWorkers(p *process.Process, d *send.Delivery) *wantedWorkers {
 	return &wantedWorkers{p: p, broker: d.Inspector, workers: promauto.With(p.Metrics).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "swh_scheduler_queue_wanted_workers",
-		Help: "How many workers a queue should have, each of which does one piece of work at a time: as many as begin what waits within the target, not fewer than have work in hand, and none if there is none.",
+		Help: "How many workers a queue should have, each of which does one piece of work at a time: as many as begin what waits within the target, not fewer than have work in hand, and none if there is none. Plain visits count as work in hand only where workers acknowledge late.",
 	}, []string{"queue"})}
 }
 
@@ -49,10 +50,15 @@ func (w *wantedWorkers) run(ctx context.Context) error {
 // runOnce counts once. If it can't, the gauge is gone: an autoscaler must not go by old figures.
 func (w *wantedWorkers) runOnce(ctx context.Context) error {
 	demands, err := w.read(ctx)
-	w.workers.Reset()
 	for queue, d := range demands {
 		w.workers.WithLabelValues(queue).Set(float64(d.Workers()))
 	}
+	for queue := range w.shown { // after the others: no figure is gone for a moment
+		if _, known := demands[queue]; !known {
+			w.workers.DeleteLabelValues(queue)
+		}
+	}
+	w.shown = demands
 	return err
 }
 

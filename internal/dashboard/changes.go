@@ -3,10 +3,12 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"swh-scheduler/internal/model"
@@ -29,38 +31,75 @@ var (
 type operation struct {
 	Word    string
 	Text    string // for people
+	Means   string // what it does, in a sentence
 	Warning string // a side effect; if there is one, the action must be confirmed even for a single task
 	needs   Rights
 	tasks   func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (changed int64, err error)
 	graph   func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (changed bool, err error)
+
+	// applies reports whether it would change a task; nil: always.
+	applies func(t taskData, now time.Time) bool
+}
+
+// applicable returns the operations that would change the task.
+func applicable(t taskData, now time.Time) []operation {
+	return slices.DeleteFunc(slices.Clone(taskOperations), func(o operation) bool { return o.applies != nil && !o.applies(t, now) })
+}
+
+func isSent(t taskData, _ time.Time) bool { return t.Task.Status == model.TaskScheduled }
+
+func waitsInGraph(t taskData, _ time.Time) bool {
+	return t.Graph != nil && t.Graph.State == model.GraphWaiting
 }
 
 const kills = "It kills the processes that run these tasks. By the time the signal arrives, a process may have begun another task, which is then killed instead."
 
 var taskOperations = []operation{
-	{Word: "respawn", Text: "Run again now", needs: Tasks, tasks: func(ctx context.Context, d *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
-		return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
-	}},
-	{Word: "disable", Text: "Disable", needs: Tasks, tasks: func(ctx context.Context, _ *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
-		return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled})
-	}},
-	{Word: "revoke", Text: "Revoke what was sent", needs: Tasks, tasks: revoke(false)},
-	{Word: "revoke terminate", Text: "Revoke, and kill what runs", needs: Tasks | Terminate, tasks: revoke(true), Warning: kills},
-	{Word: "priority high", Text: "Give high priority", needs: Tasks, tasks: setPriority(model.PriorityHigh)},
-	{Word: "priority normal", Text: "Give normal priority", needs: Tasks, tasks: setPriority(model.PriorityNormal)},
-	{Word: "priority low", Text: "Give low priority", needs: Tasks, tasks: setPriority(model.PriorityLow)},
-	{Word: "priority none", Text: "Take priority away", needs: Tasks, tasks: setPriority("")},
-	{Word: "release", Text: "Release from its graph", needs: Tasks, tasks: release(false)},
-	{Word: "release force", Text: "Release, whatever it waits for", needs: Tasks, tasks: release(true), Warning: "These tasks run although what they depend on has not ended, or has failed."},
+	{
+		Word: "respawn", Text: "Run again now", Means: "Each becomes ready at once, whatever its status, and is sent as soon as its queue has room.", needs: Tasks,
+		applies: func(t taskData, now time.Time) bool {
+			return t.Task.Status != model.TaskNotScheduled || t.Task.NextRun == nil || t.Task.NextRun.After(now)
+		},
+		tasks: func(ctx context.Context, d *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
+			return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: d.Acts.Now()})
+		},
+	},
+	{
+		Word: "disable", Text: "Disable", Means: "None is sent any more, until it is run again. What was sent runs on.", needs: Tasks,
+		applies: func(t taskData, _ time.Time) bool { return t.Task.Status != model.TaskDisabled },
+		tasks: func(ctx context.Context, _ *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
+			return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled})
+		},
+	},
+	{Word: "revoke", Text: "Revoke what was sent", Means: "Workers drop what they have not begun. It counts as failed.", needs: Tasks, applies: isSent, tasks: revoke(false)},
+	{Word: "revoke terminate", Text: "Revoke, and kill what runs", Means: "Workers drop what they have not begun, and end what they run. It counts as failed.", needs: Tasks | Terminate, applies: isSent, tasks: revoke(true), Warning: kills},
+	priority("high", model.PriorityHigh, "Give high priority"),
+	priority("normal", model.PriorityNormal, "Give normal priority"),
+	priority("low", model.PriorityLow, "Give low priority"),
+	priority("none", "", "Take priority away"),
+	{Word: "release", Text: "Release from its graph", Means: "A task to be released by hand becomes ready, once all else that it depends on has ended.", needs: Tasks, applies: waitsInGraph, tasks: release(false)},
+	{Word: "release force", Text: "Release, whatever it waits for", Means: "Each becomes ready at once.", needs: Tasks, applies: waitsInGraph, tasks: release(true), Warning: "These tasks run although what they depend on has not ended, or has failed."},
+}
+
+// priority returns the operation that gives tasks a priority, or takes it away.
+func priority(word string, p model.TaskPriority, text string) operation {
+	means := "The runner of tasks with priority sends them, before those of a lower one."
+	if p == "" {
+		means = "The runner of tasks without priority sends them."
+	}
+	return operation{
+		Word: "priority " + word, Text: text, Means: means + " What was sent stays where it is.", needs: Tasks,
+		applies: func(t taskData, _ time.Time) bool { return t.Task.Priority != p }, tasks: setPriority(p),
+	}
 }
 
 var graphOperations = []operation{
-	{Word: "retry graph", Text: "Retry what failed", needs: Graphs, graph: func(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool, error) {
+	{Word: "retry graph", Text: "Retry what failed", Means: "What failed becomes ready again, what waited for it goes on, and graphs that were cancelled are taken up.", needs: Graphs, graph: func(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool, error) {
 		n, err := d.Acts.RetryGraph(ctx, graph, d.Acts.Now())
 		return n > 0, err
 	}},
-	{Word: "cancel graph", Text: "Cancel what was not sent", needs: Graphs, graph: cancelGraph},
-	{Word: "cancel graph terminate", Text: "Cancel, and kill what runs", needs: Graphs | Terminate, Warning: kills, graph: func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (bool, error) {
+	{Word: "cancel graph", Text: "Cancel what was not sent", Means: "What was not sent never runs, unless the graph is retried. What was sent runs on.", needs: Graphs, graph: cancelGraph},
+	{Word: "cancel graph terminate", Text: "Cancel, and kill what runs", Means: "What was not sent never runs, unless the graph is retried. Workers drop or end what was sent.", needs: Graphs | Terminate, Warning: kills, graph: func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (bool, error) {
 		if d.Revoke == nil {
 			return false, postgres.Refused(errNoBroker)
 		}
@@ -317,7 +356,7 @@ func (r *Request) setState(ctx context.Context, what, refusal string, set func(c
 	if a == nil {
 		return "", Errorf(http.StatusConflict, "%s", refusal)
 	}
-	if c := (changeData{*a}); !r.User.MayChange(c) {
+	if c := (changeData{Action: *a}); !r.User.MayChange(c) {
 		return "", notAllowed(c.needs())
 	}
 	changed, err := set(ctx, id, r.User.Name+", "+r.address())
@@ -344,7 +383,7 @@ func audit(ctx context.Context, r *Request) (any, error) {
 	actions, err := r.Acts.Actions(ctx, below, listed)
 	d := auditData{}
 	for _, a := range actions {
-		d.Actions = append(d.Actions, changeData{a})
+		d.Actions = append(d.Actions, changeData{Action: a})
 	}
 	if len(actions) == listed {
 		d.Next = actions[listed-1].ID
@@ -352,7 +391,41 @@ func audit(ctx context.Context, r *Request) (any, error) {
 	return d, err
 }
 
-type changeData struct{ db.Action }
+type changeData struct {
+	db.Action
+	Samples []sample `json:"samples,omitempty"` // some of what it is on, while it waits to be confirmed
+}
+
+// sample is a task or a graph that an action is on.
+type sample struct {
+	Text string `json:"text"`
+	Page string `json:"page"`
+}
+
+// maxSamples is the number of samples of an action.
+const maxSamples = 5
+
+// samples returns some of what an action is on, the newest first.
+func (r *Request) samples(ctx context.Context, a db.Action) (all []sample, err error) {
+	switch {
+	case a.On.Tasks != nil:
+		found, err := r.Reads.FindTasks(ctx, *a.On.Tasks, a.Below, maxSamples)
+		for _, t := range found.Tasks {
+			all = append(all, sample{fmt.Sprintf("task %d: %s %s", t.ID, t.Type, arguments(t.Arguments)), fmt.Sprintf("/tasks/%d", t.ID)})
+		}
+		if errors.Is(err, db.ErrSearchTooLong) { // it was counted in steps
+			err = nil
+		}
+		return all, err
+	case a.On.GraphSearch != nil:
+		found, err := r.Reads.FindGraphs(ctx, *a.On.GraphSearch, a.Below, maxSamples, 1)
+		for _, g := range found.Graphs {
+			all = append(all, sample{fmt.Sprintf("graph %d %s", g.ID, g.Name), fmt.Sprintf("/graphs/%d", g.ID)})
+		}
+		return all, err
+	}
+	return nil, nil
+}
 
 func (c changeData) PageTitle() string { return "Action " + strconv.FormatInt(c.ID, 10) }
 
@@ -364,13 +437,10 @@ func (c changeData) Percent() int64 {
 	return 100 * (c.Below - c.Place) / max(1, c.Below)
 }
 
-// Warning returns a side effect of the action, or "".
-func (c changeData) Warning() string {
-	if c.Action.Action == "retry graph" {
-		return "It also takes up graphs that were cancelled."
-	}
+// Means returns what the action does, and its side effects.
+func (c changeData) Means() string {
 	do, _ := find(slices.Concat(taskOperations, graphOperations), c.Action.Action)
-	return do.Warning
+	return strings.TrimSpace(do.Means + " " + do.Warning)
 }
 
 // needs returns the rights for the action. One that only a newer program knows needs all.
@@ -397,5 +467,9 @@ func change(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return changeData{*a}, nil
+	c := changeData{Action: *a}
+	if c.Waits() {
+		c.Samples, err = r.samples(ctx, *a)
+	}
+	return c, err
 }

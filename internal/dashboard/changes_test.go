@@ -349,3 +349,23 @@ func TestGraphActionBesideABacklog(t *testing.T) {
 		t.Errorf("%+v, with %d checks of the others left", a, left)
 	}
 }
+
+// What is done to all matches says what it means, and shows five of them, before it is confirmed; a task's page offers
+// what would change it.
+func TestActionsSayWhatTheyDo(t *testing.T) {
+	t.Parallel()
+	s := work(t, nil)
+	page := s.post("/tasks", url.Values{"action": {"respawn"}, "scope": {"all"}, "filter": {"type=load-git&status=disabled"}}, http.StatusSeeOther)
+	s.change(page, db.ActionCounted)
+	var counted struct{ Samples []sample }
+	if err := json.Unmarshal([]byte(s.get(page, "Accept", "application/json")), &counted); err != nil || len(counted.Samples) != maxSamples || !strings.Contains(counted.Samples[0].Text, "load-git url=https://example.org/") {
+		t.Errorf("%v: %+v", err, counted)
+	}
+	s.has(page, "Each becomes ready at once", "Among them", counted.Samples[0].Page)
+	disabled := s.get(counted.Samples[0].Page, "Authorization", "Bearer t0ken")
+	for text, want := range map[string]bool{">Run again now<": true, ">Disable<": false, ">Revoke what was sent<": false, ">Give high priority<": true, ">Take priority away<": false, ">Release from its graph<": false} {
+		if strings.Contains(disabled, text) != want {
+			t.Errorf("a disabled task: %s is offered: %v", text, !want)
+		}
+	}
+}

@@ -46,10 +46,10 @@ type sampled struct {
 // levelsOver reads figures over a range: one reading for each kind.
 func (r *Request) levelsOver(ctx context.Context, of pastRange, all []sampled) ([]levels, error) {
 	past := of.past(r.Now)
-	names := map[db.FigureKind][]string{}
+	keys := map[db.FigureKind][]db.FigureKey{}
 	for _, s := range all {
-		if !slices.Contains(names[s.kind], s.key.Name) {
-			names[s.kind] = append(names[s.kind], s.key.Name)
+		if !slices.Contains(keys[s.kind], s.key) {
+			keys[s.kind] = append(keys[s.kind], s.key)
 		}
 	}
 	series := map[db.FigureKind]db.FigureSeries{}
@@ -57,7 +57,7 @@ func (r *Request) levelsOver(ctx context.Context, of pastRange, all []sampled) (
 	for _, s := range all {
 		if _, read := series[s.kind]; !read {
 			var err error
-			if series[s.kind], err = r.Reads.FiguresOver(ctx, s.kind, names[s.kind], past, r.Now); err != nil {
+			if series[s.kind], err = r.Reads.FiguresOver(ctx, s.kind, keys[s.kind], past, r.Now); err != nil {
 				return nil, err
 			}
 		}
@@ -161,7 +161,8 @@ const (
 )
 
 // queueLevels are a queue over time, and its groups: the share that each is entitled to beside the one that it had.
-func (r *Request) queueLevels(ctx context.Context, of pastRange, queue string, groups []status.Group) ([]levels, error) {
+func (r *Request) queueLevels(ctx context.Context, of pastRange, queue string) ([]levels, error) {
+	groups, _ := r.now.groups.part(ctx, r.Dashboard)
 	key := db.FigureKey{Name: queue}
 	all := []sampled{
 		{title: "Messages", kind: db.QueueFigures, key: key, names: []string{"in the queue", "with workers", "outgoing", "in the backlog"}, format: plainNumber},

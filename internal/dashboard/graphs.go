@@ -117,7 +117,18 @@ func tasksOfGraph(graph int64, state model.GraphState) string {
 	return address("/tasks", "graph", graph, "status", status)
 }
 
-func (graphData) Actions() []operation { return graphOperations }
+// Actions returns what would change the graph, as far as that is known.
+func (d graphData) Actions() []operation {
+	return slices.DeleteFunc(slices.Clone(graphOperations), func(o operation) bool {
+		if d.TooLarge {
+			return false
+		}
+		if o.Word == "retry graph" {
+			return len(d.Failed) == 0 && d.Cancelled == nil
+		}
+		return d.Ended == d.Tasks
+	})
+}
 
 func (d graphData) PageTitle() string { return fmt.Sprintf("Graph %d", d.Graph) }
 
@@ -146,7 +157,12 @@ func graph(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	d := graphData{Report: g.Report(at)}
-	if picture := g.Draw().SVG(); len(picture) <= maxPicture {
+	if picture := g.Draw().SVG(func(b taskgraph.Box) string {
+		if b.Task > 0 {
+			return r.link(fmt.Sprintf("/tasks/%d", b.Task))
+		}
+		return r.link("/tasks", "graph", id, "type", b.Type)
+	}); len(picture) <= maxPicture {
 		d.Picture = template.HTML(picture) // its texts are escaped for XML
 	}
 	if d.Timeline, d.Labels, err = r.graphTimeline(ctx, g, d.Report, at); err != nil {

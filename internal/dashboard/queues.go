@@ -108,7 +108,7 @@ func queueOf(ctx context.Context, r *Request) (any, error) {
 	q.groupsAndLanes = r.groupsAndLanesOf(ctx, func(queue, taskType string) bool {
 		return queue == q.Name || laneSet != "" && taskType == laneSet
 	})
-	if q.Levels, err = r.queueLevels(ctx, of, q.Name, q.Groups); err != nil {
+	if q.Levels, err = r.queueLevels(ctx, of, q.Name); err != nil {
 		return nil, err
 	}
 	if q.Why, err = r.holdsUp(ctx, q.Name, laneSet, q.Queue); err != nil || len(q.Groups) == 0 {

@@ -238,14 +238,12 @@ type taskData struct {
 	Queue       string               `json:"queue"`            // "" if the task's type is unknown or has lanes
 	Laned       bool                 `json:"-"`                // messages go to the queue of a lane
 	Origin      string               `json:"origin,omitempty"` // of a loader's task; "" if its arguments name none
+
+	now time.Time
 }
 
-// Actions returns what can be done to the task.
-func (d taskData) Actions() []operation {
-	return slices.DeleteFunc(slices.Clone(taskOperations), func(o operation) bool {
-		return strings.HasPrefix(o.Word, "release") && (d.Graph == nil || d.Graph.State != model.GraphWaiting)
-	})
-}
+// Actions returns what would change the task.
+func (d taskData) Actions() []operation { return applicable(d, d.now) }
 
 func (d taskData) PageTitle() string { return fmt.Sprintf("Task %d", d.Task.ID) }
 
@@ -269,7 +267,7 @@ func task(ctx context.Context, r *Request) (any, error) {
 	if len(found.Tasks) == 0 {
 		return nil, Errorf(http.StatusNotFound, "There is no task %d.", id)
 	}
-	d := taskData{Task: found.Tasks[0]}
+	d := taskData{Task: found.Tasks[0], now: r.Now}
 	if d.Arguments, err = r.Reads.TaskText(ctx, id); err != nil {
 		return nil, err
 	}

@@ -27,13 +27,16 @@ func SampleQueues(ctx context.Context, store *db.Store, broker QueueSource, c *c
 		kinds = append(kinds, db.QueueFigures)
 	}
 	for _, q := range queues {
-		working := math.NaN()
+		ready, working, consumers := float64(q.Ready), math.NaN(), float64(q.Consumers)
+		if q.Problem != "" {
+			ready, consumers = math.NaN(), math.NaN()
+		}
 		if q.Unacknowledged != nil {
 			working = float64(*q.Unacknowledged)
 		}
 		figures = append(figures, db.Figure{
 			Kind: db.QueueFigures, Name: q.Queue,
-			Values: []float64{float64(q.Ready), working, float64(q.Outgoing), float64(q.Backlog), float64(q.Consumers)},
+			Values: []float64{ready, working, float64(q.Outgoing), float64(q.Backlog), consumers},
 		})
 	}
 	if len(c.Shares) == 0 {

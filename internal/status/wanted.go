@@ -66,7 +66,8 @@ func demandOf(known dispatch.KnownQueue, q Queue, work db.WorkOfQueue, took lane
 	return d
 }
 
-// Demands returns the demand of each queue that exists or has lanes, and of those to which ready tasks would go. took is how long work of task types took.
+// Demands returns the demand of each queue to which something is sent, also of those that do not exist yet, but for those of
+// which the broker can't tell. took is how long work of task types took.
 // It takes no locks, so the figures are of slightly different times.
 func Demands(ctx context.Context, store *db.Store, broker QueueSource, c *config.Config, took map[string]lanes.Sketch) (map[string]Demand, error) {
 	known, err := dispatch.KnownQueues(ctx, store, c.Lanes)
@@ -93,8 +94,8 @@ func Demands(ctx context.Context, store *db.Store, broker QueueSource, c *config
 	for _, k := range known {
 		of := tasksOf(k, work)
 		of.Running = max(of.Running, begun[k.Name])
-		q, exists := state[k.Name]
-		if !exists && of.Ready == 0 || q.Problem != "" {
+		q := state[k.Name] // none: it does not exist
+		if q.Problem != "" {
 			continue
 		}
 		demands[k.Name] = demandOf(k, q, of, took[k.TaskType], model.WantedOf(c.WantedWorkers, k.TaskType))

@@ -24,6 +24,8 @@ type Box struct {
 	Level, Row int
 	Title      string
 	Subtitle   string
+	Task       int64  // the task that it stands for; 0: several of a type
+	Type       string // of its tasks
 	Counts     map[model.GraphState]int
 }
 
@@ -71,7 +73,7 @@ func (g Graph) Draw() Drawing {
 		if !found {
 			place = len(d.Boxes)
 			places[k] = place
-			box := Box{Level: k.level, Row: rows[k.level], Title: t.Name, Subtitle: t.Type, Counts: map[model.GraphState]int{}}
+			box := Box{Level: k.level, Row: rows[k.level], Title: t.Name, Subtitle: t.Type, Task: t.ID, Type: t.Type, Counts: map[model.GraphState]int{}}
 			d.Boxes = append(d.Boxes, box)
 			rows[k.level]++
 			d.Levels = max(d.Levels, k.level+1)
@@ -82,6 +84,7 @@ func (g Graph) Draw() Drawing {
 	if collapsed {
 		for i := range d.Boxes {
 			b := &d.Boxes[i]
+			b.Task = 0
 			b.Title, b.Subtitle = cmp.Or(b.Subtitle, "deleted"), model.Count(b.total(), "task", "tasks")
 		}
 	}

@@ -82,7 +82,7 @@ func Picture(ctx context.Context, store *db.Store, graph int64, format string, n
 	case err != nil:
 		return "", err
 	case format == "svg":
-		return g.Draw().SVG(), nil
+		return g.Draw().SVG(nil), nil
 	}
 	return g.Draw().DOT(), nil
 }

@@ -20,8 +20,9 @@ const (
 	lettersInBox        = 26
 )
 
-// SVG returns the drawing as a picture, levels from left to right.
-func (d Drawing) SVG() string {
+// SVG returns the drawing as a picture, levels from left to right. link returns the address that a box leads to; nil: none.
+// A page's style may change the classes ground, title and arrow for dark screens.
+func (d Drawing) SVG(link func(Box) string) string {
 	rows := 0
 	for _, box := range d.Boxes {
 		rows = max(rows, box.Row+1)
@@ -31,14 +32,20 @@ func (d Drawing) SVG() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">`+"\n",
 		max(width, 400), height)
-	b.WriteString(`<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>` + "\n")
-	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
-	fmt.Fprintf(&b, `<text x="%d" y="%d" font-size="15">%s</text>`+"\n", margin, margin+14, xmlText(d.Title))
+	b.WriteString(`<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="arrow" d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>` + "\n")
+	b.WriteString(`<rect class="ground" width="100%" height="100%" fill="white"/>` + "\n")
+	fmt.Fprintf(&b, `<text class="title" x="%d" y="%d" font-size="15">%s</text>`+"\n", margin, margin+14, xmlText(d.Title))
 	for _, a := range d.Arrows {
 		d.arrow(&b, a)
 	}
 	for _, box := range d.Boxes {
+		if link == nil {
+			box.svg(&b)
+			continue
+		}
+		fmt.Fprintf(&b, `<a href="%s">`, xmlText(link(box)))
 		box.svg(&b)
+		b.WriteString("</a>\n")
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -62,7 +69,7 @@ func (d Drawing) arrow(b *strings.Builder, a Arrow) {
 	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-dasharray="%s" stroke-width="%.1f" marker-end="url(#end)"><title>%s</title></path>`+"\n",
 		path, style.colour, cmp.Or(style.dashes, "none"), 1+math.Log10(float64(a.Count)), xmlText(fmt.Sprintf("%d on %s", a.Count, a.On)))
 	if a.On != graphs.OnCompleted {
-		fmt.Fprintf(b, `<text x="%d" y="%d" fill="%s" font-size="9">%s</text>`+"\n", x1+8, (2*y1+y2)/3-3, style.colour, a.On)
+		fmt.Fprintf(b, `<text class="title" x="%d" y="%d" fill="%s" font-size="9">%s</text>`+"\n", x1+8, (2*y1+y2)/3-3, style.colour, a.On)
 	}
 }
 

@@ -59,9 +59,15 @@ func (s MonitorStore) NoteFigures(ctx context.Context, now time.Time, kinds []Fi
 	for _, kind := range kinds {
 		add(Figure{Kind: kind})
 		var of []Figure
+		seen := map[FigureKey]bool{} // the types of one queue may have shares each
 		for _, f := range all {
+			key := FigureKey{f.Name, f.Part}
+			if f.Kind != kind || seen[key] {
+				continue
+			}
+			seen[key] = true
 			zero := !slices.ContainsFunc(f.Values, func(v float64) bool { return v != 0 })
-			if f.Kind == kind && f.Name != "" && !zero && len(f.Name) <= maxFigureName && len(f.Part) <= maxFigureName {
+			if f.Name != "" && !zero && len(f.Name) <= maxFigureName && len(f.Part) <= maxFigureName {
 				of = append(of, f)
 			}
 		}
@@ -293,12 +299,17 @@ func (f FigureSeries) Values(key FigureKey, i int) []float64 {
 	return values
 }
 
-// FiguresOver returns a figure of some names, or of all if there are none, over a past up to now.
-func (s MonitorStore) FiguresOver(ctx context.Context, kind FigureKind, names []string, p ledger.Past, now time.Time) (FigureSeries, error) {
+// FiguresOver returns a figure over a past up to now: of all names and parts if keys is empty, otherwise of those of keys, and of
+// some more.
+func (s MonitorStore) FiguresOver(ctx context.Context, kind FigureKind, keys []FigureKey, p ledger.Past, now time.Time) (FigureSeries, error) {
 	first, last := p.Steps(now)
 	series := FigureSeries{Samples: make([]int64, last-first+1), Of: map[FigureKey][][]float64{}}
 	span := cmp.Or(p.Span, "five")
-	rows, err := s.q.FiguresOver(ctx, queries.FiguresOverParams{Span: span, Figure: string(kind), Names: append([]string{""}, names...), Everything: len(names) == 0, Since: p.Since})
+	wanted := queries.FiguresOverParams{Span: span, Figure: string(kind), Names: []string{""}, Parts: []string{""}, Everything: len(keys) == 0, Since: p.Since}
+	for _, key := range keys {
+		wanted.Names, wanted.Parts = append(wanted.Names, key.Name), append(wanted.Parts, key.Part)
+	}
+	rows, err := s.q.FiguresOver(ctx, wanted)
 	if err != nil {
 		return series, stmt.Failed(err, "read figures over time")
 	}
@@ -344,7 +355,7 @@ func (s MonitorStore) Consumers(ctx context.Context, now time.Time) (map[string]
 			continue
 		}
 		for key, of := range series.Of {
-			if values := of[step]; len(values) > 4 {
+			if values := of[step]; len(values) > 4 && !math.IsNaN(values[4]) {
 				consumers[key.Name] = int(values[4] + 0.5)
 			}
 		}

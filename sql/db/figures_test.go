@@ -32,7 +32,7 @@ func TestFiguresOverTime(t *testing.T) {
 	note(5*time.Minute, queue("a", 40, 1, 0, 0, 3), queue("b", 7, 0, 0, 0, 1))
 	note(0, queue("a", 80, 1, 0, 0, 4))
 
-	series, err := store.FiguresOver(t.Context(), db.QueueFigures, []string{"a"}, ledger.Past{Span: "hour", Since: now.Add(-3 * time.Hour).Truncate(time.Hour), Step: time.Hour}, now)
+	series, err := store.FiguresOver(t.Context(), db.QueueFigures, []db.FigureKey{{Name: "a"}}, ledger.Past{Span: "hour", Since: now.Add(-3 * time.Hour).Truncate(time.Hour), Step: time.Hour}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +83,28 @@ func TestFiguresAreBounded(t *testing.T) {
 	}
 	if left := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.figures"); left[0] != 0 {
 		t.Errorf("%d rows are left", left[0])
+	}
+}
+
+// Only the parts that are asked for are read, and a part that comes twice in a sample counts once: the task types of
+// one queue may have shares each.
+func TestPartsOfFigures(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{})
+	now := store.Now()
+	part := func(name string, share float64) db.Figure {
+		return db.Figure{Kind: db.ShareFigures, Name: "q", Part: name, Values: []float64{share, share}}
+	}
+	if err := store.NoteFigures(t.Context(), now, []db.FigureKind{db.ShareFigures}, []db.Figure{part("a", 0.25), part("b", 0.75), part("a", 0.5)}); err != nil {
+		t.Fatal(err)
+	}
+	key := db.FigureKey{Name: "q", Part: "a"}
+	series, err := store.FiguresOver(t.Context(), db.ShareFigures, []db.FigureKey{key}, ledger.Past{Since: now.Add(-time.Hour).Truncate(db.FiguresEvery), Step: db.FiguresEvery}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if values := series.Values(key, 0); len(series.Of) != 1 || values[len(values)-1] != 0.25 {
+		t.Errorf("%v, and of others: %v", values, series.Of)
 	}
 }
 

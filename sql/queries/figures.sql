@@ -17,10 +17,10 @@ set samples = f.samples + 1,
 delete from scheduler_go.figures
 where span = 'five' and since < now() - interval '195 minutes' or span = 'hour' and since < now() - interval '30 days' or span = 'day' and since < now() - interval '730 days';
 
--- FiguresOver returns the rows of a figure of some names, or of all, from a moment on.
+-- FiguresOver returns the rows of a figure from a moment on, of all names and parts, or of those that are both among names and parts.
 -- name: FiguresOver :many
 select name, part, since, samples, sums from scheduler_go.figures
-where span = @span::text and figure = @figure::text and (@everything::boolean or name = any(@names::text[])) and since >= @since::timestamptz;
+where span = @span::text and figure = @figure::text and (@everything::boolean or name = any(@names::text[]) and part = any(@parts::text[])) and since >= @since::timestamptz;
 
 -- LastFigures returns the newest row of five minutes of each name of a figure, and the oldest of the hours and of the five minutes since a moment.
 -- name: LastFigures :many

@@ -152,7 +152,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 			results[i] = checkResult{Name: c.name, Found: found}
 			if err != nil {
 				results[i].Problem = strings.TrimPrefix(pytext.OneLine(err).Error(), c.name+": ")
-				if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+				if errors.Is(ctx.Err(), context.DeadlineExceeded) { // errors of services don't all say so
 					results[i].Problem = fmt.Sprintf("no answer within %s: %s", 2*patience, results[i].Problem)
 				}
 			}

@@ -35,7 +35,9 @@ func checkBroker(ctx context.Context, a *command.App, cmd *cobra.Command, daemon
 	}
 	var queues []string
 	if senders[daemon] { // without the database, which another check asks, one name stands for all
-		queues, _ = queuesOf(ctx, a, cmd, daemon)
+		asking, cancel := context.WithTimeout(ctx, patience)
+		queues, _ = queuesOf(asking, a, cmd, daemon)
+		cancel()
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

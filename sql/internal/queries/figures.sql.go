@@ -106,7 +106,7 @@ func (q *Queries) CountsOfListers(ctx context.Context) ([]CountsOfListersRow, er
 
 const figuresOver = `-- name: FiguresOver :many
 select name, part, since, samples, sums from scheduler_go.figures
-where span = $1::text and figure = $2::text and ($3::boolean or name = any($4::text[])) and since >= $5::timestamptz
+where span = $1::text and figure = $2::text and ($3::boolean or name = any($4::text[]) and part = any($5::text[])) and since >= $6::timestamptz
 `
 
 type FiguresOverParams struct {
@@ -114,6 +114,7 @@ type FiguresOverParams struct {
 	Figure     string
 	Everything bool
 	Names      []string
+	Parts      []string
 	Since      time.Time
 }
 
@@ -125,13 +126,14 @@ type FiguresOverRow struct {
 	Sums    []float64
 }
 
-// FiguresOver returns the rows of a figure of some names, or of all, from a moment on.
+// FiguresOver returns the rows of a figure from a moment on, of all names and parts, or of those that are both among names and parts.
 func (q *Queries) FiguresOver(ctx context.Context, arg FiguresOverParams) ([]FiguresOverRow, error) {
 	rows, err := q.db.Query(ctx, figuresOver,
 		arg.Span,
 		arg.Figure,
 		arg.Everything,
 		arg.Names,
+		arg.Parts,
 		arg.Since,
 	)
 	if err != nil {

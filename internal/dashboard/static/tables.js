@@ -1,5 +1,6 @@
 // Sorts a table's rows on this page by the column whose head is pressed: up, down, as the server sent them.
-// Times, durations, percentages and numbers are compared as such.
+// Times, durations, percentages and numbers are compared as such. It also names the cells, as on a narrow screen each
+// row is a card.
 "use strict";
 (() => {
   const units = { ms: 1e-3, s: 1, min: 60, h: 3600, day: 86400, days: 86400 };
@@ -39,8 +40,15 @@
     document.querySelectorAll(".wide > table").forEach((table, n) => {
       const wide = table.parentElement;
       const heads = [...table.querySelectorAll("thead tr:only-child th")];
-      if (table.dataset.sorts || table.tBodies[0]?.rows.length < 2 || !heads.length || table.querySelector("[colspan]")) return;
-      table.dataset.sorts = "1";
+      if (table.classList.contains("cards") || !table.tBodies[0] || !heads.length || table.querySelector("[colspan]")) return;
+      table.classList.add("cards");
+      const labels = heads.map((head) => head.textContent.trim());
+      for (const row of table.tBodies[0].rows) {
+        for (const cell of row.cells) {
+          if (labels[cell.cellIndex] && cell.textContent.trim()) cell.dataset.label = labels[cell.cellIndex];
+        }
+      }
+      if (table.tBodies[0].rows.length < 2) return;
       const name = wide.getAttribute("aria-label") ?? wide.getAttribute("aria-labelledby") ?? n;
       heads.forEach((head, column) => {
         if (head.querySelector("svg, input") || !head.textContent.trim()) return;
