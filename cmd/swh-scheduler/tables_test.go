@@ -36,7 +36,7 @@ func onTerminal(t *testing.T, width uint16, args ...string) string {
 	if err != nil {
 		t.Errorf("%q: %v\n%s", args, err, &stderr)
 	}
-	return strings.ReplaceAll(x.written(), "\r\n", "\n")
+	return strings.ReplaceAll(x.written(), "\r\n", "\n") // a terminal's ends of lines
 }
 
 // Tables of status commands fit the terminal: they shorten names, or become lists; their heads are bold there, and an

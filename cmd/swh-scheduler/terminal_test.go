@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,22 +38,10 @@ func TestHostileTextOnATerminal(t *testing.T) {
 		if has := strings.Contains(strings.ReplaceAll(piped.stdout, "\r\n", "\n"), "\nFORGED"); piped.code != 0 || has != tc.raw {
 			t.Errorf("%q in a pipe: exit code %d, %q", tc.args, piped.code, piped.stdout+piped.stderr)
 		}
-		keyboard, screen := openTerminal(t)
-		cmd := exec.CommandContext(t.Context(), binary, append([]string{"-C", config}, tc.args...)...)
-		var stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr, cmd.Env = screen, &stderr, environment("TERM=xterm")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_ = screen.Close()
-		x := &terminal{done: make(chan struct{})}
-		go x.read(keyboard)
-		err := cmd.Wait()
-		<-x.done
-		shown := strings.ReplaceAll(x.written(), "\r\n", "\n") // a terminal's ends of lines
+		shown := onTerminal(t, 300, append([]string{"-C", config}, tc.args...)...)
 		shown = strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "").Replace(shown)
-		if err != nil || !strings.Contains(shown, "evil") {
-			t.Errorf("%q: %v, %q %s", tc.args, err, shown, &stderr)
+		if !strings.Contains(shown, "evil") {
+			t.Errorf("%q: %q", tc.args, shown)
 		}
 		if at := hidden.FindStringIndex(shown); at != nil {
 			t.Errorf("%q shows %q", tc.args, shown[at[0]:])

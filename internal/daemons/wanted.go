@@ -47,7 +47,7 @@ func (w *wantedWorkers) run(ctx context.Context) error {
 	return service.Every(ctx, wantedPeriod, w.p.Log, "counting wanted workers", w.runOnce)
 }
 
-// runOnce counts once. If it can't, the gauge is gone: an autoscaler must not go by old figures.
+// runOnce counts once. If that fails, the gauge is gone: an autoscaler must not use old figures.
 func (w *wantedWorkers) runOnce(ctx context.Context) error {
 	demands, err := w.read(ctx)
 	for queue, d := range demands {

@@ -30,7 +30,7 @@ type levelsOf struct {
 	Values []perhaps `json:"values"` // by step; null: not known
 }
 
-// levelClasses tell lines apart: each has dashes of its own.
+// levelClasses are the classes of the lines: each has dashes of its own.
 var levelClasses = []string{"p50", "p95", "third", "fourth"}
 
 // sampled says which values of a figure are drawn: their places, and their names.

@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// The strip is on every page, beside its data: problems by tone, and how old what each source told is. It is read once for all
-// pages, in the background; a page waits for it for a moment only, and only while none was read.
+// The strip is on every page: problems by tone, and the age of the data of each source. The background reads it once for all
+// pages; a page waits for it for a moment only, while none was read.
 type strip struct {
 	Critical, Warning, Idle int
 	Counted                 bool // the problems

@@ -66,8 +66,8 @@ func demandOf(known dispatch.KnownQueue, q Queue, work db.WorkOfQueue, took lane
 	return d
 }
 
-// Demands returns the demand of each queue to which something is sent, also of those that do not exist yet, but for those of
-// which the broker can't tell. took is how long work of task types took.
+// Demands returns the demand of each queue that something is sent to, even if it doesn't exist yet. It leaves out queues
+// whose length the broker refuses. took is how long work took, by task type.
 // It takes no locks, so the figures are of slightly different times.
 func Demands(ctx context.Context, store *db.Store, broker QueueSource, c *config.Config, took map[string]lanes.Sketch) (map[string]Demand, error) {
 	known, err := dispatch.KnownQueues(ctx, store, c.Lanes)
