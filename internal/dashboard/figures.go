@@ -160,7 +160,7 @@ const (
 	drawnTypes  = 3 // visit types: those with the greatest backlogs
 )
 
-// queueLevels are a queue over time, and its groups: the share that each is entitled to beside the one that it had.
+// queueLevels are a queue over time. For each of its groups they have the target share and the actual one.
 func (r *Request) queueLevels(ctx context.Context, of pastRange, queue string) ([]levels, error) {
 	groups, _ := r.now.groups.part(ctx, r.Dashboard)
 	key := db.FigureKey{Name: queue}

@@ -161,11 +161,7 @@ func seconds(n any) string {
 	if !v.IsValid() {
 		return "?"
 	}
-	s := v.Convert(reflect.TypeFor[float64]()).Float()
-	if s > 0 && s < 10 {
-		return strconv.FormatFloat(s, 'g', 2, 64) + " s"
-	}
-	return roughly(min(s, 1e9))
+	return explain.RoughSeconds(min(v.Convert(reflect.TypeFor[float64]()).Float(), 1e9))
 }
 
 func roughly(seconds float64) string {

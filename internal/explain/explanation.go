@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +51,14 @@ func Roughly(d time.Duration) string {
 		return fmt.Sprintf("%d min", int(d.Minutes()))
 	}
 	return fmt.Sprintf("%d s", int(max(d, 0).Seconds()))
+}
+
+// RoughSeconds formats seconds as Roughly does, with two digits below ten seconds.
+func RoughSeconds(seconds float64) string {
+	if 0 < seconds && seconds < 10 {
+		return strconv.FormatFloat(seconds, 'g', 2, 64) + " s"
+	}
+	return Roughly(model.Duration(seconds))
 }
 
 type Queue struct {

@@ -128,10 +128,7 @@ func (f Flow) Forecast(p Plan, now time.Time) Forecast {
 
 // change returns by how much the backlog changes a day, with so many workers; 0 stands for those of now. why is "" unless that is not known.
 func (r *Forecast) change(workers int) (perDay float64, why string) {
-	switch {
-	case r.Slope == nil:
-		return 0, "its origins were counted once only, so their growth is not known"
-	case workers == 0:
+	if workers == 0 && r.Slope != nil {
 		return *r.Slope, ""
 	}
 	demand, why := r.demand()

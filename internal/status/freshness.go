@@ -11,6 +11,7 @@ import (
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/explain"
 	"swh-scheduler/internal/freshness"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
@@ -183,13 +184,13 @@ func FreshnessTables(t pytext.Terminal, f Freshness) string {
 	}
 	perDay := func(n float64) string { return strconv.FormatFloat(n, 'f', 1, 64) }
 	for _, v := range f.Types {
-		stale := orUnknown(v.Staleness, roughly)
+		stale := orUnknown(v.Staleness, explain.RoughSeconds)
 		if v.Told != nil {
-			stale += " (" + roughly(*v.Told) + " measured)"
+			stale += " (" + explain.RoughSeconds(*v.Told) + " measured)"
 		}
 		line := fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", pytext.Visible(v.VisitType), v.Enabled, v.Never, v.Changed,
 			orUnknown(v.OutOfDate, func(p float64) string { return fmt.Sprintf("%.1f %%", 100*p) }), stale,
-			orUnknown(v.New, perDay), orUnknown(v.First, perDay), orUnknown(v.VisitsADay, perDay), orUnknown(v.Took, roughly),
+			orUnknown(v.New, perDay), orUnknown(v.First, perDay), orUnknown(v.VisitsADay, perDay), orUnknown(v.Took, explain.RoughSeconds),
 			orUnknown(v.Busy, perDay), orUnknown(v.Consumers, strconv.Itoa), v.Text)
 		if f.By != nil {
 			line += "\t" + v.NeededText

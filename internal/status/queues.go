@@ -124,7 +124,7 @@ func QueueTable(t pytext.Terminal, rows []Queue) string {
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", pytext.Visible(r.Queue), limit(r.Limit, "none"), r.Outgoing, r.Ready,
 			orUnknown(r.Unacknowledged, strconv.Itoa), r.Consumers, orUnknown(r.In, perSecond), orUnknown(r.Out, perSecond),
-			orUnknown(r.Oldest, roughly),
+			orUnknown(r.Oldest, explain.RoughSeconds),
 			lane, backlog, groups(r.Groups)))
 	}
 	return t.Columns(lines)
@@ -139,14 +139,6 @@ func limit[N int | int64](n N, none string) string {
 }
 
 func perSecond(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }
-
-// roughly formats seconds in their largest units.
-func roughly(seconds float64) string {
-	if 0 < seconds && seconds < 10 {
-		return strconv.FormatFloat(seconds, 'g', 2, 64) + " s"
-	}
-	return explain.Roughly(model.Duration(seconds))
-}
 
 func orUnknown[V any](v *V, format func(V) string) string {
 	if v == nil {

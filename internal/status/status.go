@@ -13,6 +13,7 @@ import (
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/dispatch"
+	"swh-scheduler/internal/explain"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
@@ -136,7 +137,7 @@ func GroupTable(t pytext.Terminal, rows []Group) string {
 			most = strconv.Itoa(*r.MaxInFlight)
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%g\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t%d\t%d\t%s\t%d\t%s", pytext.Visible(r.Queue), pytext.Visible(r.Group), r.Weight, r.Priority,
-			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, most, r.Running, roughly(r.HourSeconds)))
+			100*r.Entitled, 100*r.Now, 100*r.Hour, r.Waiting, r.InFlight, most, r.Running, explain.RoughSeconds(r.HourSeconds)))
 	}
 	return t.Columns(lines)
 }
@@ -205,19 +206,19 @@ func LaneTable(t pytext.Terminal, rows []Lane) string {
 	for _, r := range rows {
 		target := "-"
 		if r.TargetWait > 0 {
-			target = roughly(r.TargetWait)
+			target = explain.RoughSeconds(r.TargetWait)
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s / %s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s", pytext.Visible(r.TaskType), pytext.Visible(r.Lane),
 			timeLimit(r.SoftTimeLimit), timeLimit(r.TimeLimit), r.Slots, orUnknown(r.Consumers, strconv.Itoa),
-			r.Waiting, r.Again, roughly(r.Waited), target, r.Sent, r.Running, r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, roughly(r.WaitMedian), roughly(r.WaitP95)))
+			r.Waiting, r.Again, explain.RoughSeconds(r.Waited), target, r.Sent, r.Running, r.Ended, r.TimedOut, r.QuickSentSlow, r.SlowSentExpress, explain.RoughSeconds(r.WaitMedian), explain.RoughSeconds(r.WaitP95)))
 	}
 	return t.Columns(lines)
 }
 
-// timeLimit formats seconds as roughly does, but with the seconds beside minutes: limits may differ by these alone.
+// timeLimit formats seconds as explain.RoughSeconds does, and adds seconds to minutes: two limits may differ by these alone.
 func timeLimit(seconds float64) string {
 	if rest := int(seconds) % 60; rest > 0 && seconds > 60 && seconds < 3600 {
 		return fmt.Sprintf("%d min %d s", int(seconds)/60, rest)
 	}
-	return roughly(seconds)
+	return explain.RoughSeconds(seconds)
 }

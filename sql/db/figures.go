@@ -84,7 +84,7 @@ func (s MonitorStore) ForgetFigures(ctx context.Context) error {
 	return stmt.Failed(s.q.ForgetFigures(ctx), "forget old figures")
 }
 
-// SampleOrigins notes a sample of what the database alone tells: counts of origins, pools, staleness, and visits.
+// SampleOrigins notes a sample of counts of origins, pools, staleness and visits. It needs no broker.
 func (s MonitorStore) SampleOrigins(ctx context.Context, now time.Time) error {
 	counts, err := s.CountsOfListers(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s MonitorStore) SampleOrigins(ctx context.Context, now time.Time) error {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// visitsInFive returns VisitFigures by visit type. Where workers tell of more visits than the journal, these are counted.
+// visitsInFive returns VisitFigures by visit type, as the journal counts them, or as workers do if that is more.
 func (s MonitorStore) visitsInFive(ctx context.Context) (map[string]*[4]float64, error) {
 	rows, err := s.q.VisitsInFive(ctx)
 	visits := map[string]*[4]float64{}
