@@ -76,7 +76,7 @@ ifeq ($(PACKAGES),./...)
 	@$(ALL) $(SERVICES) go test -C test $(TESTFLAGS) ./...
 endif
 
-screenshots: ## Take the pictures of docs/dashboard.md anew
+screenshots: ## Take the pictures of docs/reference/dashboard.md anew
 	@$(ALL) $(SERVICES) env SCREENSHOTS=$(CURDIR)/docs/dashboard go test -count=1 -run '^TestScreenshots$$' ./internal/dashboard
 
 chaos chaos-weekly chaos-seeds: export FAULTS := $(FAULTS)
@@ -117,8 +117,8 @@ test-versions: ## Try the versions of the services that operators run (ONLY="Pos
 conformance: ## Run the Python scheduler's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc
 
-attacks: ## Run the attacks that docs/security.md lists, each by its test; then those on rpc-serve at full size, with a table of what they cost
-	@$(ALL) $(SERVICES) sh -c 'go test -count=1 -run "^($$(grep -ohE "\bTest[A-Za-z0-9]+" docs/security.md | sort -u | paste -sd"|"))\$$" ./... && \
+attacks: ## Run the attacks that docs/how-to/secure.md lists, each by its test; then those on rpc-serve at full size, with a table of what they cost
+	@$(ALL) $(SERVICES) sh -c 'go test -count=1 -run "^($$(grep -ohE "\bTest[A-Za-z0-9]+" docs/how-to/secure.md | sort -u | paste -sd"|"))\$$" ./... && \
 		go test -count=1 -run=NONE -bench=Attacks -benchtime=1x -timeout=1h ./internal/rpc'
 
 bench bench-readme: export BENCH := $(BENCH)
@@ -129,7 +129,7 @@ bench bench-readme: export TESTFLAGS := $(TESTFLAGS)
 bench: ## Measure ours and the Python scheduler in turns, and print tables (PACKAGES, BENCH, BENCHTIME)
 	@$(ALL) internal/bench/run
 
-bench-readme: ## The same, and put the tables into the README and docs/performance.md, with a plot
+bench-readme: ## The same, and put the tables into the README and docs/explanation/performance.md, with a plot
 	@$(ALL) internal/bench/run -write .
 
 demo: build ## Run the archive's own parts on ours, with faults (CALM=1: none); KEEP=1 leaves it running, SHORT=1 is a small one

@@ -20,7 +20,7 @@ import (
 
 var quotedWords = regexp.MustCompile(`'([^']*)'`)
 
-// The check finds nothing with the rights of docs/security.md; each one that is taken away it names, and no other, with the
+// The check finds nothing with the rights of docs/how-to/secure.md; each one that is taken away it names, and no other, with the
 // statement that mends it. No queue, exchange, binding or message is changed or taken, on an empty virtual host and on one
 // in use.
 func TestCheckRights(t *testing.T) {

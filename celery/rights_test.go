@@ -15,11 +15,11 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// Users who may no more at the broker than docs/security.md says can do the work of their daemons; without one of the
+// Users who may no more at the broker than docs/how-to/secure.md says can do the work of their daemons; without one of the
 // rights they can't.
 func TestRightsAtTheBroker(t *testing.T) {
 	t.Parallel()
-	docs, err := os.ReadFile("../docs/security.md")
+	docs, err := os.ReadFile("../docs/how-to/secure.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestRightsAtTheBroker(t *testing.T) {
 		t.Run(strings.Trim(name, "`"), func(t *testing.T) {
 			t.Parallel()
 			if row := fmt.Sprintf("| %s | `%s` | `%s` | `%s` |", name, tc.configure, tc.write, tc.read); !strings.Contains(string(docs), row) {
-				t.Errorf("docs/security.md has no %s", row)
+				t.Errorf("docs/how-to/secure.md has no %s", row)
 			}
 			for _, without := range []string{"", "configure", "write", "read"} {
 				env := testenv.RabbitMQ(t)

@@ -94,8 +94,8 @@ func TestAlerts(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "prometheus/alerts.yml")
 	promtool(t, "test", "rules", "prometheus/alerts_test.yml")
-	page := testenv.Read(t, filepath.Join("..", "docs", "runbooks.md"))
-	tried := string(testenv.Read(t, filepath.Join("..", "docs", "metrics.md")))
+	page := testenv.Read(t, filepath.Join("..", "docs", "how-to", "runbooks.md"))
+	tried := string(testenv.Read(t, filepath.Join("..", "docs", "reference", "metrics.md")))
 	metrics, sections := documented(t), strings.Count(string(page), "\n## ")
 	for _, a := range readAlerts(t) {
 		sections--

@@ -150,7 +150,7 @@ func TestOneDirectory(t *testing.T) {
 	t.Parallel()
 	inEtc := regexp.MustCompile(`/etc/(swh|softwareheritage)[-\w]*(/[-\w%.]+)*`)
 	fine := regexp.MustCompile(`^/etc/softwareheritage(/scheduler\.yml|/scheduler(/[-\w%]+\.(env|yml|crt|key))?)?$`)
-	ofCharts := []string{"docker/archive/", "archive_image_test.go", "deploy_test.go", "../docs/replacing.md", "../docs/configuration.md"}
+	ofCharts := []string{"docker/archive/", "archive_image_test.go", "deploy_test.go", "../docs/how-to/replace.md", "../docs/reference/configuration.md"}
 	found := 0
 	for _, root := range []string{".", "../docs", "../README.md"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

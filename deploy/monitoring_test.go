@@ -22,10 +22,10 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-// documented are the metrics of docs/metrics.md, with their kinds.
+// documented are the metrics of docs/reference/metrics.md, with their kinds.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
-	page := testenv.Read(t, filepath.Join("..", "docs", "metrics.md"))
+	page := testenv.Read(t, filepath.Join("..", "docs", "reference", "metrics.md"))
 	metrics := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(swh_scheduler_[a-z_]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(page), -1) {
 		metrics[m[1]] = m[2]
@@ -221,10 +221,10 @@ func twoWorlds(t *testing.T, exprs []string) exprTests {
 	return exprTests{[]exprTest{test}}
 }
 
-// documentedLabels returns the labels of the metrics of docs/metrics.md, le among them.
+// documentedLabels returns the labels of the metrics of docs/reference/metrics.md, le among them.
 func documentedLabels(t *testing.T) map[string][]string {
 	t.Helper()
-	page := testenv.Read(t, filepath.Join("..", "docs", "metrics.md"))
+	page := testenv.Read(t, filepath.Join("..", "docs", "reference", "metrics.md"))
 	labels := map[string][]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(swh_scheduler_[a-z_]+)` \\| \\w+ \\| (.*?) ?\\|").FindAllStringSubmatch(string(page), -1) {
 		of := strings.FieldsFunc(strings.ReplaceAll(m[2], "`", ""), func(r rune) bool { return r == ',' || r == ' ' })

@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// signing runs scripts in a directory with the keys ours and theirs. verify is that of docs/security.md.
+// signing runs scripts in a directory with the keys ours and theirs. verify is that of docs/how-to/secure.md.
 type signing struct{ dir, verify string }
 
 func newSigning(t *testing.T) signing {
@@ -21,7 +21,7 @@ func newSigning(t *testing.T) signing {
 		echo "releases $(cat ours.pub)" >allowed_signers; mkdir files; echo program >files/program.tar.gz`); err != nil {
 		t.Fatalf("%v %s: apt-get install openssh-client", err, out)
 	}
-	document := testenv.Read(t, "../docs/security.md")
+	document := testenv.Read(t, "../docs/how-to/secure.md")
 	start := strings.Index(string(document), "\nssh-keygen -Y verify")
 	verify, _, _ := strings.Cut(string(document)[start:], "```")
 	s.verify = strings.Replace(strings.TrimSpace(verify), "allowed_signers", s.dir+"/allowed_signers", 1)
@@ -35,7 +35,7 @@ func (s signing) run(script string, environment ...string) (string, error) {
 	return string(out), err
 }
 
-// A release that was signed is verified as docs/security.md says, and one that was changed
+// A release that was signed is verified as docs/how-to/secure.md says, and one that was changed
 // afterwards, or signed by somebody else, is not; without a key it says that it is not signed.
 func TestReleasesAreSigned(t *testing.T) {
 	t.Parallel()
@@ -151,13 +151,13 @@ func TestImagesOfReleasesNeedADigest(t *testing.T) {
 	}
 }
 
-// The Dockerfile and docs/security.md give one command that finds the digest, of the Go in go.mod.
+// The Dockerfile and docs/how-to/secure.md give one command that finds the digest, of the Go in go.mod.
 func TestReleasersAreToldHowToSetTheDigest(t *testing.T) {
 	t.Parallel()
 	dockerfile := strings.ReplaceAll(string(testenv.Read(t, "docker/Dockerfile")), "\n#   ", "\n")
 	_, after, _ := strings.Cut(string(testenv.Read(t, "../go.mod")), "\ngo ")
 	version, _, _ := strings.Cut(after, "\n")
-	_, commands, found := strings.Cut(string(testenv.Read(t, "../docs/security.md")), "```\ndocker pull golang:"+version+"\n")
+	_, commands, found := strings.Cut(string(testenv.Read(t, "../docs/how-to/secure.md")), "```\ndocker pull golang:"+version+"\n")
 	commands, _, _ = strings.Cut(commands, "```")
 	if !found || !strings.Contains(commands, "RepoDigests 0}}' golang:"+version+")") || !strings.Contains(dockerfile, commands) {
 		t.Errorf("of Go %s, the Dockerfile does not say:\n%s", version, commands)

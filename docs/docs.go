@@ -3,5 +3,5 @@ package docs
 
 import _ "embed"
 
-//go:embed runbooks.md
+//go:embed how-to/runbooks.md
 var Runbooks string // a section for each alert

@@ -56,10 +56,10 @@ func imports(t *testing.T) map[string][]string {
 	return packages
 }
 
-// docs/architecture.md lists every room once, and its picture shows where imports go.
+// docs/explanation/architecture.md lists every room once, and its picture shows where imports go.
 func TestRooms(t *testing.T) {
 	t.Parallel()
-	page := testenv.Read(t, filepath.Join("..", "docs", "architecture.md"))
+	page := testenv.Read(t, filepath.Join("..", "docs", "explanation", "architecture.md"))
 	_, text, _ := strings.Cut(string(page), "\n## Rooms\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	var rooms []string

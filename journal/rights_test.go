@@ -69,7 +69,7 @@ func allow(t testing.TB, admin *kadm.Client, principal, kind, name string, opera
 	})
 }
 
-// A broker with an authorizer: the check finds nothing with the rights of docs/security.md, and each one that is missing
+// A broker with an authorizer: the check finds nothing with the rights of docs/how-to/secure.md, and each one that is missing
 // it names with the statement that grants it, as the daemon does. The check joins no group.
 func testRights(t *testing.T, c *throwaway.KafkaCluster) {
 	const nobody = "User:nobody"

@@ -104,7 +104,7 @@ func TestRemoteSameAsThePeer(t *testing.T) {
 	}
 }
 
-// What needs a database of its own says so (docs/replacing.md).
+// What needs a database of its own says so (docs/how-to/replace.md).
 func TestCommandsThatNeedADatabase(t *testing.T) {
 	t.Parallel()
 	for _, words := range []string{"rpc-serve", "migrate"} {

@@ -181,7 +181,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	return r
 }
 
-// docs/replacing.md, step by step: the Python scheduler's daemons and ours in turn, and at the
+// docs/how-to/replace.md, step by step: the Python scheduler's daemons and ours in turn, and at the
 // same time where that is said to do, on a database that the Python scheduler made, with a real
 // worker and the Python scheduler's RPC client. Every task runs once, every origin is sent once,
 // and every visit is recorded once.
@@ -285,7 +285,7 @@ func (r *replacement) checkAll(mq testenv.Broker, notes []note) {
 }
 
 // Production's form: the RPC server alone has the database, and every daemon is on cls: remote, with one file. All
-// goes from the Python scheduler to ours, back, to ours again, and back, in the order of docs/replacing.md. The
+// goes from the Python scheduler to ours, back, to ours again, and back, in the order of docs/how-to/replace.md. The
 // daemons of the Python scheduler also run on our RPC server. Every task runs once, every origin is sent once, and
 // every visit is recorded once.
 func TestReplacingOnAnRPCServer(t *testing.T) {

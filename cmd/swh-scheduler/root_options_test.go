@@ -36,7 +36,7 @@ func TestRootOptionsOfSwh(t *testing.T) {
 		{"", "-C " + file + " " + asOptions + " scheduler task-type list", ""},
 		{"", "-C " + file + " scheduler task-type list " + asOptions, ""},
 		{"SWH_OPTIONS=scheduler.cls=local scheduler.db=" + dsn, "scheduler task-type list", ""},
-		{"", "-d " + dsn + " --log-config " + logging + " scheduler task-type list", `"level":"WARN","msg":"parts of the logging configuration have no effect here; see docs/cli.md"`},
+		{"", "-d " + dsn + " --log-config " + logging + " scheduler task-type list", `"level":"WARN","msg":"parts of the logging configuration have no effect here; see docs/reference/commands.md"`},
 		{"SWH_LOG_CONFIG=" + logging, "-d " + dsn + " -o unknwon=1 -l error scheduler task-type list", ""},
 		{"SWH_LOG_CONFIG=" + logging, "-d " + dsn + " --log-format text -o unknwon=1 scheduler task-type list", `level=WARN msg="--option: unknwon is not a known key`},
 	} {

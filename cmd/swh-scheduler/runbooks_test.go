@@ -13,7 +13,7 @@ import (
 // and columns of statements.
 func TestRunbooksCanBeFollowed(t *testing.T) {
 	t.Parallel()
-	page := string(testenv.Read(t, filepath.Join("..", "..", "docs", "runbooks.md")))
+	page := string(testenv.Read(t, filepath.Join("..", "..", "docs", "how-to", "runbooks.md")))
 	conn := testenv.Connect(t, testenv.Database(t))
 	ofOurs := regexp.MustCompile(`^(?:swh-scheduler (?:-C FILE )?|(?:celery-monitor|lanes|shares|simulator|start-\S+) )`)
 	commands, statements := 0, 0

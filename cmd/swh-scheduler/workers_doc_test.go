@@ -13,10 +13,10 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The workers of docs/workers.md work as they stand, with the addresses changed.
+// The workers of docs/how-to/workers.md work as they stand, with the addresses changed.
 func TestWorkersDocument(t *testing.T) {
 	t.Parallel()
-	text := testenv.Read(t, filepath.Join("..", "..", "docs", "workers.md"))
+	text := testenv.Read(t, filepath.Join("..", "..", "docs", "how-to", "workers.md"))
 	files := regexp.MustCompile("(?ms)^```\\w+ (\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
 	ran := 0
 	for _, f := range files {

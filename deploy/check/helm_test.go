@@ -74,7 +74,7 @@ func rendered(values map[string]any) (map[string]string, error) {
 		return nil, err
 	}
 	cluster := chartutil.DefaultCapabilities.Copy()
-	cluster.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"} // the oldest that docs/kubernetes.md names
+	cluster.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"} // the oldest that docs/how-to/kubernetes.md names
 	if !chartutil.IsCompatibleRange(chart.Metadata.KubeVersion, cluster.KubeVersion.Version) {
 		return nil, fmt.Errorf("it is not for Kubernetes %s", cluster.KubeVersion.Version)
 	}
@@ -486,7 +486,7 @@ func TestMonitoring(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want struct{ Groups []any }
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(alerts), "https://example.org/swh-scheduler/docs/runbooks.md#", "https://docs.example/runbooks#")), &want); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(alerts), "https://example.org/swh-scheduler/docs/how-to/runbooks.md#", "https://docs.example/runbooks#")), &want); err != nil {
 		t.Fatal(err)
 	}
 	if got, wanted := asJSON(t, m.rules.Spec.Groups), asJSON(t, want.Groups); got != wanted || strings.Contains(got, "example.org") {

@@ -79,7 +79,7 @@ func TestKEDASamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := os.ReadFile("../../docs/metrics.md")
+	metrics, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

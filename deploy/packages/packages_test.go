@@ -139,7 +139,7 @@ func TestContents(t *testing.T) {
 		"/usr/share/doc/swh-scheduler/examples/listener.yml":                         {0o644, "root root", "cls: postgresql"},
 		"/usr/share/doc/swh-scheduler/examples/scheduler.yml":                        {0o644, "root root", "cls: postgresql"},
 		"/usr/share/doc/swh-scheduler/examples/swh-scheduler@rpc.service.d/tls.conf": {0o644, "root root", "LoadCredential=rpc.key:"},
-		"/usr/share/doc/swh-scheduler/docs/install.md":                               {0o644, "root root", "apt"},
+		"/usr/share/doc/swh-scheduler/docs/how-to/install.md":                        {0o644, "root root", "apt"},
 		"/usr/share/doc/swh-scheduler/copyright":                                     {0o644, "root root", "GPL-3.0-or-later"},
 		"/usr/share/doc/swh-scheduler/LICENSES/go":                                   {0o644, "root root", "GNU"},
 		"/usr/share/bash-completion/completions/swh-scheduler":                       {0o644, "root root", "__complete"},

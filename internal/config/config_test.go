@@ -206,7 +206,7 @@ func reveal(c *Config) any {
 // The file shown to operators is one that is read without a word, and whose
 // values, but for those that are examples, are the defaults.
 func TestDocumentedFile(t *testing.T) {
-	page := testenv.Read(t, filepath.Join("..", "..", "docs", "configuration.md"))
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "reference", "configuration.md"))
 	_, text, _ := strings.Cut(string(page), "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	got, warnings, err := parse("F", []byte(text))

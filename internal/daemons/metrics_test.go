@@ -44,11 +44,11 @@ func registered(registry *prometheus.Registry, found map[string]string) {
 	}
 }
 
-// docs/metrics.md lists the metrics that the daemons export, no more and no less,
+// docs/reference/metrics.md lists the metrics that the daemons export, no more and no less,
 // with their labels, and the daemons' loops. The daemons run with all that is optional.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	page := testenv.Read(t, filepath.Join("..", "..", "docs", "metrics.md"))
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "reference", "metrics.md"))
 	documented := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(swh_scheduler_\\w+)` \\| (?:gauge|counter|histogram) \\| (.*?) ?\\|").FindAllStringSubmatch(string(page), -1) {
 		labels := strings.Split(strings.ReplaceAll(m[2], "`", ""), ", ")
@@ -145,6 +145,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	stop()
 	ended.Wait()
 	if diff := cmp.Diff(found, documented); diff != "" {
-		t.Errorf("docs/metrics.md (-the daemons +the page):\n%s", diff)
+		t.Errorf("docs/reference/metrics.md (-the daemons +the page):\n%s", diff)
 	}
 }

@@ -427,7 +427,7 @@ func onCall(t *testing.T, b *browser, site string, store *db.Store) {
 	}
 }
 
-// screenshots are the pictures of docs/dashboard.md.
+// screenshots are the pictures of docs/reference/dashboard.md.
 var screenshots = []struct {
 	name, path    string
 	width, height int
@@ -446,20 +446,20 @@ var screenshots = []struct {
 	{"freshness", "/freshness", 1000, 620, false},
 }
 
-// With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/dashboard.md.
+// With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/reference/dashboard.md.
 // Otherwise it checks that they are there and small.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	directory := os.Getenv("SCREENSHOTS")
 	if directory == "" {
-		page := testenv.Read(t, "../../docs/dashboard.md")
+		page := testenv.Read(t, "../../docs/reference/dashboard.md")
 		for _, s := range screenshots {
 			file := filepath.Join("../../docs/dashboard", s.name+".png")
 			if info, err := os.Stat(file); err != nil || info.Size() > 100_000 {
 				t.Errorf("%s: %v, more than 100 kB, or not there", file, err)
 			}
 			if !strings.Contains(string(page), "dashboard/"+s.name+".png") {
-				t.Errorf("docs/dashboard.md doesn't show %s", file)
+				t.Errorf("docs/reference/dashboard.md doesn't show %s", file)
 			}
 		}
 		return

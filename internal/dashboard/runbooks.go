@@ -24,7 +24,7 @@ type runbook struct {
 	Steps []string `json:"steps"`
 }
 
-// runbooks are those of docs/runbooks.md.
+// runbooks are those of docs/how-to/runbooks.md.
 var runbooks = readRunbooks(docs.Runbooks)
 
 var step = regexp.MustCompile(`^\d+\. `)

@@ -12,7 +12,7 @@
 // the time at which it was listed. Moments are computed after each visit and each update that the
 // lister tells, and checked in the background every six hours.
 //
-// Rates are in changes a day. docs/freshness.md derives the formulas.
+// Rates are in changes a day. docs/explanation/freshness.md derives the formulas.
 package freshness
 
 import "time"

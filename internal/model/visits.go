@@ -28,7 +28,7 @@ const (
 	// OthersByVisitTarget picks origins with a known last update that have been loaded since,
 	// by visit target (next_visit_queue_position).
 	OthersByVisitTarget VisitPolicy = "others_by_visit_target"
-	// Freshness picks origins for which a visit is worth its cost (docs/freshness.md).
+	// Freshness picks origins for which a visit is worth its cost (docs/explanation/freshness.md).
 	Freshness VisitPolicy = "freshness"
 )
 

@@ -311,7 +311,7 @@ func TestPatterns(t *testing.T) {
 // The table of calls and roles in the documentation is what the code says. SWH_TEST_UPDATE=1 writes it.
 func TestCallsInTheDocs(t *testing.T) {
 	t.Parallel()
-	const file = "../../docs/security.md"
+	const file = "../../docs/how-to/secure.md"
 	page := string(testenv.Read(t, file))
 	const begin, end = "<!-- calls: SWH_TEST_UPDATE=1 go test -run TestCallsInTheDocs ./internal/rpc -->\n", "<!-- end of calls -->\n"
 	before, rest, found := strings.Cut(page, begin)

@@ -36,7 +36,7 @@ func TestBackoffDoublesItsBound(t *testing.T) {
 	}
 }
 
-// After a long outage the next try comes within ten seconds: docs/reliability.md promises
+// After a long outage the next try comes within ten seconds: docs/explanation/guarantees.md promises
 // that work goes on within 45 s, and several loops may wait one after another.
 func TestBackoffAfterALongOutage(t *testing.T) {
 	b := Backoff{Rand: func() float64 { return 0.999999 }}

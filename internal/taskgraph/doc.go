@@ -1,6 +1,6 @@
 // Package taskgraph parses graphs of tasks and reports on stored ones: progress, expected end, pictures.
 //
-// A graph is written in YAML or JSON (docs/graphs.md). Parse checks all that can be checked
+// A graph is written in YAML or JSON (docs/how-to/graphs.md). Parse checks all that can be checked
 // without the database: names, dependencies, cycles. It returns the tasks sorted so that
 // each comes after its dependencies, as graphs.Store.SubmitGraph needs. Errors name the task.
 //

@@ -18,7 +18,7 @@ import (
 const DeliveriesKept = 5 * time.Minute
 
 // Work is a row of the ledger: one message, from its claim until nothing more can be
-// heard of it. docs/architecture.md has its states. A claim creates it; zero values mean
+// heard of it. docs/explanation/architecture.md has its states. A claim creates it; zero values mean
 // none.
 type Work struct {
 	TaskID   uuid.UUID     // Celery's task id

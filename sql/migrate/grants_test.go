@@ -265,7 +265,7 @@ func TestTableOfRights(t *testing.T) {
 		}
 		write("`"+daemon+"`", ours, migrate.Written("public", daemon))
 	}
-	if text := string(testenv.Read(t, "../../docs/security.md")); !strings.Contains(text, b.String()) {
-		t.Errorf("docs/security.md lacks\n%s", b.String())
+	if text := string(testenv.Read(t, "../../docs/how-to/secure.md")); !strings.Contains(text, b.String()) {
+		t.Errorf("docs/how-to/secure.md lacks\n%s", b.String())
 	}
 }

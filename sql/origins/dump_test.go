@@ -22,7 +22,7 @@ func tool(t *testing.T, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// A database that was dumped and restored is, after what docs/upgrading.md says to do, one
+// A database that was dumped and restored is, after what docs/how-to/upgrade.md says to do, one
 // that grabs pick from as before and whose candidates follow changes: with our schema in the
 // dump, without it, and with the rows alone, triggers off or not.
 func TestDumpAndRestore(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// The policy freshness (internal/freshness, docs/freshness.md) picks origins by their moments. The
+// The policy freshness (internal/freshness, docs/explanation/freshness.md) picks origins by their moments. The
 // moment of an origin is when a visit of it becomes worth its cost. It depends on how often visits
 // found something new (scheduler_go.freshness, written with the visit stats), on the updates that its
 // lister reports, and on a threshold, which rises and falls with what workers can do.

@@ -18,7 +18,7 @@ const history = `create schema chaos;
 	create trigger note_end after update of status on task_run for each row
 		when (old.status not in ('scheduled', 'started') or new.status not in ('scheduled', 'started')) execute function chaos.note_end()`
 
-// invariants are properties of the model (docs/model.md) that one statement checks: what it returns is what
+// invariants are properties of the model (docs/devel/models.md) that one statement checks: what it returns is what
 // breaks them, in words.
 var invariants = []string{
 	// A run's end counts once.

@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Every part of the demo is a user of its own, with the rights that docs/security.md says it needs and no more: at RabbitMQ,
+// Every part of the demo is a user of its own, with the rights that docs/how-to/secure.md says it needs and no more: at RabbitMQ,
 // and at the database, as a role of migrate --grants, or at the RPC server, as a client with the role daemon for one daemon.
 
 // byDoor are the daemons that reach the database through the RPC server's door, as in production; the others have its address.

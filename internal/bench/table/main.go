@@ -3,9 +3,9 @@
 // better. The second one has the costs of our triggers for the Python scheduler, and of features for ours. The third
 // one has daemons that reach the database by an RPC server.
 //
-// With -write DIRECTORY, the root of the repository, it writes the tables to docs/performance.md,
+// With -write DIRECTORY, the root of the repository, it writes the tables to docs/explanation/performance.md,
 // between the lines "<!-- bench -->" and "<!-- /bench -->", some rows to README.md in the same way,
-// and a plot to docs/performance.svg. That requires a complete run: all benchmarks in titles,
+// and a plot to docs/explanation/performance.svg. That requires a complete run: all benchmarks in titles,
 // five runs of each side, and a PostgreSQL with the default durability. Otherwise
 // it returns an error and leaves the files unchanged.
 package main
@@ -61,7 +61,7 @@ func run(in io.Reader, out io.Writer, directory string) error {
 	if err != nil {
 		return err
 	}
-	docs := filepath.Join(directory, "docs")
+	docs := filepath.Join(directory, "docs", "explanation")
 	text += "\n![Cost by the number of origins](performance.svg)\n"
 	if err := rewrite(filepath.Join(docs, "performance.md"), text); err != nil {
 		return err

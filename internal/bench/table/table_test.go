@@ -112,10 +112,10 @@ func TestOnlyAWholeRunIsWritten(t *testing.T) {
 	const untouched = "# Title\n" + begin + "old\n" + end + "after\n"
 	documents := func(content string) (directory string) {
 		directory = t.TempDir()
-		if err := os.Mkdir(filepath.Join(directory, "docs"), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(directory, "docs", "explanation"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"README.md", "docs/performance.md"} {
+		for _, name := range []string{"README.md", "docs/explanation/performance.md"} {
 			if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestOnlyAWholeRunIsWritten(t *testing.T) {
 	if err := run(strings.NewReader(whole()), io.Discard, directory); err != nil {
 		t.Fatal(err)
 	}
-	for name, rows := range map[string]int{"README.md": len(inReadme) + 2, "docs/performance.md": 30} {
+	for name, rows := range map[string]int{"README.md": len(inReadme) + 2, "docs/explanation/performance.md": 30} {
 		content := read(directory, name)
 		if !strings.HasPrefix(content, "# Title\n"+begin+"Measured on") || !strings.HasSuffix(content, end+"after\n") || strings.Contains(content, "old") {
 			t.Errorf("%s became\n%s", name, content)
@@ -143,7 +143,7 @@ func TestOnlyAWholeRunIsWritten(t *testing.T) {
 			t.Errorf("%s has %d rows, want %d", name, got, rows)
 		}
 	}
-	plot := read(directory, "docs/performance.svg")
+	plot := read(directory, "docs/explanation/performance.svg")
 	if err := xml.Unmarshal([]byte(plot), new(struct{})); err != nil || strings.Contains(plot, "NaN") || strings.Count(plot, "<circle") != 31 {
 		t.Errorf("%v: %s", err, plot)
 	}
@@ -159,7 +159,7 @@ func TestOnlyAWholeRunIsWritten(t *testing.T) {
 		if err := run(strings.NewReader(broken), io.Discard, directory); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if read(directory, "README.md") != untouched || read(directory, "docs/performance.md") != untouched || read(directory, "docs/performance.svg") != "" {
+		if read(directory, "README.md") != untouched || read(directory, "docs/explanation/performance.md") != untouched || read(directory, "docs/explanation/performance.svg") != "" {
 			t.Errorf("%s: a file was written", name)
 		}
 	}

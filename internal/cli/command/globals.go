@@ -102,7 +102,7 @@ func (a *App) PrepareGlobal(root *cobra.Command) error {
 		a.Log = jsonLog(a.logLines, a.Level, a.logFields)
 	}
 	if len(ignored) > 0 {
-		a.Log.Warn("parts of the logging configuration have no effect here; see docs/cli.md", "file", a.Globals.logConfig, "parts", strings.Join(ignored, ", "))
+		a.Log.Warn("parts of the logging configuration have no effect here; see docs/reference/commands.md", "file", a.Globals.logConfig, "parts", strings.Join(ignored, ", "))
 	}
 	return nil
 }
