@@ -22,7 +22,7 @@ var tools = []string{"internal/testenv", "internal/bench", "test", "deploy"}
 // those that each imports outside its tests.
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Module", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -36,16 +36,17 @@ func imports(t *testing.T) map[string][]string {
 		var p struct {
 			ImportPath string
 			Imports    []string
+			Module     struct{ Path string }
 		}
 		if err := list.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		directory := strings.TrimPrefix(p.ImportPath, "swh-scheduler/")
+		directory := strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")
 		packages[directory] = nil
 		for _, i := range p.Imports {
-			if d, ours := strings.CutPrefix(i, "swh-scheduler/"); ours {
+			if d, ours := strings.CutPrefix(i, p.Module.Path+"/"); ours {
 				packages[directory] = append(packages[directory], d)
 			}
 		}
