@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -41,4 +42,101 @@ func TestCommandsInWordsAreThere(t *testing.T) {
 	if found < 50 {
 		t.Errorf("%d commands are told", found)
 	}
+}
+
+// Command lines of this program in blocks of shell on pages have commands, options, values of options and numbers of
+// arguments as the program has them.
+func TestCommandLinesInPages(t *testing.T) {
+	t.Parallel()
+	const top = "../.."
+	pages := []string{filepath.Join(top, "README.md"), filepath.Join(top, "CONTRIBUTING.md")}
+	err := filepath.WalkDir(filepath.Join(top, "docs"), func(path string, _ os.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?ms)^ *```(sh|shell|bash|console)\\b[^\n]*\n(.*?)^ *```$")
+	found := 0
+	for _, page := range pages {
+		for _, m := range block.FindAllStringSubmatch(string(testenv.Read(t, page)), -1) {
+			text := strings.ReplaceAll(m[2], "\\\n", " ")
+			for _, line := range strings.Split(text, "\n") {
+				line = strings.TrimSpace(line)
+				command, prompted := strings.CutPrefix(line, "$ ")
+				if !prompted {
+					command, prompted = strings.CutPrefix(line, "# ")
+				}
+				if !prompted && m[1] == "console" {
+					continue // output
+				}
+				for _, words := range simpleCommands(command) {
+					if len(words) == 0 || filepath.Base(words[0]) != "swh-scheduler" {
+						continue
+					}
+					found++
+					if err := parsed(words[1:]); err != nil {
+						t.Errorf("%s: %s: %v", page, line, err)
+					}
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d command lines found", found)
+	}
+}
+
+// parsed returns why the program refuses the words of a command line before it does anything.
+func parsed(words []string) error {
+	root := newRoot(command.New("", io.Discard, io.Discard))
+	cmd, rest, err := root.Traverse(withoutGroup(root.Flags(), words))
+	if err != nil {
+		return err
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	if cmd == root && len(cmd.Flags().Args()) > 0 || cmd.HasSubCommands() && len(cmd.Flags().Args()) > 0 {
+		return errors.New("there is no command " + cmd.Flags().Arg(0))
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
+}
+
+var (
+	shellWord  = regexp.MustCompile(`'[^']*'|"[^"]*"|\|\||&&|\$\([^)]*\)|[|;&]|[^\s'"|;&]+`)
+	assignment = regexp.MustCompile(`^[A-Z_]+=`)
+)
+
+// simpleCommands returns the words of each command of a line of shell, without sudo, assignments, redirections and
+// the comment at the end. Quotes within a word stay.
+func simpleCommands(line string) (commands [][]string) {
+	var words []string
+	places := shellWord.FindAllStringIndex(line, -1)
+	for i := 0; i < len(places); i++ {
+		word := line[places[i][0]:places[i][1]]
+		for i+1 < len(places) && places[i+1][0] == places[i][1] && !strings.ContainsAny(line[places[i+1][0]:places[i+1][0]+1], "|;&") {
+			i++ // the word goes on
+			word += line[places[i][0]:places[i][1]]
+		}
+		switch {
+		case strings.HasPrefix(word, "#"):
+			return append(commands, words)
+		case strings.Trim(word, "|;&") == "":
+			commands, words = append(commands, words), nil
+		case len(words) == 0 && (word == "sudo" || word == "nohup" || word == "time" || assignment.MatchString(word)):
+		case len(words) == 0 && word == "-u": // sudo -u USER
+			i++
+		case strings.ContainsAny(word, "<>"):
+			if strings.Trim(word, "0123456789<>&") == "" {
+				i++ // the file
+			}
+		default:
+			words = append(words, strings.Trim(word, `'"`))
+		}
+	}
+	return append(commands, words)
 }
