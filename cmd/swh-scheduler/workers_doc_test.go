@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,21 +15,23 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The workers of docs/how-to/workers.md work as they stand, with the addresses changed.
-func TestWorkersDocument(t *testing.T) {
+// The worker, the listers and the loader of docs/tutorials/first-worker.md work as they stand, with the addresses changed, by
+// the Python scheduler's base class and by plain Celery.
+func TestFirstWorker(t *testing.T) {
 	t.Parallel()
-	text := testenv.Read(t, filepath.Join("..", "..", "docs", "how-to", "workers.md"))
+	text := testenv.Read(t, filepath.Join("..", "..", "docs", "tutorials", "first-worker.md"))
 	files := regexp.MustCompile("(?ms)^```\\w+ (\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
-	ran := 0
-	for _, f := range files {
-		if !strings.HasSuffix(f[1], ".sh") {
-			continue
-		}
-		ran++
-		t.Run(f[1], func(t *testing.T) {
+	for _, script := range []string{"base-class.sh", "plain.sh"} {
+		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			addresses := strings.NewReplacer("postgresql://swh@localhost/scheduler", testenv.PeerDatabase(t), "amqp://guest:guest@localhost:5672/%2F", testenv.RabbitMQ(t).URL)
+			addresses := strings.NewReplacer(
+				"postgresql://swh@localhost/scheduler", testenv.PeerDatabase(t),
+				"amqp://guest:guest@localhost:5672/%2F", testenv.RabbitMQ(t).URL,
+				"localhost:9092", testenv.Kafka(t)[0],
+				"swh.journal.objects", testenv.Journal(t, 1),
+				"5008", freePort(t),
+			)
 			for _, f := range files {
 				if err := os.WriteFile(filepath.Join(dir, f[1]), []byte(addresses.Replace(f[2])), 0o600); err != nil {
 					t.Fatal(err)
@@ -36,7 +40,7 @@ func TestWorkersDocument(t *testing.T) {
 			if err := os.Symlink(binary, filepath.Join(dir, "swh-scheduler")); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.CommandContext(t.Context(), "timeout", "180", "bash", "-e", f[1])
+			cmd := exec.CommandContext(t.Context(), "timeout", "180", "bash", "-e", script)
 			cmd.Dir = dir
 			cmd.Env = environment("PATH="+dir+":"+filepath.Dir(testenv.Python(t))+":"+os.Getenv("PATH"), "PYTHONPATH="+dir, "PYTHONDONTWRITEBYTECODE=1")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -49,13 +53,25 @@ func TestWorkersDocument(t *testing.T) {
 			cmd.Stdout, cmd.Stderr = output, output
 			err = cmd.Run()
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what goes on in the background
-			said, _ := os.ReadFile(output.Name())
+			said := testenv.Read(t, output.Name())
 			if err != nil {
 				t.Errorf("%v\n%s", err, said)
 			}
+			_, lanes, _ := strings.Cut(string(said), "TIMED OUT")
+			if !regexp.MustCompile(`(?m)^load-example +express .* 1 +\d+ +\d+ +`).MatchString(lanes) {
+				t.Errorf("the large repository did not time out in the express lane:\n%s", said)
+			}
 		})
 	}
-	if ran != 2 {
-		t.Errorf("%d scripts were run", ran)
+}
+
+// freePort returns a TCP port of loopback that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer l.Close()
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
