@@ -4,6 +4,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ func New(a *command.App) *cobra.Command {
 		Use:   "task [OPTIONS] COMMAND [ARGS]...",
 		Short: "Manipulate tasks",
 	}
-	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a), newTaskSchedule(a), newTaskScheduleOrigins(a), newTaskRespawn(a), newTaskRevoke(a),
+	cmd.AddCommand(newTaskAdd(a), newTaskList(a), newTaskListPending(a), newTaskSchedule(a), newTaskScheduleOrigins(a), newTaskRespawn(a), newTaskDisable(a), newTaskRevoke(a),
 		newTaskArchive(a), newTaskGraph(a))
 	return cmd
 }
@@ -101,6 +102,43 @@ date, whatever their state.`,
 			return err
 		}
 		return a.Print(fmt.Sprintf("Respawn tasks [%s]\n\n", strings.Join(texts, ", ")))
+	})
+	return cmd
+}
+
+func newTaskDisable(a *command.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "disable [OPTIONS] TASK_IDS...",
+		Short: "Disable tasks",
+		Long: `Disable tasks, given by their ids (see task list): start-runner does not send a disabled
+task; task respawn enables it again. A run that was sent goes on. When it ends, a recurring task is
+enabled again: disable it then once more, or have the workers drop the run by task revoke --disable.`,
+		Example: `  swh-scheduler task disable 1 3 12`,
+		Args:    command.Args("TASK_IDS..."),
+	}
+	cmd.RunE = a.OnScheduler(func(ctx context.Context, _ *cobra.Command, b command.Scheduler, args []string) error {
+		ids, err := numbers(args)
+		if err != nil {
+			return err
+		}
+		found, err := b.SearchTasks(ctx, tasks.TaskFilter{IDs: ids})
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if !slices.ContainsFunc(found, func(t model.Task) bool { return t.ID == id }) {
+				return fmt.Errorf("there is no task %d; no task was disabled", id)
+			}
+		}
+		if err := b.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled}); err != nil {
+			return err
+		}
+		for _, t := range found {
+			if t.Status == model.TaskScheduled && t.Policy == model.Recurring {
+				a.Log.Warn("a run of this recurring task was sent; the task is enabled again when the run ends", "task", t.ID)
+			}
+		}
+		return a.Print(fmt.Sprintf("Disabled %s\n", model.Count(len(found), "task", "tasks")))
 	})
 	return cmd
 }
