@@ -117,8 +117,8 @@ test-versions: ## Try the versions of the services that operators run (ONLY="Pos
 conformance: ## Run the Python scheduler's own tests through its RPC client against our server
 	@$(ALL) $(SERVICES) go test -count=1 -v -run '^TestConformance$$' ./internal/rpc
 
-attacks: ## Run the attacks that docs/how-to/secure.md lists, each by its test; then those on rpc-serve at full size, with a table of what they cost
-	@$(ALL) $(SERVICES) sh -c 'go test -count=1 -run "^($$(grep -ohE "\bTest[A-Za-z0-9]+" docs/how-to/secure.md | sort -u | paste -sd"|"))\$$" ./... && \
+attacks: ## Run the attacks that docs/devel/attacks.md lists, each by its test; then those on rpc-serve at full size, with a table of what they cost
+	@$(ALL) $(SERVICES) sh -c 'go test -count=1 -run "^($$(grep -ohE "\bTest[A-Za-z0-9]+" docs/devel/attacks.md docs/how-to/secure.md | sort -u | paste -sd"|"))\$$" ./... && \
 		go test -count=1 -run=NONE -bench=Attacks -benchtime=1x -timeout=1h ./internal/rpc'
 
 bench bench-readme: export BENCH := $(BENCH)

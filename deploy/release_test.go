@@ -157,7 +157,7 @@ func TestReleasersAreToldHowToSetTheDigest(t *testing.T) {
 	dockerfile := strings.ReplaceAll(string(testenv.Read(t, "docker/Dockerfile")), "\n#   ", "\n")
 	_, after, _ := strings.Cut(string(testenv.Read(t, "../go.mod")), "\ngo ")
 	version, _, _ := strings.Cut(after, "\n")
-	_, commands, found := strings.Cut(string(testenv.Read(t, "../docs/how-to/secure.md")), "```\ndocker pull golang:"+version+"\n")
+	_, commands, found := strings.Cut(string(testenv.Read(t, "../docs/how-to/secure.md")), "```shell\ndocker pull golang:"+version+"\n")
 	commands, _, _ = strings.Cut(commands, "```")
 	if !found || !strings.Contains(commands, "RepoDigests 0}}' golang:"+version+")") || !strings.Contains(dockerfile, commands) {
 		t.Errorf("of Go %s, the Dockerfile does not say:\n%s", version, commands)

@@ -143,7 +143,7 @@ func batch(path string, size int) []byte {
 	return append(body, w.buf...)
 }
 
-// attacks are the rows of the table in docs/how-to/secure.md that have figures, and the answers
+// attacks are the rows of the table in docs/devel/attacks.md that have figures, and the answers
 // that an attacker may get.
 var attacks = []struct {
 	name  string

@@ -20,7 +20,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// These tests stand behind the table of attacks in docs/how-to/secure.md.
+// These tests stand behind the table of attacks in docs/devel/attacks.md.
 
 // dial opens a connection to a server and sends text.
 func dial(t *testing.T, url, text string) net.Conn {
