@@ -109,6 +109,7 @@ func TestPublishRefuses(t *testing.T) {
 		{"changed checkout", "echo >new", "", "the checkout has changes that are not committed"},
 		{"no tag", "git tag -d v1.2.3", "", "this commit has no tag v1.2.3"},
 		{"older changelog", "sed -i s/1.2.3/1.2.2/ CHANGELOG.md; git commit -qam x; git tag -f v1.2.3", "", `the newest version in CHANGELOG.md is "1.2.2", not 1.2.3`},
+		{"no date in the changelog", "sed -i 's/(2026-11-27)/(unreleased)/' CHANGELOG.md; git commit -qam x; git tag -f v1.2.3", "", "CHANGELOG.md gives version 1.2.3 no date: ## 1.2.3 (20"},
 		{"changed file", "echo other >bin/release/swh-scheduler-v1.2.3-linux-amd64.tar.gz", "", "files in bin/release differ from SHA256SUMS"},
 		{"not signed", "rm bin/release/SHA256SUMS.sig", "", "the release is not signed"},
 		{"another version's files", "cd bin/release; mv *.gz swh-scheduler-v1.2.2-linux-amd64.tar.gz; sha256sum *.gz >SHA256SUMS", "", "bin/release has no archive of v1.2.3"},

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -49,7 +48,7 @@ type App struct {
 // New makes an App without a configuration. release is the program's version; "" between releases.
 func New(release string, stdout, stderr io.Writer) *App {
 	stdout, stderr = toScreen(stdout), toScreen(stderr)
-	a := &App{Version: versionOf(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, sentry: new(sentry.Reporter), Level: new(slog.LevelVar)}
+	a := &App{Version: version(release), Stdout: stdout, Stderr: stderr, logLines: &logLines{stderr: stderr}, sentry: new(sentry.Reporter), Level: new(slog.LevelVar)}
 	a.Log = slog.New(slog.NewTextHandler(a.logLines, &slog.HandlerOptions{Level: a.Level}))
 	a.Styled = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return a
@@ -298,25 +297,6 @@ func (a *App) shows() door.Credentials {
 		return a.Config.Resolve(path)
 	}
 	return door.Credentials{Certificate: file(s.Cert), Key: file(s.Key), Authorities: file(s.Verify), Authorization: string(s.Authorization)}
-}
-
-// versionOf returns the release, or for a build between releases the commit.
-func versionOf(release string) string {
-	if release != "" {
-		return release
-	}
-	commit, modified := "unknown commit", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision" && len(s.Value) >= 12:
-				commit = s.Value[:12]
-			case s.Key == "vcs.modified" && s.Value == "true":
-				modified = ", modified"
-			}
-		}
-	}
-	return "development (" + commit + modified + ")"
 }
 
 // OnScheduler makes the function of a command that uses the configured scheduler.
