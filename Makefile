@@ -62,7 +62,7 @@ PLATFORMS ?= linux/amd64 linux/arm64
 # On which releases of Debian `make test-packages` tries them.
 PACKAGED ?= bookworm trixie
 
-.PHONY: help build test screenshots chaos chaos-weekly chaos-seeds day model test-debian test-versions fuzz conformance attacks bench bench-readme demo demo-stop deploy-check release test-packages vulncheck lint fmt fmt-check generate generate-check install docker-images clean
+.PHONY: help build test screenshots docs chaos chaos-weekly chaos-seeds day model test-debian test-versions fuzz conformance attacks bench bench-readme demo demo-stop deploy-check release test-packages vulncheck lint fmt fmt-check generate generate-check install docker-images clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,7 +77,11 @@ ifeq ($(PACKAGES),./...)
 endif
 
 screenshots: ## Take the pictures of docs/reference/dashboard.md anew
-	@$(ALL) $(SERVICES) env SCREENSHOTS=$(CURDIR)/docs/dashboard go test -count=1 -run '^TestScreenshots$$' ./internal/dashboard
+	@$(ALL) $(SERVICES) env SCREENSHOTS=$(CURDIR)/docs/reference/dashboard go test -count=1 -run '^TestScreenshots$$' ./internal/dashboard
+
+docs: ## Build the documents into bin/docs, with Sphinx; a warning is an error
+	@$(ALL) sh -c 'PYTHONDONTWRITEBYTECODE=1 "$${SWH_SCHEDULER_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/swh-scheduler}"/docs/bin/sphinx-build \
+		-q -W --keep-going -d bin/docs.cache docs bin/docs'
 
 chaos chaos-weekly chaos-seeds: export FAULTS := $(FAULTS)
 chaos: ## Run the scheduler on clusters while faults fall, and check that nothing is lost (CHAOS, SEED, SEEDS, FAULTS, REPORT)

@@ -392,3 +392,47 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// parts are the directories of docs in their order, each with its pages that come first.
+var parts = []struct {
+	directory, title string
+	first            []string
+}{
+	{"tutorials", "Tutorials", nil},
+	{"how-to", "How-to", []string{"install", "replace", "upgrade"}},
+	{"reference", "Reference", []string{"commands", "configuration"}},
+	{"explanation", "Explanation", []string{"architecture", "guarantees"}},
+	{"devel", "Devel", nil},
+}
+
+// docs/index.md lists all pages by their headings, and for Sphinx by their names. SWH_TEST_UPDATE=1 writes both.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	pages := readPages(t)
+	var list, tree strings.Builder
+	for _, part := range parts {
+		var lines, names, entries []string
+		for _, name := range part.first {
+			names = append(names, "docs/"+part.directory+"/"+name+".md")
+		}
+		for _, p := range pages {
+			if path.Dir(p.path) == "docs/"+part.directory && !slices.Contains(names, p.path) {
+				names = append(names, p.path)
+			}
+		}
+		for _, name := range names {
+			if i := slices.IndexFunc(pages, func(p page) bool { return p.path == name }); i >= 0 {
+				if m := regexp.MustCompile(`(?m)^# (.*)$`).FindStringSubmatch(pages[i].whole); m != nil {
+					file := strings.TrimPrefix(name, "docs/")
+					lines = append(lines, fmt.Sprintf("- [%s](%s)\n", m[1], file))
+					entries = append(entries, strings.TrimSuffix(file, ".md"))
+				}
+			}
+		}
+		if lines != nil {
+			fmt.Fprintf(&list, "\n## %s\n\n%s", part.title, strings.Join(lines, ""))
+			fmt.Fprintf(&tree, "```{toctree}\n:hidden:\n:caption: %s\n\n%s\n```\n\n", part.title, strings.Join(entries, "\n"))
+		}
+	}
+	testenv.Generated(t, "index.md", "pages", list.String()+"\n"+tree.String())
+}

@@ -8,7 +8,7 @@
 # System packages come from apt-get, by sudo unless root; no server of the
 # system is started, enabled or configured. The rest goes to the cache
 # directory, $SWH_SCHEDULER_CACHE or else swh-scheduler in the user's cache: Go
-# by way of the Go module proxy, Kafka by Maven, swh.scheduler by pip, axe by npm, each with the
+# by way of the Go module proxy, Kafka by Maven, swh.scheduler and Sphinx by pip, axe by npm, each with the
 # settings that the environment gives it (GOPROXY, ~/.m2/settings.xml, PIP_…, ~/.npmrc).
 #
 # Other versions than the usual ones are kept beside them, if these name some:
@@ -230,6 +230,7 @@ install_postgres() {
 python=$cache/python${SWH_TEST_CELERY_VERSION:+-$SWH_TEST_CELERY_VERSION}
 requirements=("$here/python/requirements.txt" ${SWH_TEST_CELERY_VERSION:+"$here/python/celery-$SWH_TEST_CELERY_VERSION.txt"})
 archive_requirements=$here/python/archive.txt
+docs_requirements=$here/python/docs.txt
 
 # is_current ENVIRONMENT REQUIREMENTS...
 is_current() { cat "${@:2}" | cmp -s - "$1/requirements.txt"; }
@@ -238,7 +239,8 @@ need_python() {
 	have psql || echo postgresql-client # the Python scheduler makes its tables with it
 	ls /usr/lib/*/libmagic.so.1 >/dev/null 2>&1 || echo libmagic1 # the archive's listers load it
 	{ [ -n "${SWH_TEST_PYTHON:-}" ] || is_current "$python" "${requirements[@]}"; } &&
-		is_current "$cache/archive" "$archive_requirements" ||
+		is_current "$cache/archive" "$archive_requirements" &&
+		is_current "$cache/docs" "$docs_requirements" ||
 		python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 }
 
@@ -265,6 +267,8 @@ install_python() {
 		step "installing the Python scheduler and Celery by pip" make_python "$python" "${requirements[@]}"
 	is_current "$cache/archive" "$archive_requirements" ||
 		step "installing the archive's own parts by pip" make_python "$cache/archive" "$archive_requirements"
+	is_current "$cache/docs" "$docs_requirements" ||
+		step "installing Sphinx by pip" make_python "$cache/docs" "$docs_requirements"
 }
 
 # --- a browser -------------------------------------------------------------

@@ -67,6 +67,7 @@ build() {
 		exit 1
 	}
 	cp -R LICENSE README.md CHANGELOG.md docs deploy/systemd deploy/config "$dir/"
+	rm -rf "$dir"/docs/{*.go,conf.py,testdata} # of the checks and of Sphinx
 	licences "$dir"
 	"$work/sbom" "$dir/swh-scheduler" >"$2/$name.cdx.json"
 	tar --sort=name --mtime="@$when" --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r,go-w,a+X --format=ustar \
