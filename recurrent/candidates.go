@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	keepPeriod = 500 * time.Millisecond // how often changes are looked for when there were none
-	tellEvery  = time.Minute            // how often the progress of a build is logged
+	drainPeriod    = 500 * time.Millisecond // the wait after a drain that found no changes
+	progressPeriod = time.Minute            // the least time between log entries on a build's progress
 )
 
-// Candidates is the database of the keeper.
+// Candidates maintains the candidates in the database.
 type Candidates interface {
 	MaintainCandidates(ctx context.Context) (origins.Maintained, error)
 }
 
-// keeper keeps candidates up to date. Several keepers, in several processes, take turns.
+// keeper drains changes into candidates. Keepers of several processes take turns by a lock in the database.
 type keeper struct {
 	candidates Candidates
 	log        *slog.Logger
-	told       candidates.BuildLog
+	progress   candidates.BuildLog
 }
 
 func (k *keeper) runOnce(ctx context.Context) (service.Result, error) {
@@ -32,8 +32,8 @@ func (k *keeper) runOnce(ctx context.Context) (service.Result, error) {
 	if err != nil {
 		return service.Result{}, err
 	}
-	if kept.Build.Phase != "" { // else another process has them
-		k.told.Report(k.log, kept.Build, time.Now(), tellEvery)
+	if kept.Build.Phase != "" { // another process holds the lock otherwise
+		k.progress.Report(k.log, kept.Build, time.Now(), progressPeriod)
 	}
 	return service.Result{Again: kept.More}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// backlogged is a store with changes to drain.
+// backlogged is a store with a number of changes to drain.
 type backlogged struct{ changes, batch int64 }
 
 func (b *backlogged) MaintainCandidates(context.Context) (origins.Maintained, error) {
@@ -20,7 +20,7 @@ func (b *backlogged) MaintainCandidates(context.Context) (origins.Maintained, er
 	return origins.Maintained{Drained: n, More: n == b.batch}, nil
 }
 
-// The keeper goes on as long as there is more.
+// The keeper drains again at once while changes are left.
 func TestKeeper(t *testing.T) {
 	t.Parallel()
 	store := &backlogged{changes: 202_000, batch: 5000}
@@ -41,7 +41,7 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// A daemon that has nothing to schedule keeps candidates up to date all the same.
+// A daemon without anything to schedule keeps candidates up to date.
 func TestRunKeepsCandidates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,35 +9,35 @@
 //	                 ▼                 ▼                 ▼
 //	             wait 60 s     wait 20 minutes      go on at once
 //
-// Each wait is lengthened by up to 5 s at random (waits and splay are the Python scheduler's; the
-// first two can be configured). A visit type that found none asks candidates each second, less often
-// if that takes long or was in vain, whether an origin has become due, and ends its wait if so.
+// Each wait gets up to 5 s at random on top. The splay and the waits are the Python scheduler's; both waits
+// can be configured. After a round without origins, a visit type looks each second whether a candidate is
+// due, and runs a round if so. It looks less often if the query is slow, or if the round then claims
+// nothing.
 //
 // # Weights
 //
-// Free slots are divided among a visit type's policies by their weights, in whole slots.
-// What one policy cannot fill goes to those that could give more, again by weight, until
-// the slots or the origins are used up; the Python scheduler leaves such slots empty. An
-// origin that several policies pick is sent once.
+// A visit type's policies divide the free slots by their weights, in whole slots. The policies that fill
+// their part divide the slots that the others leave, again by weight, until no slot or no origin is left.
+// The Python scheduler leaves such slots empty. A round sends an origin once, even if several policies pick
+// it.
 //
-// The policy pools stands for four, with the weights of the design of recurrent visits.
-// Of n slots, with r the part of the origins whose lister tells their last update,
-// (1-r) n go to the others by visit target, and a third of r n each to those never loaded
-// (oldest update first), to those that changed since they were loaded (longest lag
-// first), and to the rest by visit target. By visit target, the visit type's global
-// position moves forward.
+// The policy pools stands for four policies, with the weights of the design of recurrent visits. Let n be
+// the number of slots, and r the part of the origins with a known last update. Origins without a last
+// update get (1-r) n slots, by visit target. The others get r n/3 slots each for: never loaded, oldest
+// update first; changed since the last load, longest lag first; the rest, by visit target. The two policies
+// by visit target move the visit type's global position forward.
 //
 // # Candidates
 //
-// Origins are picked from a copy of what the policies order by (sql/origins/candidates.go). A
-// keeper beside the loops drains the changes in the background, rebuilds the copy after
-// a truncate, and unparks origins whose cooldown has ended. Rounds are exact whether it
-// keeps up or not; above 10,000 pending changes of a visit type
-// (swh_scheduler_candidate_changes) they take as long as the Python scheduler's.
+// Policies pick from a table of candidates, which holds the columns that they order by
+// (sql/origins/candidates.go). A keeper beside the loops drains the queue of changes, rebuilds the table
+// after a truncate, and unparks origins whose cooldown has ended. A round counts pending changes in, so it
+// is exact even if the keeper lags. With more than 10,000 pending changes of a visit type
+// (swh_scheduler_candidate_changes), a round takes as long as the Python scheduler's.
 //
 // # Failures
 //
-// A loop that fails logs it once and retries with back-off; the others go on. A visit
-// type that was asked for by name and has no task type is such a failure, until the type is
-// added. Otherwise loops come and go with the task types, within 10 s.
+// A loop that fails logs the first failure and retries with back-off; the other loops continue. A visit
+// type that is given by name and has no task type is such a failure, until someone adds the type. Without
+// names, loops start and stop with the task types, within 10 s.
 package recurrent

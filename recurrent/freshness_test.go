@@ -15,9 +15,8 @@ import (
 // byFreshness is the policy freshness alone.
 var byFreshness = []model.WeightedPolicy{{Weight: 1, LongestWait: 100 * 24 * time.Hour, Filter: model.VisitFilter{Policy: model.Freshness, Cooldowns: model.DefaultCooldowns}}}
 
-// From when a visit type gets the policy freshness until the moments of its origins are computed,
-// those are visited that have waited for longest. The computing begins at once, and then only those
-// are visited whose moment has come.
+// Until all moments of a visit type are computed, the policy freshness picks the origins with the oldest
+// visits. The computation begins at once. After it, the policy picks only origins whose moment has come.
 func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -38,7 +37,7 @@ func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 		}
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	// walked reports whether the walk over candidates has gone on to its end.
+	// walked reports whether the walk over candidates is complete.
 	walked := func() bool {
 		t.Helper()
 		for range 20 {
@@ -65,7 +64,7 @@ func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 	exec("insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())")
 	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen)
 		select '00000000-0000-0000-0000-000000000001', chr(96 + n), 'git', '{}', true, $1, now() from generate_series(1, 9) n`, now.AddDate(0, 0, -50))
-	// The one named a was visited nine hundred hours ago, b eight hundred, and so on.
+	// Origin a has the oldest visit, 900 hours ago; b's is 800 hours ago, and so on.
 	exec(`insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_successful, last_visit_status, last_snapshot)
 		select url, 'git', at, at, at, 'successful', 'x'
 		from listed_origins, lateral (select $1::timestamptz - (106 - ascii(url)) * interval '100 hours' as at) v`, now)
@@ -82,14 +81,14 @@ func TestVisitsGoOnWhileMomentsAreComputed(t *testing.T) {
 	}
 	configure("git", "hg")
 	if got := picked(3); got != "a b c" {
-		t.Errorf("before moments are computed %q are picked, want those that have waited for longest", got)
+		t.Errorf("before moments are computed, %q are picked, want the origins with the oldest visits", got)
 	}
 	exec("update scheduler_go.freshness_control set threshold = 1e-3, applied = 1e-3")
 	if !walked() {
 		t.Error("the walk does not begin at once")
 	}
 	if got := picked(3); got != "d e f" {
-		t.Errorf("once moments are computed %q are picked, want those whose moment came first", got)
+		t.Errorf("once moments are computed, %q are picked, want the origins with the earliest moments", got)
 	}
 	exec("update scheduler_go.freshness_control set threshold = 1e9, applied = 1e9")
 	exec("update scheduler_go.walks set began = 'epoch'")

@@ -24,13 +24,13 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// hosterWorld is a database whose claims spare hosters, in a time of its own.
+// hosterWorld is a database whose claims respect limits of hosters; its clock is the test's own.
 type hosterWorld struct {
 	store  *db.Store
 	limits model.Hosters
 	now    time.Time
 	shared bool
-	shares model.Shares // if so
+	shares model.Shares // nil: without shares
 
 	inFlight map[string]model.OriginKey // by task id
 	claimed  map[model.OriginKey]int
@@ -39,7 +39,7 @@ type hosterWorld struct {
 	moments  map[model.OriginKey]time.Time
 }
 
-// limit returns what a hoster takes, and its group of the queue.
+// limit returns the limit of a hoster, and its group of the queue.
 func (w *hosterWorld) limit(hoster string) model.HosterLimit {
 	l := w.limits.Limit(hoster)
 	if ceiling := w.shares.MaxInFlight[hoster]; w.shared && ceiling > 0 {
@@ -48,12 +48,12 @@ func (w *hosterWorld) limit(hoster string) model.HosterLimit {
 	return l
 }
 
-// hosters returns the hosters of an origin, as the test knows them.
+// hosters returns the hosters of an origin by the test's own model.
 func (w *hosterWorld) hosters(url string) []string {
 	return []string{w.listers[url], model.HostOf(url)}
 }
 
-// loads counts what is in flight, and what was claimed in the last minute.
+// loads counts the visits in flight, and those claimed in the last minute, by hoster.
 func (w *hosterWorld) loads() (inFlight, lastMinute map[string]int) {
 	inFlight, lastMinute = make(map[string]int), make(map[string]int)
 	for _, key := range w.inFlight {
@@ -71,7 +71,7 @@ func (w *hosterWorld) loads() (inFlight, lastMinute map[string]int) {
 	return inFlight, lastMinute
 }
 
-// claim claims up to n visits of a visit type and checks what holds then.
+// claim claims up to n visits of a visit type and checks all bounds afterwards.
 func (w *hosterWorld) claim(t *testing.T, visitType string, policies []model.WeightedPolicy, n int) int {
 	t.Helper()
 	var visits []dispatch.Visit
@@ -119,7 +119,7 @@ func (w *hosterWorld) claim(t *testing.T, visitType string, policies []model.Wei
 	return len(visits)
 }
 
-// isFull returns a function that reports whether a hoster of an origin takes no more.
+// isFull returns a function that reports whether a hoster of the origin is full.
 func (w *hosterWorld) isFull() func(url string) bool {
 	inFlight, lastMinute := w.loads()
 	return func(url string) bool {
@@ -130,8 +130,8 @@ func (w *hosterWorld) isFull() func(url string) bool {
 	}
 }
 
-// inOrder checks that visits were picked when their moment had come, and that none with an earlier
-// one was passed by unless its hosters take no more; with shares, none of the same group.
+// inOrder checks that the moments of picked visits had come, and that only visits of full hosters were
+// passed by. With shares it compares visits of the same group.
 func (w *hosterWorld) inOrder(t *testing.T, visits []dispatch.Visit) {
 	t.Helper()
 	full := w.isFull()
@@ -149,7 +149,7 @@ func (w *hosterWorld) inOrder(t *testing.T, visits []dispatch.Visit) {
 	}
 }
 
-// nothingElse checks that what could still be picked is of hosters that take no more.
+// nothingElse checks that all due visits that were not picked have a full hoster.
 func (w *hosterWorld) nothingElse(t *testing.T, visitType string, policies []model.WeightedPolicy) {
 	t.Helper()
 	full := w.isFull()
@@ -165,13 +165,13 @@ func (w *hosterWorld) nothingElse(t *testing.T, visitType string, policies []mod
 		}
 		for _, o := range rest {
 			if !full(o.URL) {
-				t.Errorf("%s was not claimed, although there were slots and its hosters take more", o.URL)
+				t.Errorf("%s was not claimed, although slots were free and its hosters have room", o.URL)
 			}
 		}
 	}
 }
 
-// end ends some of what is in flight, as a listener hears of it.
+// end ends some of the visits in flight, as the listener does.
 func (w *hosterWorld) end(t *testing.T, r *rand.Rand, one int) {
 	t.Helper()
 	var outcomes []settle.Outcome
@@ -188,10 +188,10 @@ func (w *hosterWorld) end(t *testing.T, r *rand.Rand, one int) {
 	}
 }
 
-// Whatever is claimed, of whatever visit type and lister, by policies, by shares or as first
-// visits: no hoster has more in flight, or claimed in a minute, than it takes; slots stay free
-// only where all that is left is of hosters that take no more; and in the end each origin was
-// claimed once. The policy freshness leaves out none that it could pick before another one.
+// Claims of any visit type and lister, by policies, by shares or as first visits, keep four rules. No
+// hoster has more in flight, or more claims in a minute, than its limit. Slots stay free only if all due
+// visits have full hosters. Each origin is claimed once in the end. The policy freshness passes no visit by
+// that it could pick.
 func TestHostersAreSpared(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
@@ -229,13 +229,13 @@ func testHosters(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	exec("update scheduler_go.freshness_control set complete = true")
-	// Of each lister some origins are at a host of its own, and some at one of all. Their moments, which
-	// are when they were first seen, are a minute apart, and a sixth of them in the future.
+	// Each lister has some origins at a host of its own, and some at a common host. The origins' moments
+	// are their first_seen, a minute apart; a sixth of them are in the future.
 	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update)
 		select ('00000000-0000-0000-0000-00000000000' || l)::uuid, 'https://' || case when n % 4 = 0 then 'Busy.example:8443' else 'forge' || l end || '/' || l || '/' || n,
 		       type, '{}', true, now() - ((l * 12 + n) * 7 % 60 - 10) * interval '1 minute', now(), case when n % 3 = 0 then null else now() - l * interval '1 day' - n * interval '1 second' end
 		from generate_series(1, 5) l, generate_series(1, 12) n, unnest(array['git', 'hg']) type`)
-	for more := shared || r.IntN(2) == 0; more; { // groups of shares are those of candidates
+	for more := shared || r.IntN(2) == 0; more; { // shares read groups from candidates
 		kept, err := w.store.MaintainCandidates(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -286,8 +286,7 @@ func testHosters(t *testing.T, shared bool) {
 	}
 }
 
-// A round that leaves visits to hosters that take no more is repeated soon, and not after the
-// rest of a visit type that has nothing to visit.
+// A round that leaves out visits of full hosters is repeated soon, not after NoOriginsBackoff.
 func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -302,7 +301,7 @@ func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
 		left      bool
 	}{{20, true}, {20, true}, {40, true}, {60, false}} {
 		if i > 1 {
-			w.exec(t, "delete from scheduler_go.work") // all have ended
+			w.exec(t, "delete from scheduler_go.work") // the end of all visits
 		}
 		began := time.Now()
 		next, err := r.next(t.Context())
@@ -312,7 +311,7 @@ func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
 		if n := len(w.scheduled(t)); n != step.scheduled || r.spared != step.left {
 			t.Errorf("round %d: %d are scheduled, and left some: %v; want %+v", i, n, r.spared, step)
 		}
-		if most := max(newsPeriod, newsCost*time.Since(began)); step.left && (next.Next < newsPeriod || next.Next > most) {
+		if most := max(duePeriod, dueCost*time.Since(began)); step.left && (next.Next < duePeriod || next.Next > most) {
 			t.Errorf("round %d: the next is in %s, want at most %s", i, next.Next, most)
 		}
 	}
@@ -329,8 +328,8 @@ func (freeQueues) Observe(_ context.Context, now func() time.Time, queues []stri
 	return observed
 }
 
-// A visit counts for the hosters of its origin that have a limit, until its end is known; work of
-// which only the runtime is still to be heard doesn't count.
+// A visit counts for the hosters of its origin until its end is known. A row of the ledger that only waits
+// for a runtime doesn't count.
 func TestVisitsCountForHostersWithLimits(t *testing.T) {
 	t.Parallel()
 	limits := model.Hosters{LostAfter: time.Hour, Limits: map[string]model.HosterLimit{"busy.example": {MaxInFlight: 5}}}

@@ -11,20 +11,20 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Picker picks the origins of a round, for a number of slots and a time of the caller.
+// Picker picks the origins of a round; the caller gives the number of slots and the time.
 type Picker struct {
 	VisitType string
 	Policies  []model.WeightedPolicy
 }
 
-// Picked is what a Picker picked.
+// Picked is the result of a pick.
 type Picked struct {
-	Visits   []dispatch.Visit       // in the order they were picked, policy by policy
-	Policies []model.WeightedPolicy // with pools split
-	Got      []int                  // how many origins each policy gave
+	Visits   []dispatch.Visit       // in the order of picking, policy by policy
+	Policies []model.WeightedPolicy // the policy pools as its four policies
+	Got      []int                  // the number of origins by policy
 
-	AtCeiling bool // a group that may have work waiting is at its ceiling
-	Spared    bool // visits were left out whose hosters have no room
+	AtCeiling bool // a group that may have visits to claim is at its ceiling
+	Spared    bool // the pick left out visits because their hosters are full
 }
 
 // visitKey identifies a picked origin of a visit type.
@@ -35,8 +35,7 @@ type visitKey struct {
 
 func keyOf(o model.ListedOrigin) visitKey { return visitKey{o.ListerID, o.URL} }
 
-// Pick grabs origins, and marks them as scheduled at now, until the slots or the
-// origins are used up.
+// Pick grabs origins until no slot or no origin is left, and marks them as scheduled at now.
 func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (picked Picked, err error) {
 	policies, err := p.weigh(ctx, tx)
 	if err != nil {
@@ -51,7 +50,7 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 		}
 		fresh := 0
 		for _, v := range visits {
-			// Without cooldowns an origin can be picked again in the same round.
+			// Without cooldowns an origin can be picked again in the same round. // Without cooldowns, a round can grab an origin again.
 			if k := keyOf(v.Origin); !taken[k] {
 				taken[k] = true
 				picked.Visits = append(picked.Visits, dispatch.Visit{GrabbedVisit: v, Policy: policies[i].Filter.Policy})
@@ -64,8 +63,8 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 	return picked, err
 }
 
-// any reports whether there is an origin to pick, as far as candidates know.
-func (p Picker) any(ctx context.Context, tx *db.Tx, now time.Time) (found bool, err error) {
+// anyDue reports whether candidates hold an origin that a policy of some weight picks now.
+func (p Picker) anyDue(ctx context.Context, tx *db.Tx, now time.Time) (found bool, err error) {
 	policies, err := p.weigh(ctx, tx)
 	for i := 0; i < len(policies) && !found && err == nil; i++ {
 		if policies[i].Weight > 0 {
@@ -75,7 +74,7 @@ func (p Picker) any(ctx context.Context, tx *db.Tx, now time.Time) (found bool, 
 	return found, err
 }
 
-// filter returns a policy's filter, for the visit type.
+// filter returns a policy's filter with the picker's visit type.
 func (p Picker) filter(policy model.WeightedPolicy) model.VisitFilter {
 	f := policy.Filter
 	f.VisitType = p.VisitType

@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Without cooldowns a policy selects what another one has just marked; a round still has each
-// origin once.
+// Without cooldowns, a policy can select an origin that another policy has just marked. A round has each
+// origin once all the same.
 func TestOriginsArePickedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

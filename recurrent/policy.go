@@ -19,11 +19,11 @@ func weights(policies []model.WeightedPolicy) []float64 {
 	return w
 }
 
-// filling divides slots between policies by weight. What some can't give is divided among
-// those that gave all they were asked for, until slots or policies are used up.
+// filling divides slots between policies by weight. It divides again the slots that some policies leave,
+// among those that gave all they were asked for, until slots or policies are used up.
 type filling struct {
 	left  int
-	able  []float64 // weights; 0 of those that gave less than asked
+	able  []float64 // weights; 0 for a policy that gave less than it was asked for
 	asked []int
 	got   []int
 }
@@ -32,7 +32,7 @@ func newFilling(slots int, weights []float64) *filling {
 	return &filling{left: slots, able: slices.Clone(weights), got: make([]int, len(weights))}
 }
 
-// next returns how many to ask each policy for, or nil if there is nothing to ask.
+// next returns the number of slots for each policy, or nil if no slot or no policy is left.
 func (f *filling) next() []int {
 	f.asked = divide(f.left, f.able)
 	if f.left == 0 || !slices.ContainsFunc(f.asked, func(n int) bool { return n > 0 }) {
@@ -41,7 +41,7 @@ func (f *filling) next() []int {
 	return f.asked
 }
 
-// gave records how many a policy gave of what it was asked for.
+// gave records that policy i gave n origins.
 func (f *filling) gave(i, n int) {
 	f.got[i] += n
 	f.left -= n
@@ -57,8 +57,8 @@ func (f *filling) total() (n int) {
 	return n
 }
 
-// fill fills slots; grab returns how many a policy could give of n. It returns how many
-// each gave.
+// fill divides slots by weight. It calls grab(i, n) for n origins of policy i; grab returns how many it
+// got. fill returns the number that each policy gave.
 func fill(slots int, weights []float64, grab func(i, n int) (int, error)) ([]int, error) {
 	f := newFilling(slots, weights)
 	for asked := f.next(); asked != nil; asked = f.next() {
@@ -76,8 +76,8 @@ func fill(slots int, weights []float64, grab func(i, n int) (int, error)) ([]int
 	return f.got, nil
 }
 
-// divide splits n into whole parts by weight, of sum n unless all weights are 0. What
-// rounding leaves goes to the largest remainders.
+// divide splits n into whole parts by weight. The parts add up to n, or to 0 if all weights are 0. Units
+// lost by rounding go to the largest remainders.
 func divide(n int, weights []float64) []int {
 	parts := make([]int, len(weights))
 	total := 0.0
@@ -109,7 +109,8 @@ func divide(n int, weights []float64) []int {
 	return parts
 }
 
-// share is the part of the whole that a policy gave, and the part of its weight.
+// share compares a policy's part of the fetched origins with its part of the weights. Both are between 0
+// and 1.
 type share struct{ fetched, requested float64 }
 
 func (s share) off() float64 {
@@ -119,7 +120,7 @@ func (s share) off() float64 {
 	return math.Abs(s.fetched-s.requested) / s.requested
 }
 
-// asked returns what was picked without the policies that only take what others leave.
+// asked returns p without the policies that only fill slots left over (Rest).
 func (p Picked) asked() (asked Picked) {
 	for i, w := range p.Policies {
 		if !w.Rest {
@@ -130,8 +131,8 @@ func (p Picked) asked() (asked Picked) {
 }
 
 // StepThreshold adjusts the threshold of the policy freshness after a claim of free slots, if the visit
-// type has it; waiting is whether messages waited for a worker. More is due if the claim fills the slots,
-// and other policies don't take what freshness leaves.
+// type has that policy. waiting says whether messages wait for a worker. More visits count as due if the
+// claim fills all slots and freshness gives more than 90 % of its part.
 func (p Picked) StepThreshold(ctx context.Context, tx *db.Tx, visitType string, now time.Time, free int, waiting bool) error {
 	if !slices.ContainsFunc(p.Policies, func(p model.WeightedPolicy) bool { return p.Filter.Policy == model.Freshness }) {
 		return nil
@@ -167,8 +168,9 @@ func skew(got []int, weights []float64) []share {
 	return shares
 }
 
-// weigh returns the configured policies, or the four of the policy pools, with their
-// weights, for originals and forks where they divide them.
+// weigh returns the policies with their weights, split into originals and forks where configured. The
+// policy pools becomes its four policies. The policy freshness gets a policy for the rest until all moments
+// are computed.
 func (p Picker) weigh(ctx context.Context, tx *db.Tx) ([]model.WeightedPolicy, error) {
 	policies := p.Policies
 	switch {
@@ -190,10 +192,10 @@ func (p Picker) weigh(ctx context.Context, tx *db.Tx) ([]model.WeightedPolicy, e
 	return model.SplitForks(policies), nil
 }
 
-// pools weighs the four policies as the design of recurrent visits says: the part
-// with / (without + with) goes in thirds to the three pools of origins whose lister tells
-// their last update (group B), the rest to the others (group A). While nothing is counted
-// yet, all four get the same.
+// pools returns the four policies with the weights of the design of recurrent visits. without and with
+// count the origins without and with a known last update (groups A and B). The three pools of group B share
+// with / (without + with) in equal parts; group A gets the rest. Before any origin is counted, all four
+// weights are equal.
 func pools(all model.WeightedPolicy, without, with int64) []model.WeightedPolicy {
 	if without+with == 0 {
 		without, with = 1, 3

@@ -23,8 +23,8 @@ func sum[T int | float64](xs []T) (s T) {
 	return s
 }
 
-// Slots are divided in whole, all of them, each part less than one slot off its
-// exact share, and a policy of weight 0 gets none.
+// divide gives out all slots, in whole slots. Each part is less than one slot off its exact part; a policy
+// of weight 0 gets none.
 func TestDivideGivesEverySlotByWeight(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		weights := genWeights(t)
@@ -52,8 +52,8 @@ func TestDivideGivesEverySlotByWeight(t *testing.T) {
 	})
 }
 
-// No slot stays empty while some policy of weight has an origin left, none is
-// filled twice, and no policy gives more than it has.
+// fill leaves no slot empty while a policy with a weight has an origin left. It fills no slot twice, and no
+// policy gives more than it has.
 func TestFillLeavesNoSlotEmptyWhileThereAreCandidates(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		weights := genWeights(t)
@@ -86,7 +86,7 @@ func TestFillLeavesNoSlotEmptyWhileThereAreCandidates(t *testing.T) {
 	})
 }
 
-// The share of a policy that has nothing goes to the others by their weights.
+// The part of a policy without origins goes to the others by their weights.
 func TestFillDividesWhatIsLeftByWeight(t *testing.T) {
 	stock := []int{1000, 1000, 0}
 	got, err := fill(100, []float64{30, 50, 20}, func(i, n int) (int, error) { return min(n, stock[i]), nil })
@@ -115,9 +115,9 @@ func TestSkewComparesPartsOfTheWhole(t *testing.T) {
 	}
 }
 
-// While origins lack moments, the policy that takes what freshness leaves has no share that the others
-// lack: they are compared with each other.
-func TestWhatTakesTheRestIsNotAsked(t *testing.T) {
+// The policy for the rest, which exists while origins lack moments, has no part of its own. Skew compares
+// only the other policies.
+func TestPolicyForTheRestHasNoPart(t *testing.T) {
 	fresh := func(weight float64) model.WeightedPolicy {
 		return model.WeightedPolicy{Weight: weight, Filter: model.VisitFilter{Policy: model.Freshness}}
 	}

@@ -16,8 +16,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Slots are whole, all of them are given out, and each pool gets what the design
-// says, give or take one; a group without origins gets none.
+// All slots are given out, in whole slots. Each pool gets the design's part, give or take one slot; a group
+// without origins gets none.
 func TestPoolsDivideTheSlots(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -41,9 +41,8 @@ func TestPoolsDivideTheSlots(t *testing.T) {
 	})
 }
 
-// A round fills the queue from all four pools by their parts, gives what a pool
-// cannot fill to the others, takes the others by visit target, and moves the
-// visit type's position forward only.
+// A round fills the queue from all four pools by their parts. Slots that a pool cannot fill go to the
+// others. The policy by visit target moves the visit type's position forward only.
 func TestRoundOfPools(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,8 +70,8 @@ func TestRoundOfPools(t *testing.T) {
 	for _, url := range w.scheduled(t) {
 		got[url[len("https://"):len("https://")+3]]++
 	}
-	// 60 of 150 have no last update: 40 slots; 20 for each pool, of which one
-	// leaves 10 to the three others, again by weight.
+	// 60 of 150 have no last update: they get 40 slots, each other pool 20. One pool leaves 10 slots to the
+	// three others, again by weight.
 	if got["new"] != 10 || got["pla"] < 44 || got["pla"] > 46 || got["lag"] < 22 || got["lag"] > 23 || got["res"] < 22 || got["res"] > 23 {
 		t.Errorf("scheduled %v", got)
 	}
@@ -92,7 +91,7 @@ func TestRoundOfPools(t *testing.T) {
 		t.Errorf("the position moved to %d, %d origins are scheduled; want 1000 and all 150", position, len(w.scheduled(t)))
 	}
 
-	// Of a policy that divides its visits, forks get their part, and what originals leave.
+	// A policy split by forks gives forks their part and the slots that originals leave.
 	w.exec(t, "update listed_origins set is_fork = url ~ '[5-9]$'; update origin_visit_stats set last_scheduled = null")
 	picker := Picker{VisitType: "git", Policies: []model.WeightedPolicy{{Weight: 1, Forks: 0.1, Filter: model.VisitFilter{
 		Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns,
@@ -116,9 +115,9 @@ func TestRoundOfPools(t *testing.T) {
 	}
 }
 
-// pools picks an origin whose update may have come after its last visit, as far as the update's date tells: in the
-// same second, or on the same day if listers date in days. It does so once, when that second or day is over, and
-// the Python scheduler's policy never. After a visit since then the origin is one of the others.
+// pools picks an origin that may have changed after its last visit by the resolution of its last update:
+// the same second, or the same day if listers date in days. pools picks it once, when that second or day is
+// over; the Python scheduler's policy never does. After the next visit, the origin counts as unchanged.
 func TestPoolsTakeUpdatesAsOldAsTheVisit(t *testing.T) {
 	t.Parallel()
 	visited := time.Date(2026, 3, 1, 10, 20, 30, 400_000_000, time.UTC)
@@ -126,8 +125,8 @@ func TestPoolsTakeUpdatesAsOldAsTheVisit(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		updated time.Time
-		pools   time.Time // from when on pools picks it as changed
-		python  bool      // whether the Python scheduler does
+		pools   time.Time // the moment from which pools picks the origin as changed
+		python  bool      // whether the Python scheduler's policy picks the origin
 	}{
 		{name: "in-the-second", updated: visited.Truncate(time.Second), pools: visited.Truncate(time.Second).Add(time.Second)},
 		{name: "on-the-day", updated: midnight, pools: midnight.AddDate(0, 0, 1)},
@@ -157,7 +156,7 @@ func TestPoolsTakeUpdatesAsOldAsTheVisit(t *testing.T) {
 				if !built {
 					w.exec(t, "update scheduler_go.candidate_build set phase = 'empty'")
 				}
-				// picked returns by which policy the origin is picked at a moment, if at all.
+				// picked returns the policy that picks the origin at a moment, or "".
 				picked := func(now time.Time, policies ...model.WeightedPolicy) (by model.VisitPolicy) {
 					t.Helper()
 					err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
@@ -193,7 +192,7 @@ func TestPoolsTakeUpdatesAsOldAsTheVisit(t *testing.T) {
 						}
 					}
 				}
-				// The visit that pools asked for is made, and finds nothing.
+				// The visit that pools asked for takes place and finds no change.
 				if again := c.pools.Add(time.Second); !c.pools.IsZero() && !c.python {
 					w.exec(t, fmt.Sprintf("update origin_visit_stats set last_visit = '%[1]s', last_successful = '%[1]s'", again.Format(time.RFC3339Nano)))
 					if by := picked(again.AddDate(0, 0, 2), pools); by != model.OthersByVisitTarget {

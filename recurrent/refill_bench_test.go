@@ -19,8 +19,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// refillWorld is a database with origins of 50 listers, one of which has half of
-// them, and a queue of 10,000.
+// refillWorld is a database with a queue of 10,000 and the origins of 50 listers. One lister has half of
+// the origins.
 func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.Store {
 	b.Helper()
 	dsn := testenv.Database(b)
@@ -44,8 +44,8 @@ func refillWorld(b *testing.B, origins int, shares map[string]model.Shares) *db.
 	return store
 }
 
-// BenchmarkRefill fills a queue of 10,000 from empty, out of a million origins:
-// picked, marked, claimed and in the queue.
+// BenchmarkRefill fills an empty queue of 10,000 out of a million origins: it picks, marks, claims and
+// delivers.
 func BenchmarkRefill(b *testing.B) {
 	store, broker := refillWorld(b, 1_000_000, nil), testenv.RabbitMQ(b)
 	address := parsed.Broker(b, broker.URL)
@@ -78,10 +78,9 @@ func BenchmarkRefill(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkClaims compares what a claim of 10,000 visits (slots counted, picked, marked and in
-// the ledger) costs with shares between listers, with lanes, predicted by what is remembered
-// of half of the visits, and with both. All work on the same database, which has the
-// indexes that shares need, as it was before.
+// BenchmarkClaims measures a claim of 10,000 visits: count the slots, pick, mark, write the ledger. It
+// compares plain claims, shares between listers, lanes (half of the visits have recorded runtimes), and
+// both. All variants start from the same database with the indexes for shares.
 func BenchmarkClaims(b *testing.B) {
 	shares := map[string]model.Shares{"load-git": {By: model.ShareByLister, Default: 1, HalfLife: time.Hour}}
 	lanes := map[string][]model.Lane{"load-git": {
@@ -127,6 +126,6 @@ func BenchmarkClaims(b *testing.B) {
 		}}
 	}
 	plain := claim(bench.Plain, nil, nil)
-	plain.Run() // reads the pages that all of them touch
+	plain.Run() // reads the pages that all variants read
 	bench.Compare(b, plain, claim("shares", shares, nil), claim("lanes", nil, lanes), claim("shares_and_lanes", shares, lanes))
 }

@@ -13,55 +13,55 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// round is the work of one visit type's loop.
+// round is the state of one visit type's loop.
 type round struct {
 	*Scheduler
 	visitType string
 	log       *slog.Logger
-	picked    Picked // by the last claim
+	picked    Picked // the result of the last claim
 
 	idle      bool          // the last round found nothing to visit
-	spared    bool          // it left visits to hosters that take no more
+	spared    bool          // the last round left visits out because their hosters are full
 	nextRound time.Time     // when to run again if no origin becomes due earlier
-	newsWait  time.Duration // how often it looks for an origin that became due
+	dueWait   time.Duration // the wait between two queries for a due origin
 }
 
-// next does a round, or only looks for news if the last one found nothing to visit.
+// next does a round. After a round without visits, it only queries for a due origin until nextRound.
 func (r *round) next(ctx context.Context) (service.Result, error) {
 	left := r.nextRound.Sub(r.now())
 	resting := r.idle && left > 0
 	if resting {
 		began := time.Now()
-		news, err := r.news(ctx)
+		due, err := r.originDue(ctx)
 		if err != nil {
 			return service.Result{}, err
 		}
-		if !news {
-			return service.Result{Next: min(left, max(r.newsWait, newsCost*time.Since(began)))}, nil
+		if !due {
+			return service.Result{Next: min(left, max(r.dueWait, dueCost*time.Since(began)))}, nil
 		}
 	}
 	began := time.Now()
 	wait, err := r.runOnce(ctx)
 	if err == nil && r.spared {
-		return service.Result{Next: min(r.NoOriginsBackoff, max(newsPeriod, newsCost*time.Since(began)))}, nil
+		return service.Result{Next: min(r.NoOriginsBackoff, max(duePeriod, dueCost*time.Since(began)))}, nil
 	}
-	wait = max(wait+r.splay(), time.Millisecond) // never 0, which would ask for the loop's period
+	wait = max(wait+r.splay(), time.Millisecond) // never 0: Loop takes 0 as its own period
 	switch {
 	case err != nil || !r.idle:
 		return service.Result{Next: wait}, err
-	case resting: // it can't be claimed for some reason
-		r.newsWait *= 2
+	case resting: // an origin is due, but the claim got none
+		r.dueWait *= 2
 	default:
-		r.newsWait = newsPeriod
+		r.dueWait = duePeriod
 	}
 	r.nextRound = r.now().Add(wait)
-	return service.Result{Next: min(wait, r.newsWait)}, nil
+	return service.Result{Next: min(wait, r.dueWait)}, nil
 }
 
-// news reports whether there is an origin to visit, as far as candidates know.
-func (r *round) news(ctx context.Context) (found bool, err error) {
+// originDue reports whether candidates hold a due origin.
+func (r *round) originDue(ctx context.Context) (found bool, err error) {
 	err = r.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		found, err = r.picker().any(ctx, tx, r.now())
+		found, err = r.picker().anyDue(ctx, tx, r.now())
 		return err
 	})
 	return found, err
@@ -71,10 +71,10 @@ func (r *round) picker() Picker {
 	return Picker{VisitType: r.visitType, Policies: r.policiesOf(r.visitType)}
 }
 
-// runOnce fills the free slots of the visit type's queue and returns how long to wait
-// before the next round, without splay.
+// runOnce fills the free slots of the visit type's queue. It returns the wait before the next round,
+// without splay.
 func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
-	// Read anew each time: the limit may have changed.
+	// Each round reads the task type anew: its limit can change.
 	tt, err := r.Store.TaskType(ctx, model.LoaderTaskType(r.visitType))
 	if err != nil {
 		return 0, err
@@ -98,10 +98,10 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	case full:
 		return r.QueueFullBackoff, nil
 	case n == 0 && r.spared:
-		r.log.Debug("the hosters of all origins to visit take no more")
+		r.log.Debug("the hosters of all due origins are full")
 		return 0, nil
-	case n == 0 && r.picked.AtCeiling: // it has room as soon as something ends
-		return newsPeriod, nil
+	case n == 0 && r.picked.AtCeiling: // a group gets room as soon as one of its visits ends
+		return duePeriod, nil
 	case n == 0:
 		r.log.Debug("no origins to visit")
 		r.idle = true
@@ -112,13 +112,13 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// tooFull reports whether too little of the queue is free for a refill.
+// tooFull reports whether fewer slots are free than a refill needs.
 func tooFull(free int, limit *int64) bool {
 	return free == 0 || limit != nil && float64(free) < float64(*limit)*minSlotsRatio
 }
 
-// claim picks origins up to the size of a claim, divided between the groups of listers if they share
-// the queue, and makes their messages.
+// claim picks origins up to the size of a claim and makes their messages. Groups of listers divide the
+// slots if they share the queue.
 func (r *round) claim(ctx context.Context, c *dispatch.Claim, tt model.TaskType, queue dispatch.Queue) ([]ledger.Work, error) {
 	now := r.now()
 	picker := r.picker()
@@ -141,14 +141,14 @@ func (r *round) claim(ctx context.Context, c *dispatch.Claim, tt model.TaskType,
 	return dispatch.VisitWork(ctx, c.Tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 
-// Mix shuffles what was picked, like the Python scheduler: origins of different policies
-// cost workers different amounts.
+// Mix shuffles the picked visits, as the Python scheduler does: workers spend different times on origins of
+// different policies.
 func Mix[V any](picked []V) {
 	rand.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
 }
 
-// count counts the origins of each policy. Like the Python scheduler, it logs where they are more
-// than 5 % off the weights.
+// count counts the origins by policy. Like the Python scheduler, it logs policies that are more than 5 %
+// off their weights.
 func (s *Scheduler) count(visitType string, p Picked, log *slog.Logger) {
 	for i, n := range p.Got {
 		f := p.Policies[i].Filter

@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A queue of which a twentieth is free is refilled, one with less is not (the Python
-// scheduler's rule); one without a limit is, unless too much is outgoing for it.
+// A queue with a twentieth of its slots free is refilled, one with fewer is not (the Python scheduler's
+// rule). A queue without a limit is refilled unless too many of its messages are outgoing.
 func TestTooFull(t *testing.T) {
 	for name, tc := range map[string]struct {
 		free  int
@@ -38,7 +38,7 @@ func TestTooFull(t *testing.T) {
 	}
 }
 
-// A visit type has its own policies, or those of default.
+// A visit type has its own policies, or the default ones.
 func TestPoliciesOfAVisitType(t *testing.T) {
 	own := []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.StopAfterSuccess}}}
 	s := &Scheduler{Options: Options{Policies: map[string][]model.WeightedPolicy{"git": own, "default": evenly}}}
@@ -50,7 +50,7 @@ func TestPoliciesOfAVisitType(t *testing.T) {
 	}
 }
 
-// What several policies pick goes to the queue mixed, not policy by policy.
+// A round sends the visits of several policies mixed, not policy by policy.
 func TestRoundMixesWhatPoliciesPick(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,14 +58,13 @@ func TestRoundMixesWhatPoliciesPick(t *testing.T) {
 	w.list(t, "plain", 20, false)
 	runRound(t, w.round(t, evenly))
 	kinds := testenv.Column[string](t, w.store.Pool(), "select substring(kwargs ->> 'url' from '//([a-z]+)/') from scheduler_go.work order by place")
-	// In the order of the policies, all of one kind come before the others; by chance
-	// that happens once in 10¹⁵ times.
+	// Unmixed, all origins of one kind would come first; by chance that happens once in 10¹⁵ rounds.
 	if runs := slices.Compact(slices.Clone(kinds)); len(kinds) != 60 || len(runs) < 3 {
 		t.Errorf("%d messages in %d runs of a kind", len(kinds), len(runs))
 	}
 }
 
-// Of a policy that divides its visits, those of originals and of forks are counted apart.
+// The metric counts originals and forks apart, for a policy that divides them.
 func TestVisitsOfForksAreCounted(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := newScheduler(Options{Reg: reg}, time.Now)
@@ -74,7 +73,7 @@ func TestVisitsOfForksAreCounted(t *testing.T) {
 		{Weight: 1, Filter: model.VisitFilter{Policy: model.AlreadyVisitedOrderByLag}},
 	})
 	s.count("git", Picked{Policies: policies, Got: []int{9, 1, 10}}, slog.New(slog.DiscardHandler))
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP swh_scheduler_recurrent_scheduled_visits_total Visits claimed for scheduling, by visit type, policy and, where that divides them, originals or forks.
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP swh_scheduler_recurrent_scheduled_visits_total Visits claimed for scheduling, by visit type, policy and origins (originals or forks, for a policy that divides them).
 # TYPE swh_scheduler_recurrent_scheduled_visits_total counter
 swh_scheduler_recurrent_scheduled_visits_total{origins="",policy="already_visited_order_by_lag",visit_type="git"} 10
 swh_scheduler_recurrent_scheduled_visits_total{origins="forks",policy="oldest_scheduled_first",visit_type="git"} 1

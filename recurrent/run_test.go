@@ -16,8 +16,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A database without any loader's task type is waited on, not an end: the
-// daemon begins to schedule when one is added.
+// Without any loader's task type, the daemon waits. It begins to schedule when one is added.
 func TestRunWaitsForTheFirstLoader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -35,7 +34,7 @@ func TestRunWaitsForTheFirstLoader(t *testing.T) {
 	stop()
 }
 
-// Visit types come and go with their task types, and a daemon that has none left is ready.
+// Loops start and stop with the task types. A daemon without any stays ready.
 func TestVisitTypesComeAndGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,16 +54,16 @@ func TestVisitTypesComeAndGo(t *testing.T) {
 		t.Errorf("scheduled: %q", got)
 	}
 	w.exec(t, "delete from task_type")
-	// Left are the loops that keep candidates, follow samples, and look for visit types.
+	// The loops left are those for candidates, samples and visit types.
 	testenv.Becomes(t, "loops without task types, and what they wait for", "3 []", func() string {
 		return fmt.Sprint(testutil.CollectAndCount(health.Collector("test"), "swh_scheduler_overdue_seconds"), health.Waits())
 	})
 	stop()
 }
 
-// A visit type that has nothing to visit rests for long, but not from news: an origin that
-// is listed, or that has cooled down, is scheduled at once.
-func TestNewsEndARest(t *testing.T) {
+// A visit type without visits waits for long, but schedules an origin at once when it is listed or its
+// cooldown ends.
+func TestDueOriginEndsARest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := New(Options{
@@ -74,7 +73,7 @@ func TestNewsEndARest(t *testing.T) {
 	})
 	s.splay = func() time.Duration { return 0 }
 	stop := testenv.Run(t, s.Run)
-	for n, kind := range []string{"first", "second", "third"} { // a round may be underway at the first
+	for n, kind := range []string{"first", "second", "third"} { // a round may be underway at the first origin
 		w.list(t, kind, 1, true)
 		w.awaitScheduled(t, n+1)
 	}
@@ -86,8 +85,8 @@ func TestNewsEndARest(t *testing.T) {
 	stop()
 }
 
-// News that a claim then can't take, for whatever reason, are looked for ever less often.
-func TestNewsThatCannotBeClaimedAreLookedForLess(t *testing.T) {
+// If an origin is due and claims get none, the round queries ever less often.
+func TestDueOriginThatCannotBeClaimedIsQueriedLess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.round(t, evenly)
@@ -99,18 +98,18 @@ func TestNewsThatCannotBeClaimedAreLookedForLess(t *testing.T) {
 			t.Errorf("%+v, %v, want %s", result, err, want)
 		}
 	}
-	step(newsPeriod)
+	step(duePeriod)
 	w.list(t, "plain", 1, true)
 	r.Slots = noSlots{w.slots}
-	step(2 * newsPeriod)
-	step(4 * newsPeriod)
+	step(2 * duePeriod)
+	step(4 * duePeriod)
 	r.Slots = w.slots
 	step(time.Millisecond)
 	r.idle = false
-	step(newsPeriod)
+	step(duePeriod)
 }
 
-// noSlots opens claims that take nothing.
+// noSlots opens claims without free slots.
 type noSlots struct{ Slots }
 
 func (s noSlots) Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, error) {

@@ -19,20 +19,20 @@ import (
 const (
 	samplePeriod  = time.Minute
 	samplesARound = 20
-	maxSamples    = 5000               // whose outcome is awaited
-	sampleKept    = 7 * 24 * time.Hour // a visit whose end is not known by then is forgotten
-	maxListers    = 100                // that are told apart
+	maxSamples    = 5000               // visits followed at a time
+	sampleKept    = 7 * 24 * time.Hour // samples forgets a visit without an outcome after that
+	maxListers    = 100                // with a label value of their own
 )
 
-// sampleStore is what samples ask of the database.
+// sampleStore is the part of the store that samples read.
 type sampleStore interface {
 	VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error)
 	ListersByID(ctx context.Context, ids []uuid.UUID) ([]model.Lister, error)
 }
 
-// samples follow some of the claimed visits, drawn at random, to their outcomes: which policy
-// and lister make visits in vain. What a visit was picked by is known at its claim, and what
-// became of it only from the stats of its origin.
+// samples follows a random sample of the claimed visits to their outcomes. Its counter shows which policies
+// and listers cause visits in vain. The claim gives a visit's policy and lister; the origin's stats give
+// the outcome.
 type samples struct {
 	store   sampleStore
 	log     *slog.Logger
@@ -41,19 +41,19 @@ type samples struct {
 	listers service.LabelValues
 
 	mu      sync.Mutex
-	waiting map[model.OriginKey]sample
+	pending map[model.OriginKey]sample
 }
 
 type sample struct {
 	lister  uuid.UUID
 	policy  model.VisitPolicy
 	claimed time.Time
-	before  model.VisitStats // as of the claim
+	before  model.VisitStats // when the visit was claimed
 }
 
 func newSamples(store sampleStore, log *slog.Logger, now func() time.Time, reg prometheus.Registerer) *samples {
 	return &samples{
-		store: store, log: log, now: now, listers: service.LabelValues{Max: maxListers}, waiting: make(map[model.OriginKey]sample),
+		store: store, log: log, now: now, listers: service.LabelValues{Max: maxListers}, pending: make(map[model.OriginKey]sample),
 		ended: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_recurrent_sampled_visits_total",
 			Help: "Visits that ended of a random sample of those claimed, by visit type, policy, lister and outcome: eventful, uneventful (made in vain), failed, not_found.",
@@ -61,10 +61,10 @@ func newSamples(store sampleStore, log *slog.Logger, now func() time.Time, reg p
 	}
 }
 
-// add follows some of the visits that were claimed, which are in random order.
+// add follows the first visits of a claim. The visits are in random order.
 func (s *samples) add(ctx context.Context, visits []dispatch.Visit) {
 	s.mu.Lock()
-	room := maxSamples - len(s.waiting)
+	room := maxSamples - len(s.pending)
 	s.mu.Unlock()
 	chosen := make(map[model.OriginKey]sample)
 	var keys []model.OriginKey
@@ -88,26 +88,26 @@ func (s *samples) add(ctx context.Context, visits []dispatch.Visit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, c := range chosen {
-		s.waiting[key] = c
+		s.pending[key] = c
 	}
 }
 
-// run looks for outcomes every minute until ctx ends.
+// run counts outcomes every minute until ctx ends.
 func (s *samples) run(ctx context.Context) error {
-	return service.Every(ctx, samplePeriod, s.log, "sampling visits", s.look)
+	return service.Every(ctx, samplePeriod, s.log, "sampling visits", s.countEnded)
 }
 
-// look counts the visits that have ended.
-func (s *samples) look(ctx context.Context) error {
+// countEnded counts the followed visits that have ended, and forgets visits older than sampleKept.
+func (s *samples) countEnded(ctx context.Context) error {
 	s.mu.Lock()
-	waiting := make(map[model.OriginKey]sample, len(s.waiting))
-	keys := make([]model.OriginKey, 0, len(s.waiting))
-	for key, c := range s.waiting {
+	pending := make(map[model.OriginKey]sample, len(s.pending))
+	keys := make([]model.OriginKey, 0, len(s.pending))
+	for key, c := range s.pending {
 		if s.now().Sub(c.claimed) > sampleKept {
-			delete(s.waiting, key)
+			delete(s.pending, key)
 			continue
 		}
-		waiting[key], keys = c, append(keys, key)
+		pending[key], keys = c, append(keys, key)
 	}
 	s.mu.Unlock()
 	if len(keys) == 0 {
@@ -120,7 +120,7 @@ func (s *samples) look(ctx context.Context) error {
 	var ended []model.VisitStats
 	var listers []uuid.UUID
 	for _, after := range stats {
-		c := waiting[model.OriginKey{URL: after.URL, VisitType: after.VisitType}]
+		c := pending[model.OriginKey{URL: after.URL, VisitType: after.VisitType}]
 		if visited(c.before, after) {
 			ended, listers = append(ended, after), append(listers, c.lister)
 		}
@@ -137,21 +137,21 @@ func (s *samples) look(ctx context.Context) error {
 	defer s.mu.Unlock()
 	for _, after := range ended {
 		key := model.OriginKey{URL: after.URL, VisitType: after.VisitType}
-		c := waiting[key]
-		delete(s.waiting, key)
+		c := pending[key]
+		delete(s.pending, key)
 		s.ended.WithLabelValues(key.VisitType, string(c.policy), s.listers.Of(names[c.lister]), outcome(c.before, after)).Inc()
 	}
 	return nil
 }
 
-// visited reports whether a visit has ended between two moments: each moves its origin in the
+// visited reports whether a visit has ended between before and after. Each end moves the origin in the
 // queue of visits.
 func visited(before, after model.VisitStats) bool {
 	b, a := before.NextVisitQueuePosition, after.NextVisitQueuePosition
 	return a != nil && (b == nil || *a != *b)
 }
 
-// outcome returns how the visit between two moments ended.
+// outcome returns the outcome of the visit that ended between before and after.
 func outcome(before, after model.VisitStats) string {
 	switch {
 	case after.LastVisitStatus != model.VisitSuccessful:

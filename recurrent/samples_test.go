@@ -10,12 +10,12 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// Claimed visits are followed to their outcomes, by the policy that picked them and their
-// lister: each is counted once, when it has ended, and those that never end are forgotten.
+// Samples follow claimed visits to their outcomes, by policy and lister. They count each visit once, when
+// it has ended, and forget visits that never end.
 func TestSampledVisits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.list(t, "x", 6, true) // of gitea (2, 4, 6) and github (1, 3, 5)
+	w.list(t, "x", 6, true) // of the listers gitea (2, 4, 6) and github (1, 3, 5)
 	w.exec(t, `insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status, last_successful, last_snapshot, next_visit_queue_position)
 		select 'https://x/' || n, 'git', '2025-01-01', 'successful', '2025-01-01', '\x01', 1 from generate_series(1, 4) n`)
 	r := w.round(t, []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst}}})
@@ -24,8 +24,8 @@ func TestSampledVisits(t *testing.T) {
 	runRound(t, r)
 	look := func(waiting int) {
 		t.Helper()
-		if err := r.samples.look(t.Context()); err != nil || len(r.samples.waiting) != waiting {
-			t.Fatalf("%d visits are followed, want %d, %v", len(r.samples.waiting), waiting, err)
+		if err := r.samples.countEnded(t.Context()); err != nil || len(r.samples.pending) != waiting {
+			t.Fatalf("%d visits are followed, want %d, %v", len(r.samples.pending), waiting, err)
 		}
 	}
 	look(6)

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	splayMax      = 5 * time.Second // by which a wait is lengthened at random
+	splayMax      = 5 * time.Second // the greatest random addition to a wait
 	minSlotsRatio = 0.05            // the part of a queue that must be free for a refill
-	newsPeriod    = time.Second     // how often a visit type that had nothing to visit looks for news
-	newsCost      = 50              // a look that takes long is repeated after so many times as long
+	duePeriod     = time.Second     // the wait between two queries for a due origin, after a round without visits
+	dueCost       = 50              // the least such wait, as a multiple of the query's duration
 )
 
-// Store is the database of the scheduler, besides its claims.
+// Store is the scheduler's database, except for claims.
 type Store interface {
 	Now() time.Time
 	Candidates
@@ -36,30 +36,31 @@ type Store interface {
 // Slots opens claims for the free slots of queues.
 type Slots interface {
 	Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, error)
-	// Waiting reports whether messages waited for a worker when a claim last counted them.
+	// Waiting reports whether the last count of the queue's messages found some that waited for a worker.
 	Waiting(q dispatch.Queue) bool
 }
 
-// Options configure a Scheduler.
+// Options are the settings of a Scheduler.
 type Options struct {
 	Store Store
 	Slots Slots
 	Log   *slog.Logger
 	Reg   prometheus.Registerer
 
-	// VisitTypes to schedule; none means those of all task types load-*, which may come and go.
+	// VisitTypes to schedule. If empty, those of all task types load-* are scheduled, as task types come
+	// and go.
 	VisitTypes []string
-	// Policies by visit type, with those of "default" for any other. Each visit
-	// type has a policy once, and some weight.
+	// Policies by visit type. The key "default" is for all others. A visit type's policies are distinct,
+	// and at least one has a weight above 0.
 	Policies map[string][]model.WeightedPolicy
 	Shares   map[string]model.Shares // by task type
 	Lanes    map[string][]model.Lane // by task type
 
-	NoOriginsBackoff time.Duration // after a round that found nothing to visit, unless candidates tell of news
-	QueueFullBackoff time.Duration // after a round that found the queue full
+	NoOriginsBackoff time.Duration // after a round without visits, unless an origin becomes due earlier
+	QueueFullBackoff time.Duration // after a round without enough free slots
 }
 
-// Scheduler runs one loop a visit type, and a keeper of candidates beside them.
+// Scheduler runs one loop per visit type and a keeper of candidates.
 type Scheduler struct {
 	Options
 	now   func() time.Time
@@ -71,19 +72,19 @@ type Scheduler struct {
 	samples *samples
 }
 
-// New makes a Scheduler; its counters are registered on o.Reg.
+// New returns a Scheduler and registers its counters on o.Reg.
 func New(o Options) *Scheduler {
 	s := newScheduler(o, o.Store.Now)
 	s.samples = newSamples(o.Store, o.Log, s.now, o.Reg)
 	return s
 }
 
-// newScheduler makes a Scheduler without samples.
+// newScheduler returns a Scheduler without samples.
 func newScheduler(o Options, now func() time.Time) *Scheduler {
 	return &Scheduler{
 		Options: o, now: now, splay: func() time.Duration { return rand.N(splayMax) }, typesPeriod: visitTypesPeriod,
 		visits: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type, policy and, where that divides them, originals or forks.",
+			Name: "swh_scheduler_recurrent_scheduled_visits_total", Help: "Visits claimed for scheduling, by visit type, policy and origins (originals or forks, for a policy that divides them).",
 		}, []string{"visit_type", "policy", "origins"}),
 	}
 }
@@ -92,9 +93,9 @@ func newScheduler(o Options, now func() time.Time) *Scheduler {
 func (s *Scheduler) Run(ctx context.Context) error {
 	var loops errgroup.Group
 	keeping := service.Loop{
-		Name: "keeping candidates", Log: s.Log, Period: keepPeriod,
+		Name: "keeping candidates", Log: s.Log, Period: drainPeriod,
 		RunOnce:  (&keeper{candidates: s.Store, log: s.Log}).runOnce,
-		Optional: true, // grabs do without candidates
+		Optional: true, // grabs work without candidates, only slower
 	}
 	loops.Go(func() error { return keeping.Run(ctx) })
 	loops.Go(func() error { return s.samples.run(ctx) })
@@ -102,18 +103,18 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return loops.Wait()
 }
 
-// policiesOf returns the policies of a visit type: its own, or the default ones.
+// policiesOf returns the visit type's own policies, or the default ones.
 func (s *Scheduler) policiesOf(visitType string) []model.WeightedPolicy {
 	return model.PoliciesOf(s.Policies, visitType)
 }
 
-// loop makes the loop of one visit type.
+// loop returns the loop of one visit type.
 func (s *Scheduler) loop(visitType string) *service.Loop {
 	r := &round{Scheduler: s, visitType: visitType, log: s.Log.With("visit_type", visitType)}
 	return &service.Loop{
 		Name: "claiming visits", Log: r.log,
 		RunOnce: r.next,
-		Period:  splayMax, // only spreads the first rounds
+		Period:  splayMax, // only spreads the first rounds; next gives the other waits
 		Jitter:  true,
 	}
 }

@@ -25,8 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const queue = "swh.loader.git.tasks.UpdateGitRepository"
 
-// world is a database with origins and a broker for one scheduler, ours or the
-// Python scheduler's.
+// world is a database with origins, and a broker, for one scheduler: ours or the Python one.
 type world struct {
 	dsn       string
 	broker    testenv.Broker
@@ -59,7 +58,7 @@ func (w *world) exec(t *testing.T, statement string, args ...any) {
 	testenv.Exec(t, w.store.Pool(), statement, args...)
 }
 
-// list adds origins that were never visited, with a known last update or not.
+// list adds origins that were never visited, with or without a known last update.
 func (w *world) list(t *testing.T, kind string, n int, updated bool) {
 	t.Helper()
 	var lastUpdate *time.Time
@@ -72,7 +71,7 @@ func (w *world) list(t *testing.T, kind string, n int, updated bool) {
 		from generate_series(1, $2::int) n`, "https://"+kind+"/", n, lastUpdate)
 }
 
-// The Python scheduler's waits.
+// These are the Python scheduler's waits.
 const (
 	queueFullBackoff = time.Minute
 	noOriginsBackoff = 20 * time.Minute
@@ -95,7 +94,7 @@ func runRound(t *testing.T, r *round) {
 	}
 }
 
-// messages delivers what is claimed and empties the queue: the bodies, sorted.
+// messages delivers the claimed visits, empties the queue and returns the bodies, sorted.
 func (w *world) messages(t *testing.T) []string {
 	t.Helper()
 	if _, err := w.deliverer.Drain(t.Context()); err != nil {
@@ -109,7 +108,7 @@ func (w *world) messages(t *testing.T) []string {
 	return bodies
 }
 
-// scheduled is which origins are marked.
+// scheduled returns the marked origins.
 func (w *world) scheduled(t *testing.T) []string {
 	t.Helper()
 	return testenv.Column[string](t, w.store.Pool(), `select url from origin_visit_stats
@@ -128,7 +127,7 @@ var evenly = weighted(map[model.VisitPolicy]float64{
 	model.AlreadyVisitedOrderByLag: 40, model.NeverVisitedOldestUpdateFirst: 40, model.OriginsWithoutLastUpdate: 20,
 })
 
-// roundOfPeer makes a round of the Python scheduler's with the policies evenly.
+// roundOfPeer runs a round of the Python scheduler; all policies have equal weights.
 func (w *world) roundOfPeer(t *testing.T) {
 	t.Helper()
 	config := testenv.File(t, "scheduler.yml", fmt.Sprintf(`scheduler: {cls: postgresql, db: %q}
@@ -146,12 +145,13 @@ scheduling_policy:
 	}
 }
 
-// Slots that a policy can't fill stay empty with the Python scheduler; ours go to the others.
+// The Python scheduler leaves the slots empty that a policy can't fill; ours gives them to the other
+// policies.
 func TestSlotsThatThePeerLeavesEmpty(t *testing.T) {
 	t.Parallel()
 	theirs, ours := newWorld(t), newWorld(t)
 	for _, w := range []*world{theirs, ours} {
-		w.list(t, "plain", 160, false) // of one policy's, with 20 of 100 slots
+		w.list(t, "plain", 160, false) // all match one policy, with 20 of 100 slots
 	}
 	theirs.roundOfPeer(t)
 	runRound(t, ours.round(t, evenly))
@@ -160,7 +160,7 @@ func TestSlotsThatThePeerLeavesEmpty(t *testing.T) {
 	}
 }
 
-// A round sends the messages, and marks the origins, that the Python scheduler's round does.
+// A round sends the same messages and marks the same origins as the Python scheduler's round.
 func TestRoundLeavesWhatThePeerLeaves(t *testing.T) {
 	t.Parallel()
 	theirs, ours := newWorld(t), newWorld(t)
@@ -179,22 +179,22 @@ func TestRoundLeavesWhatThePeerLeaves(t *testing.T) {
 	}
 }
 
-// Slots that some policies cannot fill are filled by the others, up to the
-// queue's limit and not beyond, and the waits are the Python scheduler's.
+// Policies fill the slots that others leave, up to the queue's limit and not beyond. The waits are the
+// Python scheduler's.
 func TestRoundsFillTheQueueAndThenWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.list(t, "plain", 160, false) // one policy of three has candidates
+	w.list(t, "plain", 160, false) // only one policy of three has candidates
 	r := w.round(t, evenly)
 	for i, step := range []struct {
 		wait      time.Duration
-		scheduled int // all told, after the round
+		scheduled int // the total after the round
 		consume   bool
 	}{
 		{0, 100, false},                // the limit, in one round
-		{queueFullBackoff, 100, true},  // full: outgoing messages and those of the queue count
-		{0, 160, true},                 // emptied: the rest
-		{noOriginsBackoff, 160, false}, // cooling down, all of them
+		{queueFullBackoff, 100, true},  // full: outgoing messages and the queue's count together
+		{0, 160, true},                 // the test emptied the queue: the rest
+		{noOriginsBackoff, 160, false}, // all origins are cooling down
 		{noOriginsBackoff, 160, false},
 	} {
 		wait, err := r.runOnce(t.Context())
@@ -210,8 +210,8 @@ func TestRoundsFillTheQueueAndThenWait(t *testing.T) {
 	}
 }
 
-// A full queue gets nothing more, round after round, though a worker holds some of
-// its messages and the broker's figures do not show that yet.
+// A full queue gets no more messages in any round, even while a worker holds some and the broker's figures
+// lag.
 func TestRoundsStayWithinTheLimit(t *testing.T) {
 	t.Parallel()
 	const limit, prefetch = 100, 60 // the limit of newWorld
@@ -255,7 +255,7 @@ func TestRoundsStayWithinTheLimit(t *testing.T) {
 	full("ready or held")
 }
 
-// A limit that changes in the database counts from the next round on.
+// A limit changed in the database holds from the next round on.
 func TestRoundReadsTheLimitAnew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -270,13 +270,13 @@ func TestRoundReadsTheLimitAnew(t *testing.T) {
 	}
 }
 
-// A visit type without a task type is an error that names it, and what is
-// claimed in a round that fails is not marked.
+// A round of a visit type without a task type returns an error with the type's name. A round that fails
+// marks no origin.
 func TestRoundThatFailsMarksNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.list(t, "plain", 5, false)
-	w.exec(t, "alter table scheduler_go.work add check (task_name = '')") // no message can be written
+	w.exec(t, "alter table scheduler_go.work add check (task_name = '')") // writing a message fails
 	if _, err := w.round(t, evenly).runOnce(t.Context()); err == nil {
 		t.Error("no error for messages that can't be written")
 	}

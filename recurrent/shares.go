@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// PickShared does what Pick does, with the slots divided between groups of listers. The
-// queue's lock is held.
+// PickShared picks like Pick, and divides the slots between groups of listers. The caller holds the queue's
+// lock.
 func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.SharedQueue, now time.Time, slots int) (Picked, error) {
 	listers, err := tx.VisitListers(ctx, p.VisitType, p.Policies)
 	if err != nil {
@@ -44,7 +44,7 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: d.AtCeiling, Spared: s.grabs.LeftOut()}, d.Save(ctx, tx)
 }
 
-// sharedPick picks one round's origins for groups.
+// sharedPick picks the origins of one round for the groups of listers.
 type sharedPick struct {
 	Picker
 	grabs    *origins.Grabs
@@ -56,8 +56,8 @@ type sharedPick struct {
 	got    []int // by policy
 }
 
-// grab picks what is asked of each group, by the policies' weights within each group. One
-// query per policy serves all groups.
+// grab picks origins for each group's ask, by the policies' weights within the group. One query per policy
+// serves all groups. grab returns the number of origins by group.
 func (p *sharedPick) grab(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
 	fills := make([]*filling, len(asks))
 	for i, ask := range asks {
@@ -89,7 +89,7 @@ func (p *sharedPick) grab(ctx context.Context, asks []dispatch.Ask) ([]int, erro
 	return given, nil
 }
 
-// grabBy picks by one policy what the groups want of it.
+// grabBy picks the groups' parts of one policy.
 func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask, parts [][]int, fills []*filling) error {
 	var wanted []origins.VisitGroup
 	var of []int // the index in asks, by index in wanted
@@ -109,7 +109,7 @@ func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask
 	}
 	fresh := make([]int, len(wanted))
 	for _, v := range visits {
-		// Without cooldowns an origin can be picked again in the same round.
+		// Without cooldowns, a round can grab an origin again.
 		if k := keyOf(v.Origin); !p.taken[k] {
 			p.taken[k] = true
 			ask := asks[of[v.Group]]

@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// share makes the queue of git visits one that listers share.
+// share divides the queue of git visits between listers.
 func (w *world) share(t *testing.T, r *round, s model.Shares) {
 	t.Helper()
 	s.HalfLife = time.Hour
@@ -25,7 +25,7 @@ func (w *world) share(t *testing.T, r *round, s model.Shares) {
 	w.keep(t)
 }
 
-// keep brings candidates up to date.
+// keep drains all changes into candidates.
 func (w *world) keep(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
@@ -37,8 +37,8 @@ func (w *world) keep(t *testing.T) {
 	}
 }
 
-// listed lists origins of one lister, with a known last update or not. batch tells
-// those of several calls apart.
+// listed lists origins of one lister, with or without a known last update. batch makes the URLs of several
+// calls distinct.
 func (w *world) listed(t *testing.T, lister, batch, n int, updated bool) {
 	t.Helper()
 	var lastUpdate *time.Time
@@ -50,7 +50,7 @@ func (w *world) listed(t *testing.T, lister, batch, n int, updated bool) {
 		from generate_series(1, $2::int) n`, fmt.Sprint(lister), n, lastUpdate, fmt.Sprint(updated), fmt.Sprint(batch))
 }
 
-// byHost counts messages by the lister that their origin's URL names.
+// byHost counts messages by the lister in their origin's URL.
 func byHost(messages []string) map[string]int {
 	got := make(map[string]int)
 	for _, m := range messages {
@@ -61,8 +61,8 @@ func byHost(messages []string) map[string]int {
 	return got
 }
 
-// A lister with few origins gets its part beside one with many, at once; what it
-// cannot use goes to the other; within a group the policies' weights hold.
+// A lister with few origins gets its share at once beside one with many. The other lister gets the slots
+// that it can't use. Within a group the policies' weights hold.
 func TestListersShareAQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,7 +71,7 @@ func TestListersShareAQueue(t *testing.T) {
 	r := w.round(t, evenly)
 	w.share(t, r, model.Shares{By: model.ShareByLister, Weights: map[string]float64{"gitea": 30}, Default: 70})
 	for i, tc := range []struct {
-		gitea int // origins more of it
+		gitea int // origins to add for gitea
 		want  map[string]int
 	}{
 		{0, map[string]int{"2": 100}},
@@ -83,7 +83,7 @@ func TestListersShareAQueue(t *testing.T) {
 		runRound(t, r)
 		got := w.messages(t)
 		counts := byHost(got)
-		// The first of a group that comes is served at once, so one may be over.
+		// The first group in the ring gets its slot at once, so it may be one over.
 		for host, n := range tc.want {
 			if d := counts[host] - n; d > 1 || d < -1 {
 				t.Errorf("round %d: got %v, want %v", i, counts, tc.want)
@@ -95,7 +95,7 @@ func TestListersShareAQueue(t *testing.T) {
 				policies[strings.Contains(m, "/true/")]++
 			}
 		}
-		// 80 to 20: the policy by lag has nothing to give.
+		// Weights 80 to 20: the policy by lag has no origins.
 		want := map[bool]int{true: counts["2"] * 2 / 3, false: counts["2"] - counts["2"]*2/3}
 		if diff := cmp.Diff(want, policies); diff != "" && max(policies[true]-want[true], want[true]-policies[true]) > 1 {
 			t.Errorf("round %d: policies (-want +got):\n%s", i, diff)
@@ -104,7 +104,7 @@ func TestListersShareAQueue(t *testing.T) {
 	}
 }
 
-// finish ends all that is underway, after a second a visit.
+// finish ends all visits underway; each took a second.
 func (w *world) finish(t *testing.T) {
 	t.Helper()
 	var outcomes []settle.Outcome
@@ -117,15 +117,15 @@ func (w *world) finish(t *testing.T) {
 	}
 }
 
-// A round that found groups at their ceilings is repeated soon: they have room as soon as
-// something ends, and there is no news of that among the candidates.
-func TestRoundLooksSoonAtGroupsAtTheirCeilings(t *testing.T) {
+// A round with groups at their ceilings is repeated soon: an end gives them room without a change of
+// candidates.
+func TestRoundIsRepeatedSoonWhileGroupsAreAtTheirCeilings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.listed(t, 1, 0, 100, true)
 	r := w.round(t, evenly)
 	w.share(t, r, model.Shares{By: model.ShareByLister, Default: 1, MaxInFlight: map[string]int{"gitea": 5}})
-	for range 2 { // what ended makes room, for as many
+	for range 2 { // each end makes room for one visit
 		if wait, err := r.runOnce(t.Context()); wait != 0 || err != nil {
 			t.Fatal(wait, err)
 		}
@@ -139,9 +139,9 @@ func TestRoundLooksSoonAtGroupsAtTheirCeilings(t *testing.T) {
 	}
 }
 
-// Origins that cool down by default, but not by a shorter cooldown of a policy, are all that
-// a lister has: it has its share all the same, and is shown to wait. Another one's, which no policy
-// picks as they did not change since they were loaded, don't wait.
+// A lister may have only origins that cool down by default, but not by the shorter cooldown of a policy.
+// The lister then gets its share and shows as waiting. Origins that no policy picks, unchanged since their
+// last load, don't count as waiting.
 func TestShorterCooldownsCountForShares(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,8 +175,7 @@ func TestShorterCooldownsCountForShares(t *testing.T) {
 	}
 }
 
-// One origin among a hundred thousand of another lister's is visited in the first
-// round that it is there for.
+// One origin beside 100,000 of another lister is visited in its first round.
 func TestOneOriginIsNotStarved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,9 +10,9 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The threshold of the policy freshness rises while messages wait for a worker. It falls while none
-// does, also if workers are at work.
-func TestThresholdFollowsWhatWaits(t *testing.T) {
+// The threshold of the policy freshness rises while messages wait for a worker. Otherwise it falls, even
+// while workers are busy.
+func TestThresholdFollowsWaitingMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	if err := w.store.ConfigureFreshness(t.Context(), map[string]time.Duration{"git": 24 * time.Hour}); err != nil {

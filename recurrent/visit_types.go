@@ -11,19 +11,19 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// visitTypesPeriod is how often the task types are looked at.
+// visitTypesPeriod is how often the task types are read.
 const visitTypesPeriod = 10 * time.Second
 
-// visitTypes runs a loop for each visit type that there is.
+// visitTypes runs a loop for each visit type.
 type visitTypes struct {
 	*Scheduler
 	start   func(visitType string) (stop context.CancelFunc)
-	running map[string]context.CancelFunc // what stops the loops, by visit type
-	known   []string                      // as they were logged
-	told    bool                          // that there is none
+	running map[string]context.CancelFunc // the functions that stop the loops, by visit type
+	logged  []string                      // the visit types of the last log entry
+	warned  bool                          // that there is no visit type, once
 }
 
-// followVisitTypes starts loops in the group, and stops them, until ctx ends.
+// followVisitTypes starts and stops loops of the group until ctx ends.
 func (s *Scheduler) followVisitTypes(ctx context.Context, loops *errgroup.Group) error {
 	v := visitTypes{Scheduler: s, running: make(map[string]context.CancelFunc), start: func(visitType string) context.CancelFunc {
 		ctx, stop := context.WithCancel(ctx)
@@ -31,22 +31,22 @@ func (s *Scheduler) followVisitTypes(ctx context.Context, loops *errgroup.Group)
 		return stop
 	}}
 	return (&service.Loop{
-		Name: "looking for visit types", Log: s.Log,
-		RunOnce: v.look, Period: s.typesPeriod,
+		Name: "reading visit types", Log: s.Log,
+		RunOnce: v.update, Period: s.typesPeriod,
 	}).Run(ctx)
 }
 
-// look starts the loops of new visit types, and ends those of visit types that are gone.
-func (v *visitTypes) look(ctx context.Context) (service.Result, error) {
+// update starts loops for new visit types and stops the loops of removed ones.
+func (v *visitTypes) update(ctx context.Context) (service.Result, error) {
 	wanted, err := wantedTypes(ctx, v.Store, v.VisitTypes)
 	if err != nil {
 		return service.Result{}, err
 	}
-	if !slices.Equal(wanted, v.known) {
-		v.known = wanted
+	if !slices.Equal(wanted, v.logged) {
+		v.logged = wanted
 		v.Log.Info("scheduling recurrent visits", "visit_types", wanted)
-	} else if len(wanted) == 0 && !v.told {
-		v.told = true
+	} else if len(wanted) == 0 && !v.warned {
+		v.warned = true
 		v.Log.Warn("there is no task type load-*, so there is nothing to visit; waiting for one")
 	}
 	for visitType, stop := range v.running {
@@ -63,14 +63,14 @@ func (v *visitTypes) look(ctx context.Context) (service.Result, error) {
 	return service.Result{}, nil
 }
 
-// wantedTypes returns those visit types, or else those of the loaders' task types.
-func wantedTypes(ctx context.Context, from interface {
+// wantedTypes returns asked if it is not empty, and otherwise the visit types of all task types load-*.
+func wantedTypes(ctx context.Context, store interface {
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
 }, asked []string) ([]string, error) {
 	if len(asked) > 0 {
 		return asked, nil
 	}
-	types, err := from.TaskTypes(ctx)
+	types, err := store.TaskTypes(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// oddOrigins are origins whose rows cannot be sent, by what is odd: column and value.
-var oddOrigins = map[string][2]string{
+// faultyOrigins are origins that cannot be sent, by column and value of the fault.
+var faultyOrigins = map[string][2]string{
 	"list":                 {"extra_loader_arguments", `'["x"]'`},
 	"null":                 {"extra_loader_arguments", "'null'"},
 	"text":                 {"extra_loader_arguments", `'"x"'`},
@@ -25,34 +25,34 @@ var oddOrigins = map[string][2]string{
 	"last-seen-ever":       {"last_seen", "'-infinity'"},
 }
 
-// listOdd lists odd origins, first in the order of all policies.
-func (w *world) listOdd(t *testing.T) {
+// listFaulty lists faulty origins, first in the order of all policies.
+func (w *world) listFaulty(t *testing.T) {
 	t.Helper()
 	w.exec(t, `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, first_seen, last_update)
 		select '00000000-0000-0000-0000-000000000001', 'https://odd/' || name, 'git', '{}', true, now(), '2000-01-01', '2000-01-01' from unnest($1::text[]) name`, oddNames())
-	for name, odd := range oddOrigins {
+	for name, odd := range faultyOrigins {
 		w.exec(t, "update listed_origins set "+odd[0]+" = "+odd[1]+" where url = 'https://odd/"+name+"'")
 	}
 }
 
 func oddNames() []string {
 	var names []string
-	for name := range oddOrigins {
+	for name := range faultyOrigins {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// texts returns the first column of what a query finds.
+// texts returns the first column of a query's rows.
 func (w *world) texts(t *testing.T, query string) []string {
 	t.Helper()
 	return testenv.Column[string](t, w.store.Pool(), query)
 }
 
-// Whatever is odd about an origin, and whichever way visits are claimed, the others go in
-// the same round, it is set aside with the reason, and goes once it was mended.
-func TestOddOriginsStopNoClaim(t *testing.T) {
+// For each fault of an origin and each way to claim visits: the round sets the faulty origin aside with the
+// reason, and claims the others. Once mended, the faulty origin is claimed.
+func TestFaultyOriginsStopNoClaim(t *testing.T) {
 	t.Parallel()
 	shares := model.Shares{By: model.ShareByLister, Default: 1}
 	lanes := map[string][]model.Lane{"load-git": {
@@ -91,8 +91,8 @@ func TestOddOriginsStopNoClaim(t *testing.T) {
 			r.Lanes = way.lanes
 			w.list(t, "a", 20, true)
 			w.list(t, "b", 20, false)
-			w.listOdd(t)
-			if way.drained || way.shared { // groups are those of candidates
+			w.listFaulty(t)
+			if way.drained || way.shared { // shares read groups from candidates
 				w.keep(t)
 			}
 			if !way.drained {
@@ -124,15 +124,15 @@ func TestOddOriginsStopNoClaim(t *testing.T) {
 				w.keep(t)
 			}
 			runRound(t, r)
-			if n := len(claimed("odd")); n != len(oddOrigins) {
-				t.Errorf("%d of %d mended origins were claimed", n, len(oddOrigins))
+			if n := len(claimed("odd")); n != len(faultyOrigins) {
+				t.Errorf("%d of %d mended origins were claimed", n, len(faultyOrigins))
 			}
 		})
 	}
 }
 
-// More odd origins than a round has slots hold up the others no longer than a round.
-func TestManyOddOriginsFillNoRound(t *testing.T) {
+// More faulty origins than a round has slots delay the others by at most a round.
+func TestManyFaultyOriginsFillNoRound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.list(t, "good", 30, true)
@@ -146,7 +146,7 @@ func TestManyOddOriginsFillNoRound(t *testing.T) {
 	}
 }
 
-// A claim of visits that times out claims less the next time.
+// After a claim of visits that times out, the next claim is smaller.
 func TestClaimThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
