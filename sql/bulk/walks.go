@@ -119,10 +119,10 @@ func (w Walk[T]) Whole(ctx context.Context) (soFar T, err error) {
 // place returns the walk's place, and what it has found so far. It begins a walk if one is due. The
 // place is below 0 if none is under way or due.
 func (w Walk[T]) place(ctx context.Context, q *queries.Queries) (place int64, soFar T, err error) {
-	look := queries.LookAtWalkParams{Name: w.Name, Every: w.Every.Seconds()}
-	at, err := q.LookAtWalk(ctx, look)
+	p := queries.WalkStateParams{Name: w.Name, Every: w.Every.Seconds()}
+	at, err := q.WalkState(ctx, p)
 	if errors.Is(err, pgx.ErrNoRows) {
-		at, err = queries.LookAtWalkRow{Place: -1, Due: true}, nil
+		at, err = queries.WalkStateRow{Place: -1, Due: true}, nil
 	}
 	if err != nil {
 		return -1, soFar, err

@@ -16,44 +16,44 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// ActionState is how far an action came.
+// ActionState is the progress of an action.
 type ActionState string
 
 // The states of an action.
 const (
-	ActionCounting  ActionState = "counting" // what matches is counted
-	ActionCounted   ActionState = "counted"  // it waits to be confirmed
+	ActionCounting  ActionState = "counting" // steps count the matching tasks or graphs
+	ActionCounted   ActionState = "counted"  // waits for ConfirmAction
 	ActionRunning   ActionState = "running"
 	ActionDone      ActionState = "done"
-	ActionCancelled ActionState = "cancelled" // where it was
+	ActionCancelled ActionState = "cancelled" // keeps the changes of the steps before
 	ActionFailed    ActionState = "failed"
 )
 
-// Action is something that somebody does to tasks or graphs. It is kept for 400 days.
+// Action is a change to tasks or graphs that a person asks for. Forget deletes it after 400 days.
 type Action struct {
 	ID      int64        `json:"id"`
 	Who     string       `json:"who"`     // the login
-	Address string       `json:"address"` // from where
+	Address string       `json:"address"` // the address of the login
 	Began   time.Time    `json:"began"`
-	Action  string       `json:"action"` // a word of the caller's
+	Action  string       `json:"action"` // a word that the caller chooses
 	On      ActionFilter `json:"on"`
 	State   ActionState  `json:"state"`
-	Below   int64        `json:"below"` // tasks and graphs of this number or a higher one are left alone
-	Place   int64        `json:"place"` // all below is still to be looked at
-	InHand  int64        `json:"-"`     // the graph of the step in progress, if graphs are searched; 0: none
+	Below   int64        `json:"below"` // only tasks and graphs with lower numbers are changed
+	Place   int64        `json:"place"` // steps go down from here: lower numbers are still to come
+	InHand  int64        `json:"-"`     // the graph of the step in progress, for a graph search; 0: none
 	Matched int64        `json:"matched"`
 	Changed int64        `json:"changed"`
-	Result  string       `json:"result"` // why it failed, or what the last try of a step met
+	Result  string       `json:"result"` // the cause of the failure, or the error of the last step
 	Ended   *time.Time   `json:"ended"`
-	// ConfirmedBy and CancelledBy are who did so, "" for nobody.
+	// ConfirmedBy and CancelledBy are logins; "" if nobody did so.
 	ConfirmedBy string `json:"confirmed_by"`
 	CancelledBy string `json:"cancelled_by"`
 }
 
-// Open reports whether it has steps to take.
+// Open reports whether the action has further steps.
 func (a Action) Open() bool { return a.State == ActionCounting || a.State == ActionRunning }
 
-// ActionFilter says to what an action is done, one of these.
+// ActionFilter selects an action's tasks or graphs by one of its fields.
 type ActionFilter struct {
 	Tasks       *TaskSearch    `json:"tasks,omitempty"`
 	Graphs      []int64        `json:"graphs,omitempty"`
@@ -61,15 +61,15 @@ type ActionFilter struct {
 }
 
 var (
-	// actionTasks bounds the tasks of one step. Tests have fewer.
+	// actionTasks bounds the tasks of one step. Tests set it lower.
 	actionTasks = 1000
-	// actionRetry is after what time a step that failed is taken again. In tests it is shorter.
+	// actionRetry is the wait before a failed step is tried again. Tests set it shorter.
 	actionRetry = 10 * time.Second
 )
 
-// BeginAction records an action on the tasks or graphs that exist now. TakeStep does it, step by
-// step. With count, TakeStep first counts what matches, and the action waits for ConfirmAction. who acts from
-// an address.
+// BeginAction records an action on the tasks or graphs that exist now; TakeStep does it step by step. With
+// count, TakeStep first counts the matches, and the action then waits for ConfirmAction. who is the login,
+// address the login's address.
 func (s ActionStore) BeginAction(ctx context.Context, who, address, action string, on ActionFilter, count bool) (Action, error) {
 	filter, err := json.Marshal(on)
 	if err != nil {
@@ -86,30 +86,30 @@ func (s ActionStore) BeginAction(ctx context.Context, who, address, action strin
 	return actionOf(row)
 }
 
-// A Step is a part of an action: some tasks, or one graph; several graphs if it counts.
+// A Step is a part of an action: some tasks, or one graph. A counting step may have several graphs.
 type Step struct {
 	Tasks  []int64
 	Graphs []int64
 }
 
-// TakeStep takes a step of the open action that has waited longest for one, among those whose rows no
-// other process has locked. do does the step, in the transaction that records the action's
-// progress, so exactly once, and returns how many tasks or graphs it changed. A *postgres.RefusedError ends
-// the action; after another error the step is tried again ten seconds later. TakeStep returns the
-// action as it is afterwards, nil if none is open.
+// TakeStep takes the next step of an open action: of those without a row lock, the one with the oldest last
+// step. do does the step in the transaction that records the action's progress, so exactly once. do returns
+// the number of tasks or graphs that it changed. A *postgres.RefusedError ends the action. After another
+// error TakeStep repeats the step ten seconds later. TakeStep returns the action as of its end, or nil if
+// no action is open.
 func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, tx *Tx, a Action, step Step) (int64, error)) (*Action, error) {
 	var taken *Action
 	err := s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		rows, err := tx.q.NextAction(ctx)
 		if err != nil || len(rows) == 0 {
-			return stmt.Failed(err, "look for actions")
+			return stmt.Failed(err, "find actions")
 		}
 		a, err := actionOf(rows[0])
 		if err != nil {
 			return err
 		}
 		taken = &a
-		// Without a condition that only a newer program knows, more would match.
+		// The filter of a newer program may have further conditions. Without them, more rows would match.
 		strict := json.NewDecoder(bytes.NewReader(rows[0].Filter))
 		strict.DisallowUnknownFields()
 		if err := strict.Decode(new(ActionFilter)); err != nil {
@@ -125,7 +125,8 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 		case a.State == ActionCounting:
 			p.Matched = n
 		case n > 0 && a.On.GraphSearch != nil && a.InHand == 0:
-			// Recorded first: do may change what the graph is found by, and then fail.
+			// This step only records the graph: do may change the graph so that the search misses it, and
+			// then fail.
 			p.Place, p.InHand, next = a.Place, &step.Graphs[0], a.Place
 		case n > 0:
 			if p.Changed, err = do(ctx, tx, a, step); err != nil {
@@ -155,7 +156,7 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 	return taken, errors.Join(fmt.Errorf("action %d (%s): %w", taken.ID, taken.Action, err), note)
 }
 
-// nextStep returns the next step of an action, and the place after it; 0 after the last one.
+// nextStep returns an action's next step and the place after it; place 0 is the end.
 func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, err error) {
 	switch {
 	case a.InHand > 0 && a.State == ActionRunning:
@@ -167,7 +168,7 @@ func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, er
 		}
 		tasks := 0
 		if a.On.GraphSearch.State != "" && a.On.GraphSearch.State != "cancelled" {
-			tasks = math.MaxInt // all: pages look at the last ones only
+			tasks = math.MaxInt // read all tasks: pages read only the last ones
 		}
 		found, err := tx.FindGraphs(ctx, *a.On.GraphSearch, a.Place, limit, tasks)
 		for _, g := range found.Graphs {
@@ -192,19 +193,20 @@ func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, er
 	return step, found.Next, err
 }
 
-// ConfirmAction starts an action that waits for it, and reports whether it did wait.
+// ConfirmAction starts an action that waits for it. It reports whether the action waited.
 func (s ActionStore) ConfirmAction(ctx context.Context, id int64, who string) (bool, error) {
 	n, err := s.q.ConfirmAction(ctx, queries.ConfirmActionParams{ID: id, Who: who})
 	return n > 0, stmt.Failed(err, "confirm action %d", id)
 }
 
-// CancelAction ends an action, after a step in progress, and reports whether it had not ended.
+// CancelAction ends an action after the step in progress. It reports whether the action was open or
+// waiting.
 func (s ActionStore) CancelAction(ctx context.Context, id int64, who string) (bool, error) {
 	n, err := s.q.CancelAction(ctx, queries.CancelActionParams{ID: id, Who: who})
 	return n > 0, stmt.Failed(err, "cancel action %d", id)
 }
 
-// Action returns the action of a number, nil if there is none.
+// Action returns the action with the number, or nil if there is none.
 func (s ActionStore) Action(ctx context.Context, id int64) (*Action, error) {
 	rows, err := s.q.Action(ctx, id)
 	if err != nil || len(rows) == 0 {
@@ -220,7 +222,7 @@ func (s ActionStore) OpenActions(ctx context.Context) (int64, error) {
 	return n, stmt.Failed(err, "count actions")
 }
 
-// Actions lists the actions of numbers below a given one (0: all), the newest first.
+// Actions lists up to limit actions with numbers below the given one (0: all), the newest first.
 func (s ActionStore) Actions(ctx context.Context, below int64, limit int) ([]Action, error) {
 	rows, err := s.q.Actions(ctx, queries.ActionsParams{Below: below, MaxActions: int64(limit)})
 	if err != nil {

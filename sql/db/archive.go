@@ -16,12 +16,13 @@ type ArchivedRun struct {
 	Arguments model.TaskArguments
 }
 
-// ArchiveFilter selects runs to archive: those that started (or were sent, if they never
-// started) from After on and before Before, which are texts that PostgreSQL reads as timestamps,
-// of tasks of number FromTask or a greater one.
+// ArchiveFilter selects runs to archive. A run's time is its start, or its sending if it never started; it
+// lies from After on and before Before. Both are texts that PostgreSQL parses as timestamps. FromTask is
+// the lowest task number.
 type ArchiveFilter = queries.RunsToArchiveParams
 
-// RunsToArchive returns runs to archive, of tasks that will not run again, by task and start.
+// RunsToArchive returns runs to archive, in the order of tasks and starts. It only returns runs of tasks
+// that will not run again.
 func (a ArchiveStore) RunsToArchive(ctx context.Context, f ArchiveFilter) ([]ArchivedRun, error) {
 	rows, err := a.q.RunsToArchive(ctx, f)
 	if err != nil {
@@ -37,7 +38,7 @@ func (a ArchiveStore) RunsToArchive(ctx context.Context, f ArchiveFilter) ([]Arc
 	return runs, nil
 }
 
-// DeleteArchived deletes these runs, and those of these tasks that have no run left.
+// DeleteArchived deletes the runs, and those of the tasks that have no run left.
 func (a ArchiveStore) DeleteArchived(ctx context.Context, tasks, runs []int64) error {
 	err := a.q.DeleteArchived(ctx, queries.DeleteArchivedParams{Tasks: tasks, Runs: runs})
 	return stmt.Failed(err, "delete %d archived runs", len(runs))

@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// The Python scheduler's backend passes its own tests on a database that migrate made.
+// The tests of the Python scheduler's backend pass on a database that migrate made.
 func TestPeersBackendOnOurDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -27,14 +27,14 @@ func TestPeersBackendOnOurDatabase(t *testing.T) {
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C.UTF-8", "PYTHONPATH=testdata", "PYTHONDONTWRITEBYTECODE=1",
 		"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "SWH_TEST_DSN="+dsn)
 	out, err := cmd.CombinedOutput()
-	// Each of its tests is there for the backend in memory, too; no other is left out.
+	// The 73 deselected tests are those of the backend in memory; each also runs on the database.
 	if err != nil || !regexp.MustCompile(`(?m)^73 passed, 73 deselected(, \d+ warnings?)? in .*$`).Match(out) {
 		t.Errorf("want 73 tests passed and 73 left out: %v\n%s", err, out)
 	}
 }
 
-// bothDatabases runs statements on a database of the Python scheduler's and on one of ours,
-// each in a transaction of its own, and compares what comes out: rows or error.
+// bothDatabases runs statements on a database of the Python scheduler and on one of ours, each in a
+// transaction of its own. It compares the rows or the error.
 type bothDatabases struct {
 	t           *testing.T
 	peers, ours *pgx.Conn
@@ -45,8 +45,7 @@ func newBothDatabases(t *testing.T) bothDatabases {
 	testenv.Migrate(t, dsn, migrate.Options{})
 	b := bothDatabases{t: t, peers: testenv.Connect(t, testenv.PeerDatabase(t)), ours: testenv.Connect(t, dsn)}
 	for _, conn := range []*pgx.Conn{b.peers, b.ours} {
-		// Statistics that only one of the two has may change the order in which
-		// rows get their ids.
+		// Statistics that only one database has may change the order in which rows get their ids.
 		testenv.Exec(t, conn, `
 			set timezone to 'UTC';
 			alter table task set (autovacuum_enabled = off);
@@ -55,7 +54,7 @@ func newBothDatabases(t *testing.T) bothDatabases {
 	return b
 }
 
-// run runs statements that make a transaction; the last one's rows count.
+// run runs the statements of one transaction and compares the rows of the last one.
 func (b bothDatabases) run(statements ...string) []string {
 	b.t.Helper()
 	want, got := b.on(b.peers, statements), b.on(b.ours, statements)
@@ -98,8 +97,8 @@ func (b bothDatabases) on(conn *pgx.Conn, statements []string) []string {
 	return lines
 }
 
-// When a run ends, its task moves on exactly as in the Python scheduler's database: every
-// status, policy, number of retries and setting of the task type.
+// When a run ends, its task moves on exactly as in the Python scheduler's database, for every status,
+// policy, number of retries and setting of the task type.
 func TestTriggerIsThePeers(t *testing.T) {
 	t.Parallel()
 	b := newBothDatabases(t)
@@ -140,7 +139,7 @@ func TestTriggerIsThePeers(t *testing.T) {
 	if cases == 0 {
 		t.Error("nothing was compared")
 	}
-	// A result noted twice counts twice: what the trigger of a deployed database does.
+	// A result recorded twice counts twice: so does the trigger of a deployed database.
 	got := b.run(
 		`update task_type set backoff_factor = 2, min_interval = null, max_interval = null`,
 		`update task set policy = 'recurring', current_interval = '8 days', status = 'next_run_scheduled'`,
@@ -152,15 +151,15 @@ func TestTriggerIsThePeers(t *testing.T) {
 	}
 }
 
-// The functions that create, look at, mark and archive tasks, and that count
-// origins, give what the Python scheduler's give on the same rows.
+// The functions that create, read, mark and archive tasks, and that count origins, return the same as the
+// Python scheduler's on the same rows.
 func TestFunctionsAreThePeers(t *testing.T) {
 	t.Parallel()
 	b := newBothDatabases(t)
 	b.run(`insert into task_type (type, description, backend_name, default_interval, num_retries)
 		values ('a', '', 'x.a', '1 day', 3), ('b', '', 'x.b', '2 hours', null), ('c', '', 'x.c', null, 1)`)
 
-	// Tasks: new ones, some there already, some twice in one call.
+	// Some tasks are new, some exist already, some come twice in one call.
 	create := func(rows string) {
 		t.Helper()
 		b.run("select swh_scheduler_mktemp_task()",
@@ -182,7 +181,7 @@ func TestFunctionsAreThePeers(t *testing.T) {
 	create(`values ('c', '{"args": [], "kwargs": {}}'::jsonb, now(), 'next_run_not_scheduled'::task_status, 'recurring'::task_policy, 0, null::task_priority)`)
 	create(`values ('none', '{"args": [], "kwargs": {}}'::jsonb, now(), 'next_run_not_scheduled'::task_status, 'oneshot'::task_policy, 0, null::task_priority)`)
 	create(`values ('c', '{"args": [], "kwargs": {}}'::jsonb, timestamptz '2020-01-01', 'completed'::task_status, 'oneshot'::task_policy, null, 'low'::task_priority)`)
-	// Rows with the same time come in no certain order: give each its own.
+	// The order of rows with the same time is undefined: each row gets its own.
 	b.run("update task set next_run = next_run + id * interval '1 second'")
 
 	for _, function := range []string{

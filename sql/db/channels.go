@@ -1,8 +1,8 @@
 package db
 
-// Channels of notifications.
+// These are the channels of LISTEN and NOTIFY.
 const (
-	GraphChannel    = "scheduler_go_graph"         // tasks of graphs may have to be released, or have been
-	PriorityChannel = "scheduler_go_priority_task" // a task with priority may have become ready
-	LaneChannel     = "scheduler_go_lanes"         // work may have come into the backlog of a further lane
+	GraphChannel    = "scheduler_go_graph"         // tasks of a graph may need a release, or are released
+	PriorityChannel = "scheduler_go_priority_task" // a task with a priority may have become ready
+	LaneChannel     = "scheduler_go_lanes"         // the backlog of a further lane may have work
 )

@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// Programs that start at the same time and look for the same lister all get the
-// one that the fastest of them made.
+// Programs that start at the same time and ask for the same lister all get the one that the fastest
+// created.
 func TestGetOrCreateListerConcurrently(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -41,8 +41,8 @@ func TestGetOrCreateListerConcurrently(t *testing.T) {
 	}
 }
 
-// Listers that record the same origins at the same time, each in its own order,
-// never deadlock, and each origin is there once.
+// Listers that record the same origins at the same time, each in its own order, never deadlock. Each origin
+// has one row.
 func TestRecordListedOriginsConcurrently(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))

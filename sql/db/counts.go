@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// The names of walks, in their rows.
+// These are the names of walks in the table of walks.
 const (
 	originWalk = "count of origins"
 	readyWalk  = "count of ready tasks"
@@ -23,17 +23,17 @@ const (
 
 const (
 	countEvery = time.Hour
-	pagesAStep = 4096    // of candidates, 32 MiB
-	runsAStep  = 100_000 // numbers of task_run
-	typesAStep = 50      // task types, of each up to 10,000 tasks
+	pagesAStep = 4096    // of candidates, 32 MiB a step
+	runsAStep  = 100_000 // numbers of task_run a step
+	typesAStep = 50      // task types a step, up to 10,000 tasks each
 
-	readyYoung = 5 * time.Minute // how old a count of ready tasks may be to be used
+	readyYoung = 5 * time.Minute // the greatest age of a count of ready tasks in use
 
-	unansweredAfter = 24 * time.Hour // a run that is silent for so long is unanswered
+	unansweredAfter = 24 * time.Hour // a run without an event for that long counts as unanswered
 )
 
-// CountReady takes steps of a count of the ready tasks, for at most about atMost. Other processes read
-// the result.
+// CountReady takes steps of a walk that counts the ready tasks, for about atMost. The result is for all
+// processes.
 func (s MonitorStore) CountReady(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
 	return s.countReady(now).Take(ctx, s.q, atMost)
 }
@@ -46,7 +46,8 @@ func (s MonitorStore) countReady(now time.Time) bulk.Walk[[]ReadyTasks] {
 		Step: func(ctx context.Context, first, end int64, found *[]ReadyTasks) error {
 			var ready []ReadyTasks
 			err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
-				// The planner doesn't know which types have many ready tasks, and would read them all.
+				// The planner lacks statistics on ready tasks by type; without this it would scan all
+				// tasks.
 				if _, err := tx.Raw.Exec(ctx, postgres.PinPlans); err != nil {
 					return err
 				}
@@ -61,7 +62,7 @@ func (s MonitorStore) countReady(now time.Time) bulk.Walk[[]ReadyTasks] {
 	}
 }
 
-// readyTasks returns CountReady's last result, or counts itself if that is missing or too old.
+// readyTasks returns the last result of CountReady, or counts if the result is missing or too old.
 func (s MonitorStore) readyTasks(ctx context.Context, now time.Time) ([]ReadyTasks, error) {
 	ready, young, err := bulk.YoungResultOf[[]ReadyTasks](ctx, s.q, readyWalk, readyYoung)
 	if young || err != nil {
@@ -75,17 +76,17 @@ type PoolCounts struct {
 	WithoutUpdate, NeverLoaded, Lagging, Others int64
 }
 
-// originCounts is what a walk over candidates has found.
+// originCounts is the result of a walk over candidates.
 type originCounts struct {
 	Pools map[string]PoolCounts // by visit type
-	// Listings are those to count the active origins of, and Active these counts.
+	// Active are the counts of active origins of Listings, by index.
 	Listings []queries.UncountedListingsRow
 	Active   []int64
 }
 
-// CountOrigins takes steps, for at most about atMost, of a count of the origins of each pool and, once
-// for each listing that ended, of those that changed between the last two listings of its lister.
-// Rows that move meanwhile may be counted twice or not at all.
+// CountOrigins takes steps of a walk over candidates, for about atMost. The walk counts the origins of each
+// pool. Once for each listing that ended, it counts the origins that changed between the last two listings
+// of the lister. It may miss a row that moves meanwhile, or count it twice.
 func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (ended bool, err error) {
 	return bulk.Walk[originCounts]{
 		Name: originWalk, Every: countEvery, Most: pagesAStep,
@@ -134,15 +135,15 @@ func (s MonitorStore) countActive(ctx context.Context, first, end int64, found *
 	return err
 }
 
-// RunCounts is what a walk over runs has found.
+// RunCounts is the result of a walk over runs.
 type RunCounts struct {
 	Unanswered int64 // scheduled or started more than a day ago, and not ended
-	// Keep is the first run that has not ended or was scheduled in the last day: those
-	// before it need not be looked at again.
+	// Keep is the first run that has not ended, or that was scheduled in the last day. Later walks begin
+	// there.
 	Keep int64
 }
 
-// CountRuns takes steps of a count of the runs that are unanswered at now, for at most about atMost.
+// CountRuns takes steps of a walk that counts the runs unanswered at now, for about atMost.
 func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
 	return bulk.Walk[RunCounts]{
 		Name: runWalk, Every: countEvery, Most: runsAStep,
@@ -154,7 +155,7 @@ func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.
 		Step: func(ctx context.Context, first, end int64, found *RunCounts) error {
 			n, err := s.q.CountRuns(ctx, queries.CountRunsParams{FirstID: first, EndID: end, Before: now.Add(-unansweredAfter)})
 			found.Unanswered += n.Unanswered
-			if err == nil && found.Keep == first { // none before is to be kept
+			if err == nil && found.Keep == first { // all runs before have ended
 				found.Keep = n.Keep
 			}
 			return err
@@ -162,26 +163,26 @@ func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.
 	}.Take(ctx, s.q, atMost)
 }
 
-// SilentRuns is what a sweep over silent runs has found.
+// SilentRuns is the result of a sweep over silent runs.
 type SilentRuns struct {
-	Rules  string                   // by which it was made; "" if they changed meanwhile
-	After  map[string]time.Duration // of these rules: the silence, by task type
-	Before time.Time                // and the moment of model.Sending.Sent
-	Left   int                      // runs that were left alone, as another scheduler sent them
+	Rules  string                   // the rules of the sweep; "" if they changed during it
+	After  map[string]time.Duration // the silence that these rules allow, by task type
+	Before time.Time                // the moment of model.Sending.Sent
+	Left   int                      // runs not touched, as another scheduler sent them
 }
 
-// SilentRunSweep says which runs EachSilentRun looks for, and when.
+// SilentRunSweep selects the runs of EachSilentRun, and says when a sweep begins.
 type SilentRunSweep struct {
-	Before        map[string]time.Time // by task type: when silent runs were scheduled or started at the latest
-	Rules         SilentRuns           // what to note of the sweep's rules
-	Every, AtMost time.Duration        // between two beginnings, and of one call
+	Before        map[string]time.Time // by task type: the latest scheduling or start of a silent run
+	Rules         SilentRuns           // recorded with the result
+	Every, AtMost time.Duration        // between the beginnings of two sweeps, and of one call
 }
 
-// EachSilentRun calls each with the silent runs, in the order of their numbers: those that were
-// scheduled or started before the moment given for their task type and have not ended, while
-// their tasks wait for them and their messages are neither outgoing nor in a backlog. each returns
-// how many of them it leaves to another scheduler. It takes steps of a walk over all runs for at
-// most about AtMost; a walk begins at most once in Every, and at once by other rules than the last.
+// EachSilentRun calls each with the silent runs in the order of their numbers. A silent run was scheduled
+// or started before the moment of its task type and has not ended. Its task waits for it, and its message
+// is neither outgoing nor in a backlog. each returns the number of runs that it leaves to another
+// scheduler. EachSilentRun takes steps of a walk over all runs for about AtMost. A walk begins at most once
+// in Every, but at once if the rules differ from the last walk's.
 func (s MonitorStore) EachSilentRun(ctx context.Context, o SilentRunSweep, each func([]ledger.SilentRun) (left int, err error)) (ended bool, err error) {
 	var p queries.SilentRunsParams
 	for taskType, moment := range o.Before {
@@ -217,18 +218,19 @@ func (s MonitorStore) EachSilentRun(ctx context.Context, o SilentRunSweep, each 
 	}.Take(ctx, s.q, o.AtMost)
 }
 
-// SilentRuns returns what the last whole sweep over silent runs found; zero if there was none.
+// SilentRuns returns the result of the last complete sweep, or zero if there was none.
 func (s MonitorStore) SilentRuns(ctx context.Context) (SilentRuns, error) {
 	return bulk.ResultOf[SilentRuns](ctx, s.q, lostWalk)
 }
 
-// NoteSending notes that a runner sends tasks with a priority, or those without, before its first
-// one and each minute. After another scheduler has sent such tasks, SendingSince is the first call since.
+// NoteSending records that a runner sends tasks with a priority, or those without. Runners call it before
+// their first task and each minute. If another scheduler has sent such tasks, SendingSince becomes the time
+// of the next call.
 func (s MonitorStore) NoteSending(ctx context.Context, withPriority bool) error {
 	return stmt.Failed(s.q.NoteSending(ctx, withPriority), "note that tasks are sent")
 }
 
-// SendingSince returns since when runners of this program send, by the database's clock.
+// SendingSince returns the moments from which only runners of this program send, by the database's clock.
 func (s MonitorStore) SendingSince(ctx context.Context) (model.Sending, error) {
 	rows, err := s.q.SendingSince(ctx)
 	since := model.Sending{}

@@ -11,9 +11,9 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// Daemon is a process that is known to run.
+// Daemon is a process that has recorded itself.
 type Daemon struct {
-	ID      uuid.UUID   `json:"id"`   // of the process
+	ID      uuid.UUID   `json:"id"`   // one a process
 	Name    string      `json:"name"` // its command
 	Version string      `json:"version"`
 	Host    string      `json:"host"`
@@ -22,45 +22,45 @@ type Daemon struct {
 	State   DaemonState `json:"state"`
 }
 
-// DaemonState is how a daemon is, as it last said.
+// DaemonState is the state that a daemon last recorded.
 type DaemonState struct {
-	Waiting map[string]float64   `json:"waiting"`           // seconds for which a service has been waited for
-	Overdue map[string]float64   `json:"overdue"`           // seconds for which a loop's round is overdue
-	Last    map[string]time.Time `json:"last"`              // the last good round of each loop
-	Workers map[string]Worker    `json:"workers,omitempty"` // those that a listener hears, by name
-	Open    string               `json:"open,omitempty"`    // where an RPC server lets everybody in, beyond loopback, and its file doesn't say so; "" if it doesn't
+	Waiting map[string]float64   `json:"waiting"`           // seconds of waiting, by service
+	Overdue map[string]float64   `json:"overdue"`           // seconds by which a loop's round is overdue
+	Last    map[string]time.Time `json:"last"`              // the last successful round, by loop
+	Workers map[string]Worker    `json:"workers,omitempty"` // by name, of a listener
+	Open    string               `json:"open,omitempty"`    // the address, beyond loopback, on which an RPC server admits everybody without a setting for it; else ""
 }
 
-// Worker is a Celery worker, as one listener hears it.
+// Worker is the state of a Celery worker by the events that one listener received.
 type Worker struct {
 	Heard  time.Time `json:"heard"`
-	Active int       `json:"active"` // tasks in hand, by its last heartbeat
+	Active int       `json:"active"` // tasks it executes, by its last heartbeat
 	Ended  int       `json:"ended"`  // runs that ended in the last five whole minutes
-	Failed int       `json:"failed"` // of these
+	Failed int       `json:"failed"` // those that failed
 }
 
-// RecordDaemon records that a daemon runs.
+// RecordDaemon records a daemon and its state.
 func (a MonitorStore) RecordDaemon(ctx context.Context, d Daemon) error {
 	state, err := json.Marshal(d.State)
 	if err != nil {
 		return err
 	}
-	err = a.q.SeeDaemon(ctx, queries.SeeDaemonParams{ID: d.ID, Name: d.Name, Version: d.Version, Host: d.Host, Started: d.Started, State: state})
+	err = a.q.WriteDaemon(ctx, queries.WriteDaemonParams{ID: d.ID, Name: d.Name, Version: d.Version, Host: d.Host, Started: d.Started, State: state})
 	return stmt.Failed(err, "record that this daemon runs")
 }
 
-// RemoveDaemon records that a daemon runs no more.
+// RemoveDaemon deletes the record of a daemon that ends.
 func (a MonitorStore) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
 	return stmt.Failed(a.q.RemoveDaemon(ctx, id), "record that this daemon stops")
 }
 
-// Daemons lists up to limit daemons, those seen last first. It includes those that ended in the last
-// day without RemoveDaemon.
+// Daemons lists up to limit daemons, those with the newest record first. It includes daemons that ended in
+// the last day without RemoveDaemon.
 func (a MonitorStore) Daemons(ctx context.Context, limit int) ([]Daemon, error) {
 	rows, err := a.q.Daemons(ctx, int32(limit))
 	return stmt.List(rows, stmt.Failed(err, "list daemons"), func(r queries.SchedulerGoDaemon) Daemon {
 		d := Daemon{ID: r.ID, Name: r.Name, Version: r.Version, Host: r.Host, Started: r.Started, Seen: r.Seen}
-		_ = json.Unmarshal(r.State, &d.State) // another version may say other things
+		_ = json.Unmarshal(r.State, &d.State) // a daemon of another version may record other fields
 		return d
 	})
 }

@@ -7,27 +7,27 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// TasksKey names the tasks of a type that go to the same queue.
+// TasksKey identifies the tasks of a type that go to the same queue.
 type TasksKey struct {
 	Type   string
 	Urgent bool // with a priority
 }
 
-// WorkOfQueue counts the tasks of a queue that it doesn't hold.
+// WorkOfQueue counts the tasks of a queue that are not in it.
 type WorkOfQueue struct {
-	Ready   int // ready, and not claimed; of a type the 10,000 that wait longest
-	Running int // known to have begun, and not to have ended
+	Ready   int // ready and unclaimed; per type, at most the 10,000 longest-waiting
+	Running int // started, and not ended, by recorded events
 }
 
-// WorkOfTasks counts the tasks that are ready, as of now, and those that run.
+// WorkOfTasks counts the ready tasks as of now, and the running ones.
 func (s MonitorStore) WorkOfTasks(ctx context.Context, now time.Time) (map[TasksKey]WorkOfQueue, error) {
 	ready, err := s.readyTasks(ctx, now)
 	if err != nil {
-		return nil, stmt.Failed(err, "look at ready tasks")
+		return nil, stmt.Failed(err, "count ready tasks")
 	}
 	running, err := s.q.RunningTasks(ctx)
 	if err != nil {
-		return nil, stmt.Failed(err, "look at running tasks")
+		return nil, stmt.Failed(err, "count running tasks")
 	}
 	work := map[TasksKey]WorkOfQueue{}
 	for _, r := range ready {
@@ -45,12 +45,13 @@ func (s MonitorStore) WorkOfTasks(ctx context.Context, now time.Time) (map[Tasks
 	return work, nil
 }
 
-// BegunByQueue counts, by queue, the work of groups, lanes and hosters that is known to have begun and not to have ended.
+// BegunByQueue counts, by queue, the work of groups, lanes and hosters that has started and not ended, by
+// recorded events.
 func (s MonitorStore) BegunByQueue(ctx context.Context) (map[string]int, error) {
 	rows, err := s.q.BegunByQueue(ctx)
 	begun := make(map[string]int, len(rows))
 	for _, r := range rows {
 		begun[r.Queue] = int(r.Begun)
 	}
-	return begun, stmt.Failed(err, "look at work that has begun")
+	return begun, stmt.Failed(err, "count work that has begun")
 }

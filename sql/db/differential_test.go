@@ -25,27 +25,26 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// sides are the Python scheduler's backend on a database of its own making, and our Store on
-// one of ours.
+// sides are the Python scheduler's backend on a database that it created, and our Store on one that we
+// created.
 type sides struct {
 	peer        *peer
 	store       *db.Store   // one of stores
-	stores      []*db.Store // one for each way that pgx can speak to the server
-	peers, ours *pgx.Conn   // to look at the tables
+	stores      []*db.Store // one for each of pgx's query modes
+	peers, ours *pgx.Conn   // for reading the tables
 }
 
 func newSides(t *testing.T) sides {
 	t.Helper()
 	peerDSN, dsn := testenv.PeerDatabase(t), testenv.Database(t)
 	s := sides{peer: startPeer(t, peerDSN), peers: testenv.Connect(t, peerDSN), ours: testenv.Connect(t, dsn)}
-	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} { // the later ones are for PgBouncer
+	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} { // the modes after the first are for PgBouncer
 		s.stores = append(s.stores, testenv.OpenLocal(t, dsn+"?default_query_exec_mode="+mode))
 	}
 	return s
 }
 
-// steps does a few things on both sides, one after the other, and compares the
-// databases after each.
+// steps does the same actions on both sides, one after the other, and compares the databases after each.
 func (s sides) steps(t *rapid.T, compare func(*rapid.T), actions map[string]func(sides, *rapid.T)) {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(actions))
@@ -76,7 +75,7 @@ func (s sides) same(t *rapid.T, query string) {
 	}
 }
 
-// Values to draw from: few of each, so that tasks and origins meet again.
+// The values to draw from are few, so that tasks and origins meet again.
 var (
 	drawnNames = rapid.SampledFrom([]string{"load-git", "load-hg", "list-é", `q'u"o\te`})
 	drawnTimes = rapid.Custom(func(t *rapid.T) time.Time {
@@ -102,7 +101,7 @@ func maybe[T any](t *rapid.T, g *rapid.Generator[T], label string) *T {
 	return &value
 }
 
-// Task types: what is created, and what is read of them, is the Python scheduler's.
+// Task types that we create and read are the same as the Python scheduler's.
 func TestTaskTypesAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
@@ -154,7 +153,7 @@ func TestTaskTypesAreThePeers(t *testing.T) {
 	})
 }
 
-// Any interval that a database can hold reads as the Python scheduler's driver reads it.
+// Any interval that a database can hold has the same value as with the Python scheduler's driver.
 func TestIntervalsReadAsThePeers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -177,7 +176,7 @@ func TestIntervalsReadAsThePeers(t *testing.T) {
 	if diff := cmp.Diff(want, plainList(t, types, plainTaskType)); diff != "" {
 		t.Errorf("(-peer +ours):\n%s", diff)
 	}
-	// Longer ones are as long as a Duration can be.
+	// Longer intervals become the longest Duration.
 	testenv.Exec(t, conn, "update task_type set min_interval = '10000 years', max_interval = '-10000 years'")
 	long, err := store.TaskType(t.Context(), "00")
 	if err != nil {
@@ -191,8 +190,8 @@ func TestIntervalsReadAsThePeers(t *testing.T) {
 	}
 }
 
-// Tasks: creating them (and passing over those that are there), finding,
-// peeking at and moving them does what the Python scheduler does, step by step.
+// Creating tasks (and skipping existing ones), finding, peeking at and moving them does the same as the
+// Python scheduler, step by step.
 func TestTasksAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
@@ -238,7 +237,7 @@ func (s sides) createTasks(t *rapid.T) {
 			kwargs = `{"k": ` + drawnJSON.Draw(t, "kwarg") + `}`
 		}
 		if args == "[1e400]" || kwargs == `{"k": 1e400}` {
-			args, kwargs = "[]", "{}" // Python reads it as infinity, which is no JSON
+			args, kwargs = "[]", "{}" // Python reads it as infinity, which JSON lacks
 		}
 		task.Arguments = model.TaskArguments{Args: json.RawMessage(args), Kwargs: json.RawMessage(kwargs)}
 		drawn = append(drawn, task)
@@ -254,7 +253,7 @@ func (s sides) createTasks(t *rapid.T) {
 	want, class := s.peer.call(t, "create_tasks", map[string]any{"tasks": peers})
 	got, err := s.store.CreateTasks(t.Context(), drawn)
 	if class != "" {
-		// Of several rules that an unknown type breaks, the Python scheduler names one.
+		// If an unknown type breaks several rules, the Python scheduler reports any one of them.
 		violation := class == "ForeignKeyViolation" || class == "NotNullViolation" || class == "CheckViolation"
 		if !violation || !errors.Is(err, model.ErrUnknownTaskType) {
 			t.Fatalf("the Python scheduler fails with %s, we with %v", class, err)
@@ -300,7 +299,7 @@ func (s sides) searchTasks(t *rapid.T) {
 		kwargs["task_type"] = f.Types
 	}
 	if some("statuses") {
-		// The Python scheduler fails on a list of statuses; one at a time it can.
+		// The Python scheduler fails with a list of statuses, but accepts a single one.
 		status := drawnStatuses.Draw(t, "status")
 		f.Statuses, kwargs["status"] = []model.TaskStatus{status}, status
 	}
@@ -326,7 +325,7 @@ func (s sides) searchTasks(t *rapid.T) {
 	}
 	s.sameTasks(t, s.peer.must(t, "search_tasks", kwargs), got)
 
-	// With a limit, which ones is the Python scheduler's arbitrary choice.
+	// With a limit, the Python scheduler's choice of tasks is arbitrary.
 	f.Limit = rapid.IntRange(1, 4).Draw(t, "limit")
 	kwargs["limit"] = f.Limit
 	fewer, err := s.store.SearchTasks(t.Context(), f)
@@ -361,7 +360,7 @@ func (s sides) peekTasks(t *rapid.T) {
 		s.sameOrder(t, method, want, got)
 		s.sameTasks(t, want, got)
 
-		// With a limit, which ones of the same time is the Python scheduler's arbitrary choice.
+		// With a limit, the Python scheduler's choice among tasks of the same time is arbitrary.
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
 		if got, err = peek(t.Context(), name, now, limit); err != nil {
 			t.Fatal(err)
@@ -390,8 +389,8 @@ func (s sides) setStatus(t *rapid.T) {
 	}
 }
 
-// Arguments that are no list or object are refused before they reach the
-// database, where they would break the workers and the Python scheduler.
+// CreateTasks refuses arguments that are no list or object. In the database they would break the workers
+// and the Python scheduler.
 func TestCreateTasksRefusesWrongArguments(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -412,8 +411,8 @@ func TestCreateTasksRefusesWrongArguments(t *testing.T) {
 	}
 }
 
-// Listers and listed origins: what is recorded, and read page by page, is the
-// Python scheduler's, step by step.
+// Listers and listed origins that we record and read page by page are the same as the Python scheduler's,
+// step by step.
 func TestListedOriginsAreThePeers(t *testing.T) {
 	t.Parallel()
 	s := newSides(t)
@@ -423,7 +422,7 @@ func TestListedOriginsAreThePeers(t *testing.T) {
 			select ('00000000-0000-4000-8000-00000000000' || n)::uuid, 'l', n::text, '{}', '2024-01-01', '2024-01-01', 'p'
 			from generate_series(1, 3) n`)
 		s.steps(t, func(t *rapid.T) {
-			// first_seen, last_seen and updated are the clock's.
+			// first_seen, last_seen and updated depend on the clock.
 			s.same(t, `select lister_id, url, visit_type, extra_loader_arguments, enabled, last_update, is_fork, forked_from_url,
 					case when last_seen < '2025-01-01' then last_seen end from listed_origins order by lister_id, url, visit_type`)
 			s.same(t, `select case when name = 'l' then id end, name, instance_name, current_state, last_listing_finished_at,
@@ -474,7 +473,7 @@ func (s sides) recordOrigins(t *rapid.T) {
 	s.sameOrigins(t, want, got, !keep)
 }
 
-// sameOrigins compares origins in their order, but for times of the clock.
+// sameOrigins compares origins in their order, without times of the clock.
 func (s sides) sameOrigins(t *rapid.T, want any, origins []model.ListedOrigin, seenNow bool) {
 	t.Helper()
 	got := plainList(t, origins, plainListedOrigin)
@@ -516,7 +515,7 @@ func (s sides) readOrigins(t *rapid.T) {
 	if diff := cmp.Diff(keysOfOrigins(want), order); diff != "" {
 		t.Fatalf("order (-peer +ours):\n%s", diff)
 	}
-	// Visit types of one URL come in no certain order from the Python scheduler.
+	// The Python scheduler's order of visit types of one URL is undefined.
 	slices.SortStableFunc(want, func(a, b any) int {
 		x, y := a.(map[string]any), b.(map[string]any)
 		return strings.Compare(fmt.Sprint(x["lister_id"], x["url"], x["visit_type"]), fmt.Sprint(y["lister_id"], y["url"], y["visit_type"]))
@@ -526,7 +525,7 @@ func (s sides) readOrigins(t *rapid.T) {
 	})
 	s.sameOrigins(t, want, all, true)
 
-	// Pages give the same, each origin once.
+	// All pages together have each origin once.
 	f.Limit = rapid.IntRange(1, 3).Draw(t, "limit")
 	var paged []model.ListedOrigin
 	for {
@@ -550,7 +549,7 @@ func (s sides) readOrigins(t *rapid.T) {
 	}
 }
 
-// keysOfOrigins are what origins are ordered by.
+// keysOfOrigins returns the sort keys of origins.
 func keysOfOrigins(origins []any) []string {
 	keys := make([]string, len(origins))
 	for i, o := range origins {
@@ -617,7 +616,7 @@ func (s sides) updateLister(t *rapid.T) {
 	got, err := s.store.UpdateLister(t.Context(), lister)
 	if class != "" {
 		stale := class == "StaleData" && errors.Is(err, model.ErrStaleData)
-		taken := class == "UniqueViolation" && err != nil && strings.Contains(err.Error(), "SQLSTATE 23505") // the name is another's
+		taken := class == "UniqueViolation" && err != nil && strings.Contains(err.Error(), "SQLSTATE 23505") // another lister has the name
 		if !stale && !taken {
 			t.Fatalf("the Python scheduler fails with %s, we with %v", class, err)
 		}

@@ -1,30 +1,30 @@
-// Package db is the store: the rooms of the database (sql/tasks, sql/origins, sql/ledger, sql/graphs) on one
-// connection or transaction, and what reads or writes several of them (search, explanations, metrics, actions,
-// maintenance jobs).
+// Package db is the store. It joins the rooms of the database (sql/tasks, sql/origins, sql/ledger,
+// sql/graphs) on one connection or transaction. It also holds the statements over several rooms: search,
+// explanations, metrics, actions, maintenance jobs.
 //
 // # Two schemas
 //
-// The schema public is that of the Python scheduler (swh.scheduler) at version 38
-// ([migrate.PeerVersion]). The Python scheduler may work on the same database at the same time, so we write
-// what it would write and change none of its objects. On an empty database [migrate.Run]
-// creates them from the files in sql/base.
+// The schema public is that of the Python scheduler (swh.scheduler) at version 38 ([migrate.PeerVersion]).
+// The Python scheduler may use the same database at the same time. So this program writes the same rows
+// there, and doesn't change the Python scheduler's objects. On an empty database [migrate.Run] creates
+// these objects from the files in sql/base.
 //
-// Our additions are in the schema scheduler_go, created by the files in
-// sql/migrations. [migrate.Remove] removes them. The Python scheduler reads and writes nothing there,
-// but triggers on its tables note there what it changes (sql/origins/candidates.go, sql/graphs/drain.go).
+// The schema scheduler_go holds our additions; the files in sql/migrations create it and [migrate.Remove]
+// drops it. The Python scheduler doesn't use this schema. Triggers on the Python scheduler's tables record
+// its changes there (sql/origins/candidates.go, sql/graphs/drain.go).
 //
 // # Queries
 //
-// Queries are in sql/queries, one file per subject, and compiled by sqlc to sql/internal/queries
-// ("make generate"). Methods convert their rows to the types of internal/model. The Python scheduler's tables are
-// found by the search path; our names are always qualified.
+// Queries are in sql/queries, one file per subject; sqlc compiles them to sql/internal/queries ("make
+// generate"). Methods convert rows to the types of internal/model. Queries find the Python scheduler's
+// tables by the search path, and qualify our names.
 //
 // # Transactions and locks
 //
-// A method of Store is one transaction, unless it says otherwise. [Store.InTx] joins several methods of Tx,
-// and so does [Store.ByKey], where tables may be larger than PostgreSQL knows.
-// Read committed is enough: whoever changes a row on what it read has locked it first.
-// Locks are taken in this order, so that our programs cannot deadlock:
+// A method of Store is one transaction, unless it says otherwise. [Store.InTx] joins several methods of Tx;
+// [Store.ByKey] does so where tables may be larger than PostgreSQL's statistics say. Read committed is
+// enough: a transaction locks the rows that its changes depend on before it reads them. Transactions take
+// locks in this order, so our programs cannot deadlock:
 //
 //  1. the advisory lock of a queue ([Tx.LockQueues]), of hosters, of a visit type, of candidates,
 //     of graphs
@@ -42,6 +42,6 @@
 //
 // # Failures
 //
-// [Open] fails only for an unusable DSN. Any other error may be one of the connection, which the next call
-// makes anew. [migrate.Checks.CheckVersion] reports whether the database is one this program can work with.
+// [Open] fails only for an unusable DSN. Any other error may be a lost connection; the next call makes a
+// new one. [migrate.Checks.CheckVersion] reports whether this program can work with the database.
 package db

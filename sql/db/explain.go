@@ -11,74 +11,72 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// TasksAhead counts the ready tasks that a runner takes before a task, up to
-// limit.
+// TasksAhead counts the ready tasks that a runner claims before the task, up to limit.
 func (a ExplainStore) TasksAhead(ctx context.Context, task int64, now time.Time, ageing time.Duration, limit int) (int, error) {
 	n, err := a.q.TasksAhead(ctx, queries.TasksAheadParams{Task: task, Now: now, Ageing: ledger.AgeingSeconds(ageing), MaxTasks: int32(limit)})
 	return int(n), stmt.Failed(err, "count the tasks before task %d", task)
 }
 
-// WaitingMessage is an outgoing message: how many are sent before it (Ahead), how often the broker
-// refused it (Attempts), and why the last time.
+// WaitingMessage is an outgoing message. Ahead counts the messages sent before it, Attempts the broker's
+// refusals; its last refusal has a reason.
 type WaitingMessage = queries.WaitingMessagesRow
 
-// WaitingMessageOf returns the outgoing message of a run, by its Celery task id; nil if
-// there is none.
+// WaitingMessageOf returns the outgoing message of a run, by Celery task id, or nil if there is none.
 func (a ExplainStore) WaitingMessageOf(ctx context.Context, backendID string, now time.Time) (*WaitingMessage, error) {
 	return a.waitingMessage(ctx, queries.WaitingMessagesParams{TaskID: backendID, Now: now})
 }
 
-// WaitingVisit returns the outgoing message that sends an origin to the loader of that
-// name; nil if there is none.
+// WaitingVisit returns the outgoing message for a visit of the origin by the loader taskName, or nil if
+// there is none.
 func (a ExplainStore) WaitingVisit(ctx context.Context, taskName, url string, now time.Time) (*WaitingMessage, error) {
 	return a.waitingMessage(ctx, queries.WaitingMessagesParams{TaskName: taskName, URL: url, Now: now})
 }
 
 func (a ExplainStore) waitingMessage(ctx context.Context, p queries.WaitingMessagesParams) (*WaitingMessage, error) {
 	rows, err := a.q.WaitingMessages(ctx, p)
-	return stmt.First(rows, stmt.Failed(err, "look for outgoing messages"))
+	return stmt.First(rows, stmt.Failed(err, "find outgoing messages"))
 }
 
-// FailuresInARow returns how many visits of an origin in a row failed or found nothing, where
-// that is recorded.
+// FailuresInARow returns the number of the origin's last visits in a row that failed or found nothing. It
+// is 0 for origins without such a record.
 func (a ExplainStore) FailuresInARow(ctx context.Context, key model.OriginKey) (int, error) {
 	rows, err := a.q.VisitFailures(ctx, stmt.Columns[queries.VisitFailuresParams]([]model.OriginKey{key}))
 	f, err := stmt.FirstOrZero(rows, stmt.Failed(err, "read the failures of %q", key.URL))
 	return int(f.InARow), err
 }
 
-// LanePlace is where a message of a task type with lanes is. Lanes count from 0, and have names once it
-// is sent; TimedOut is on how many it timed out, Since when it was sent or came into the backlog, and
-// Ahead how many are before it there. Started and SoftLimit are in seconds.
+// LanePlace is the place of a message of a task type with lanes. Lanes count from 0; a sent message has
+// lane names. TimedOut is the number of lanes on which it timed out. Since is the time of its sending or of
+// its entry into the backlog; Ahead counts the messages before it there. Started and SoftLimit are in
+// seconds.
 type LanePlace = queries.LanePlacesRow
 
-// LanePlaceOf returns where the work of a run is, by its Celery task id; nil if it is
-// not on lanes.
+// LanePlaceOf returns the place of a run's work, by Celery task id, or nil if it is not on lanes.
 func (a ExplainStore) LanePlaceOf(ctx context.Context, backendID string) (*LanePlace, error) {
 	id, ok := model.ParseTaskID(backendID)
 	if !ok {
-		return nil, nil // none of ours
+		return nil, nil // not an id of this program
 	}
 	return a.lanePlace(ctx, queries.LanePlacesParams{TaskID: id})
 }
 
-// LanePlaceOfVisit returns where the visit of an origin is; nil if it is not on lanes.
+// LanePlaceOfVisit returns the place of an origin's visit, or nil if it is not on lanes.
 func (a ExplainStore) LanePlaceOfVisit(ctx context.Context, url, visitType string) (*LanePlace, error) {
 	return a.lanePlace(ctx, queries.LanePlacesParams{URL: url, VisitType: visitType})
 }
 
 func (a ExplainStore) lanePlace(ctx context.Context, p queries.LanePlacesParams) (*LanePlace, error) {
 	rows, err := a.q.LanePlaces(ctx, p)
-	return stmt.First(rows, stmt.Failed(err, "look for work on lanes"))
+	return stmt.First(rows, stmt.Failed(err, "find work on lanes"))
 }
 
-// InfiniteDate is a date that is infinity or -infinity, which no time.Time can be.
+// InfiniteDate is a date of infinity or -infinity, which time.Time cannot represent.
 type InfiniteDate struct{ What, Value string }
 
-// InfiniteDates lists those of a task and its runs, and those of an origin, its visits and
-// its listers.
+// InfiniteDates lists the infinite dates of the task and its runs, and of the origin with the URL, its
+// visits and its listers.
 func (s *Store) InfiniteDates(ctx context.Context, task int64, url string) ([]InfiniteDate, error) {
-	// Not with sqlc, which doesn't know the names of a list of values.
+	// sqlc doesn't support column names for a list of values.
 	dates, err := stmt.Rows[InfiniteDate](ctx, s.Pool(), `
 select distinct what, date::text from (
 	select 'task.next_run', t.next_run from task t where t.id = $1
@@ -102,19 +100,19 @@ select distinct what, date::text from (
 ) d (what, date)
 where not isfinite(date)
 order by what`, task, url)
-	return dates, stmt.Failed(err, "look for infinite dates")
+	return dates, stmt.Failed(err, "find infinite dates")
 }
 
 // GroupOfTask returns the group of a task's arguments.
 func (s *Store) GroupOfTask(ctx context.Context, task int64, by model.ShareKey) (group string, err error) {
 	err = s.Pool().QueryRow(ctx, "select "+migrate.TaskGroup(by)+" from task where id = $1", task).Scan(&group)
-	return group, stmt.Failed(err, "look for the group of task %d", task)
+	return group, stmt.Failed(err, "find the group of task %d", task)
 }
 
-// ConnectedPrograms counts the connections of one of our commands to the
-// database, as far as this user may see them.
+// ConnectedPrograms counts the connections of one of our commands to the database, as far as the user's
+// rights show them.
 func (s *Store) ConnectedPrograms(ctx context.Context, command string) (n int, err error) {
-	// Not with sqlc, which doesn't know the view.
+	// sqlc doesn't have the view pg_stat_activity.
 	err = s.Pool().QueryRow(ctx, `select count(*) from pg_stat_activity
 		where datname = current_database() and application_name = $1`, "swh-scheduler "+command).Scan(&n)
 	return n, stmt.Failed(err, "count connections")

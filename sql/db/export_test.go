@@ -6,5 +6,5 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// Searches and steps of actions look at fewer tasks in tests, and are taken again sooner.
+// In tests, searches and steps of actions read fewer tasks, and a failed step is repeated sooner.
 func init() { graphs.SearchedTasks, actionTasks, actionRetry = 200, 50, 10*time.Millisecond }

@@ -18,19 +18,19 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// FigureKind is what is sampled over time.
+// FigureKind is a kind of sample.
 type FigureKind string
 
 const (
-	QueueFigures     FigureKind = "queue"     // of a queue: messages ready, with workers, outgoing, in its lane's backlog; consumers
-	ShareFigures     FigureKind = "share"     // of a queue and a group: the part that it is entitled to, and the one that it has
-	OriginFigures    FigureKind = "origins"   // of a visit type: origins known, enabled, never visited, changed; when they were counted, in seconds since 1970
-	PoolFigures      FigureKind = "pools"     // of a visit type, as PoolCounts
-	StalenessFigures FigureKind = "staleness" // of a visit type: origins, the sum of their staleness in seconds, and both of those whose listers tell of updates
-	VisitFigures     FigureKind = "visits"    // of a visit type, in five minutes: visits, those that failed, ends whose runtime is known, the sum of their seconds
+	QueueFigures     FigureKind = "queue"     // by queue: messages ready, messages with workers, outgoing, in its lane's backlog; consumers
+	ShareFigures     FigureKind = "share"     // by queue and group: the part that the group is entitled to, and the part that it has
+	OriginFigures    FigureKind = "origins"   // by visit type: origins known, enabled, never visited, changed; the time of the count, in seconds since 1970
+	PoolFigures      FigureKind = "pools"     // by visit type, as PoolCounts
+	StalenessFigures FigureKind = "staleness" // by visit type: origins; the sum of their staleness in seconds; both for origins with a known last update
+	VisitFigures     FigureKind = "visits"    // by visit type, in five minutes: visits; failed visits; ends with a known runtime; the sum of these runtimes in seconds
 )
 
-// Figure is a sample. NaN stands for values that are not known.
+// Figure is a sample. An unknown value is NaN.
 type Figure struct {
 	Kind       FigureKind
 	Name, Part string
@@ -41,11 +41,11 @@ const (
 	// FiguresEvery is the time between two samples.
 	FiguresEvery = 5 * time.Minute
 
-	maxFigures    = 300 // of a kind in a sample: those whose values are greatest
-	maxFigureName = 200 // bytes of a name and a part; others are not kept
+	maxFigures    = 300 // of a kind in a sample: those with the greatest values
+	maxFigureName = 200 // bytes of a name or a part; longer ones are not stored
 )
 
-// NoteFigures adds a sample of some kinds. What is zero in all its values is left out.
+// NoteFigures adds a sample of the kinds. It omits figures whose values are all zero.
 func (s MonitorStore) NoteFigures(ctx context.Context, now time.Time, kinds []FigureKind, all []Figure) error {
 	day := now.UTC().Truncate(24 * time.Hour)
 	p := queries.AddFiguresParams{Spans: []string{"five", "hour", "day"}, Since: []time.Time{now.UTC().Truncate(FiguresEvery), now.UTC().Truncate(time.Hour), day}}
@@ -59,7 +59,7 @@ func (s MonitorStore) NoteFigures(ctx context.Context, now time.Time, kinds []Fi
 	for _, kind := range kinds {
 		add(Figure{Kind: kind})
 		var of []Figure
-		seen := map[FigureKey]bool{} // the types of one queue may have shares each
+		seen := map[FigureKey]bool{} // several types of one queue may have shares, each with the same figure
 		for _, f := range all {
 			key := FigureKey{f.Name, f.Part}
 			if f.Kind != kind || seen[key] {
@@ -76,15 +76,15 @@ func (s MonitorStore) NoteFigures(ctx context.Context, now time.Time, kinds []Fi
 			add(f)
 		}
 	}
-	return stmt.Failed(s.q.AddFigures(ctx, p), "note figures")
+	return stmt.Failed(s.q.AddFigures(ctx, p), "add figures")
 }
 
-// ForgetFigures deletes old figures.
+// ForgetFigures deletes old samples.
 func (s MonitorStore) ForgetFigures(ctx context.Context) error {
-	return stmt.Failed(s.q.ForgetFigures(ctx), "forget old figures")
+	return stmt.Failed(s.q.ForgetFigures(ctx), "delete old figures")
 }
 
-// SampleOrigins notes a sample of counts of origins, pools, staleness and visits. It needs no broker.
+// SampleOrigins adds a sample of the counts of origins, pools, staleness and visits. It needs no broker.
 func (s MonitorStore) SampleOrigins(ctx context.Context, now time.Time) error {
 	counts, err := s.CountsOfListers(ctx)
 	if err != nil {
@@ -120,7 +120,8 @@ func (s MonitorStore) SampleOrigins(ctx context.Context, now time.Time) error {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// visitsInFive returns VisitFigures by visit type, as the journal counts them, or as workers do if that is more.
+// visitsInFive returns VisitFigures by visit type: the journal's count of visits, or the workers' if that
+// is greater.
 func (s MonitorStore) visitsInFive(ctx context.Context) (map[string]*[4]float64, error) {
 	rows, err := s.q.VisitsInFive(ctx)
 	visits := map[string]*[4]float64{}
@@ -147,8 +148,8 @@ func (s MonitorStore) visitsInFive(ctx context.Context) (map[string]*[4]float64,
 	return visits, stmt.Failed(err, "read what ended in five minutes")
 }
 
-// ListerCounts is what update-metrics counted of a lister's origins of a visit type, which is empty if it counted nothing; the epoch stands for
-// times that are not known.
+// ListerCounts are update-metrics' counts of a lister's origins of a visit type. VisitType is "" if it
+// counted none. An unknown time is the epoch.
 type ListerCounts = queries.CountsOfListersRow
 
 // CountsOfListers returns the counts of all listers.
@@ -182,11 +183,12 @@ func flowsOf(counts []ListerCounts) map[string]*freshness.Flow {
 }
 
 const (
-	flowWindow = 7 * 24 * time.Hour // of growth and visits
-	leastApart = 10 * time.Minute   // of two counts that tell growth
+	flowWindow = 7 * 24 * time.Hour // the window of growth and visits
+	leastApart = 10 * time.Minute   // the least time between two counts for a growth rate
 )
 
-// Flows returns, in the order of their names, the visit types that listers or visits tell of, with what a forecast is made from. It does not know Consumers.
+// Flows returns the inputs of forecasts, by visit type in the order of names, for visit types with counts
+// of listers or with visits. It leaves Consumers unset.
 func (s MonitorStore) Flows(ctx context.Context, counts []ListerCounts, now time.Time) ([]freshness.Flow, error) {
 	flows := flowsOf(counts)
 	rows, err := s.q.LastFigures(ctx, queries.LastFiguresParams{Figure: string(OriginFigures), Since: now.Add(-flowWindow)})
@@ -249,7 +251,7 @@ func (s MonitorStore) Flows(ctx context.Context, counts []ListerCounts, now time
 	return list, nil
 }
 
-// Listing says whether a lister lists as it did.
+// Listing reports whether a lister still lists at its usual pace.
 func Listing(c ListerCounts, now time.Time) freshness.ListingState {
 	moment := func(t time.Time) time.Time {
 		if t.Unix() == 0 {
@@ -260,7 +262,7 @@ func Listing(c ListerCounts, now time.Time) freshness.ListingState {
 	return freshness.ListingOf(moment(c.Finished), moment(c.Previous), now)
 }
 
-// flowsAndListers returns Flows, and how many listers are behind or have stopped.
+// flowsAndListers returns Flows, and the numbers of listers that are behind or have stopped.
 func (s MonitorStore) flowsAndListers(ctx context.Context, now time.Time) ([]freshness.Flow, map[freshness.ListingState]int, error) {
 	counts, err := s.CountsOfListers(ctx)
 	if err != nil {
@@ -268,7 +270,7 @@ func (s MonitorStore) flowsAndListers(ctx context.Context, now time.Time) ([]fre
 	}
 	late := map[freshness.ListingState]int{freshness.ListingBehind: 0, freshness.ListingStopped: 0}
 	for i, c := range counts {
-		again := i > 0 && c.Name == counts[i-1].Name && c.InstanceName == counts[i-1].InstanceName // of another visit type
+		again := i > 0 && c.Name == counts[i-1].Name && c.InstanceName == counts[i-1].InstanceName // the same lister with another visit type
 		if state := Listing(c, now); !again && (state == freshness.ListingBehind || state == freshness.ListingStopped) {
 			late[state]++
 		}
@@ -277,16 +279,16 @@ func (s MonitorStore) flowsAndListers(ctx context.Context, now time.Time) ([]fre
 	return flows, late, err
 }
 
-// FigureKey says of what a figure is.
+// FigureKey identifies a figure within its kind.
 type FigureKey struct{ Name, Part string }
 
-// FigureSeries are the means of a figure by step, of those of a past.
+// FigureSeries are the means of figures over the steps of a past.
 type FigureSeries struct {
-	Samples []int64                   // of each step
-	Of      map[FigureKey][][]float64 // by step: nil without a sample or where it is zero throughout; NaN is not known
+	Samples []int64                   // by step
+	Of      map[FigureKey][][]float64 // by step: nil if there is no sample or all values are zero; NaN is an unknown value
 }
 
-// Values returns one value of each step: NaN where no sample was taken.
+// Values returns value i of each step, or NaN for a step without a sample.
 func (f FigureSeries) Values(key FigureKey, i int) []float64 {
 	values := make([]float64, len(f.Samples))
 	for step, n := range f.Samples {
@@ -299,8 +301,8 @@ func (f FigureSeries) Values(key FigureKey, i int) []float64 {
 	return values
 }
 
-// FiguresOver returns a figure over a past up to now: of all names and parts if keys is empty, otherwise of those of keys, and of
-// some more.
+// FiguresOver returns the figures of a kind over the past up to now. If keys is empty, it returns all;
+// otherwise those of keys and possibly more.
 func (s MonitorStore) FiguresOver(ctx context.Context, kind FigureKind, keys []FigureKey, p ledger.Past, now time.Time) (FigureSeries, error) {
 	first, last := p.Steps(now)
 	series := FigureSeries{Samples: make([]int64, last-first+1), Of: map[FigureKey][][]float64{}}
@@ -345,7 +347,8 @@ func (s MonitorStore) FiguresOver(ctx context.Context, kind FigureKind, keys []F
 	return series, nil
 }
 
-// Consumers returns how many consumers each queue had at the last sample, if that was within the last quarter of an hour.
+// Consumers returns the number of consumers by queue at the last sample. It returns nil if that sample is
+// older than a quarter of an hour.
 func (s MonitorStore) Consumers(ctx context.Context, now time.Time) (map[string]int, error) {
 	p := ledger.Past{Since: now.Add(-3 * FiguresEvery), Step: FiguresEvery}
 	series, err := s.FiguresOver(ctx, QueueFigures, nil, p, now)

@@ -12,7 +12,8 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Samples add up to means by five minutes, hour and day. What a sample lacks was zero then, a step without a sample is not known.
+// Samples add up to means by five minutes, hour and day. A figure missing in a sample counts as zero; a
+// step without a sample is unknown.
 func TestFiguresOverTime(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{})
@@ -36,7 +37,7 @@ func TestFiguresOverTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two samples before eleven, two after (one without the queue), and one after twelve.
+	// Two samples are before eleven, two after it (one lacks the queue), and one is after twelve.
 	ready, working := series.Values(db.FigureKey{Name: "a"}, 0), series.Values(db.FigureKey{Name: "a"}, 1)
 	if len(ready) != 4 || !math.IsNaN(ready[0]) || ready[1] != 15 || ready[2] != 20 || ready[3] != 80 {
 		t.Errorf("ready: %v, samples %v", ready, series.Samples)
@@ -59,7 +60,8 @@ func TestFiguresOverTime(t *testing.T) {
 	}
 }
 
-// Of thousands of queues, those with the greatest values are kept, and none with a name that no index takes.
+// Of thousands of queues, a sample stores those with the greatest values, and none whose name exceeds an
+// index entry.
 func TestFiguresAreBounded(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{})
@@ -86,8 +88,8 @@ func TestFiguresAreBounded(t *testing.T) {
 	}
 }
 
-// Only the parts that are asked for are read, and a part that comes twice in a sample counts once: the task types of
-// one queue may have shares each.
+// FiguresOver reads only the parts asked for. A part that comes twice in a sample counts once: several task
+// types of one queue may have shares, each with the same parts.
 func TestPartsOfFigures(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{})
@@ -108,7 +110,7 @@ func TestPartsOfFigures(t *testing.T) {
 	}
 }
 
-// What a forecast is made from comes from two counts of update-metrics, however late they are sampled, and from the visits of samples.
+// Forecasts use two counts of update-metrics, however late they are sampled, and the visits of samples.
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{})
@@ -146,7 +148,7 @@ func TestFlows(t *testing.T) {
 	}
 	now := store.Now()
 	sample(now.Add(-48 * time.Hour))
-	sample(now) // the same counts
+	sample(now) // the same counts as before
 	git := flows()["git"]
 	if git.Known != 1000 || git.Enabled != 800 || git.Never != 200 || git.Changed != 100 || git.Growth != nil {
 		t.Errorf("counted once: %+v", git)

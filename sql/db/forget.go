@@ -9,16 +9,16 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// How long rows are kept.
+// These are the times after which Forget deletes rows.
 const (
 	actionsKept      = 400 * postgres.Day
-	rejectedKept     = 90 * postgres.Day // at most: see rejectedEventsKept and maxRejectedRecords
-	runStartsKept    = 2 * postgres.Day  // repeats of a run's events come within minutes, or after an outage
-	runDurationsKept = 14 * postgres.Day // enough to see what a task type takes lately
+	rejectedKept     = 90 * postgres.Day // at most: rejectedEventsKept and maxRejectedRecords also apply
+	runStartsKept    = 2 * postgres.Day  // a run's events repeat within minutes, or after an outage
+	runDurationsKept = 14 * postgres.Day // enough for the recent durations of a task type
 )
 
-// Forget deletes what is too old at now to matter; of the estimates of freshness a part, for about
-// atMost. It returns the number of rejected events and records that it deleted.
+// Forget deletes rows that are too old at now. It deletes old estimates of freshness only for about atMost.
+// It returns the number of rejected events and records that it deleted.
 func (s *Store) Forget(ctx context.Context, now time.Time, atMost time.Duration) (rejected int64, err error) {
 	q := s.MonitorStore.q
 	events, eventsErr := q.ForgetOldRejectedEvents(ctx, now.Add(-rejectedKept))

@@ -12,9 +12,9 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// DueJobs returns those of the jobs, given with their periods, that [JobStore.Keep] would do now,
-// and the errors of the jobs whose last run, in any process, failed. A job that failed is due again after retry,
-// if its period is longer. It is one statement.
+// DueJobs returns the jobs that [JobStore.RunJob] would run now; periods are by job. It also returns the
+// error of each job whose last run, in any process, failed. A failed job is due again after retry, if its
+// period is longer. DueJobs is one statement.
 func (s JobStore) DueJobs(ctx context.Context, periods map[string]time.Duration, retry time.Duration) (due []string, failures map[string]error, err error) {
 	p := queries.DueKeeperJobsParams{AfterFailure: retry.Seconds()}
 	for job, period := range periods {
@@ -30,20 +30,21 @@ func (s JobStore) DueJobs(ctx context.Context, periods map[string]time.Duration,
 			failures[row.Job] = errors.New(row.Failure)
 		}
 	}
-	return due, failures, stmt.Failed(err, "look for maintenance jobs that are due")
+	return due, failures, stmt.Failed(err, "find maintenance jobs that are due")
 }
 
-// MayMaintainOrigins reports whether the user has the rights for jobs about origins. That of start-listener has not.
+// MayMaintainOrigins reports whether the user has the rights for jobs about origins. The role of
+// start-listener lacks them.
 func (s JobStore) MayMaintainOrigins(ctx context.Context) (bool, error) {
 	may, err := s.q.MayMaintainOrigins(ctx)
-	return may, stmt.Failed(err, "look whether the user has rights on origins")
+	return may, stmt.Failed(err, "check whether the user has rights on origins")
 }
 
-// RunJob does a job if its last run began a period ago, or failed and began retry ago, by the database's clock, and no
-// other process is doing it. do is cancelled after timeout; after twice that time others
-// may take over from a process that died. It reports whether the job was done.
+// RunJob runs do if the job's last run began a period ago, or failed and began retry ago, by the database's
+// clock. It does nothing while another process runs the job. RunJob cancels do after timeout; after twice
+// that time another process may take the job over. It reports whether it ran do.
 //
-// do returns what it did, in words for operators. They, or its error, are kept in the job's row.
+// do returns its result in words for operators. RunJob stores the result or the error in the job's row.
 func (s JobStore) RunJob(ctx context.Context, job string, period, retry, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error) {
 	began, err := s.q.TakeKeeperJob(ctx, queries.TakeKeeperJobParams{
 		Job: job, Lease: 2 * timeout.Seconds(), Period: period.Seconds(), AfterFailure: retry.Seconds(),
@@ -60,7 +61,7 @@ func (s JobStore) RunJob(ctx context.Context, job string, period, retry, timeout
 	if jobErr != nil {
 		result = jobErr.Error()
 	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // also if the process stops
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // the record is written even while the process stops
 	defer cancel()
 	err = s.q.EndKeeperJob(ending, queries.EndKeeperJobParams{Job: job, Began: began, Result: result, Failed: jobErr != nil})
 	if err != nil {
@@ -69,7 +70,7 @@ func (s JobStore) RunJob(ctx context.Context, job string, period, retry, timeout
 	return true, jobErr
 }
 
-// MaintenanceJobs lists the jobs by name, and how the last run of each went.
+// MaintenanceJobs lists the jobs by name, with the result of each last run.
 func (a JobStore) MaintenanceJobs(ctx context.Context) ([]queries.KeeperJobsRow, error) {
 	jobs, err := a.q.KeeperJobs(ctx)
 	return jobs, stmt.Failed(err, "list maintenance jobs")

@@ -12,9 +12,9 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// Figures are figures for monitoring. Pools, Freshness and Runs are results of the last walks over
-// whole tables, and so is Ready while it is young (counts.go); the others take a few steps along
-// indexes.
+// Figures are the figures for monitoring. Pools, Freshness and Runs are results of the last walks over
+// whole tables. So is Ready if that result is young enough (counts.go). The other figures cost a few index
+// scans.
 type Figures struct {
 	Outgoing  []OutgoingQueue
 	Ready     []ReadyTasks
@@ -25,39 +25,40 @@ type Figures struct {
 	SetAside  queries.CountSetAsideRow
 	Rejected  queries.CountRejectedRow
 
-	EventsAge float64 // seconds since the moment up to which events are known (ledger.Queries.EndsKnown)
+	EventsAge float64 // seconds since the moment up to which all events are recorded (ledger.Queries.EndsKnown)
 
-	// CandidateChanges counts the changes that candidates don't show yet, up to
+	// CandidateChanges counts the changes not yet drained into candidates, up to
 	// origins.MaxCandidateChanges.
 	CandidateChanges int64
 
 	Build candidates.Build      // of candidates
 	Pools map[string]PoolCounts // by visit type
-	// Freshness is by visit type, of those with the policy.
+	// Freshness is by visit type, for those with the policy freshness.
 	Freshness map[string]origins.FreshnessCounts
 	Runs      RunCounts
-	// Flows is what forecasts are made from, by visit type; LateListers counts the listers that are behind or have stopped.
+	// Flows are the inputs of forecasts, by visit type. LateListers counts the listers that are behind or
+	// have stopped.
 	Flows       []freshness.Flow
 	LateListers map[freshness.ListingState]int
 	Silent      SilentRuns // zero if the last sweep is older than an hour
 }
 
-// Figures takes figures as of now.
+// Figures returns the figures as of now.
 func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, err error) {
 	err = stmt.InOrder(ctx,
-		stmt.Into(&f.Outgoing, s.q.OutgoingByQueue, "look at outgoing messages"),
-		stmt.Into(&f.Ready, func(ctx context.Context) ([]ReadyTasks, error) { return s.readyTasks(ctx, now) }, "look at ready tasks"),
+		stmt.Into(&f.Outgoing, s.q.OutgoingByQueue, "count outgoing messages"),
+		stmt.Into(&f.Ready, func(ctx context.Context) ([]ReadyTasks, error) { return s.readyTasks(ctx, now) }, "count ready tasks"),
 		stmt.Into(&f.Origins, s.q.OriginCounts, "read the counts of origins"),
 		stmt.Into(&f.Positions, s.q.VisitQueuePositions, "read queue positions"),
 		stmt.Into(&f.Active, s.q.ActiveOrigins, "read the counts of active origins"),
 		stmt.Into(&f.Counted, s.q.MetricsAge, "read the age of the counts of origins"),
 		stmt.Into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
 		stmt.Into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
-		stmt.Into(&f.EventsAge, s.q.EventsAge, "look up to when events are known"),
+		stmt.Into(&f.EventsAge, s.q.EventsAge, "read up to when events are known"),
 		stmt.Into(&f.CandidateChanges, func(ctx context.Context) (int64, error) {
 			return s.q.CandidateBacklog(ctx, origins.MaxCandidateChanges)
 		}, "count the changes of candidates"),
-		stmt.Into((*queries.BuildPhaseRow)(&f.Build), s.q.BuildPhase, "look whether candidates are built"))
+		stmt.Into((*queries.BuildPhaseRow)(&f.Build), s.q.BuildPhase, "check whether candidates are built"))
 	if err != nil {
 		return f, err
 	}
@@ -89,12 +90,12 @@ type (
 	OutgoingQueue = queries.OutgoingByQueueRow
 	// ReadyTasks counts the ready tasks of a type and a priority.
 	ReadyTasks = queries.OldestReadyRow
-	// LedgerQueue is what the ledger knows of a queue.
+	// LedgerQueue is the ledger's state of a queue.
 	LedgerQueue = queries.LedgerQueuesRow
 )
 
-// LedgerQueues returns what the ledger knows of queues.
+// LedgerQueues returns the ledger's state of all its queues.
 func (s MonitorStore) LedgerQueues(ctx context.Context) ([]LedgerQueue, error) {
 	rows, err := s.q.LedgerQueues(ctx)
-	return rows, stmt.Failed(err, "look at the ledger's queues")
+	return rows, stmt.Failed(err, "read the ledger's queues")
 }

@@ -8,12 +8,12 @@ import (
 	"swh-scheduler/internal/testenv/sqltest"
 )
 
-// What one process has counted of ready tasks is what others show, which read no task; unless
-// it is old.
+// Processes show the ready tasks that one of them has counted, and read no tasks themselves, unless that
+// count is old.
 func TestReadyTasksAreCountedOnceForAll(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
-	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)") // its reading would count
+	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)") // autovacuum would read blocks, too
 	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 't' || n, '', 't' from generate_series(1, 120) n")
 	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
 		select 't' || 1 + n % 120, '{}', now() - n * interval '1 second', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 6000) n`)
@@ -42,8 +42,8 @@ func TestReadyTasksAreCountedOnceForAll(t *testing.T) {
 	}
 }
 
-// Figures read, of a task type with many ready tasks, those that they count, also where the planner
-// expects few, as most types have few.
+// For a task type with many ready tasks, Figures reads only the tasks that it counts, even if the planner
+// expects few by the other types.
 func TestFiguresReadTheTasksThatTheyCount(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")

@@ -25,8 +25,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// call calls a method of the backend. The error is the class of the exception
-// ("" if there was none).
+// call calls a method of the backend. class is the class of the exception, or "".
 func (p *peer) call(t fataler, method string, kwargs map[string]any) (result any, class string) {
 	t.Helper()
 	if kwargs == nil {
@@ -40,7 +39,7 @@ func (p *peer) call(t fataler, method string, kwargs map[string]any) (result any
 	return answer.Result, answer.Error
 }
 
-// must is call for what cannot fail.
+// must is call for methods that must succeed.
 func (p *peer) must(t fataler, method string, kwargs map[string]any) any {
 	t.Helper()
 	result, class := p.call(t, method, kwargs)
@@ -50,8 +49,8 @@ func (p *peer) must(t fataler, method string, kwargs map[string]any) any {
 	return result
 }
 
-// The functions below write our values as testdata/peer.py reads them (tagged)
-// or answers them (plain).
+// The functions below encode our values as testdata/peer.py reads them (tagged) or as it answers them
+// (plain).
 
 func tagged(kind string, value any) any { return map[string]any{"$": kind, "v": value} }
 
@@ -157,8 +156,8 @@ func taggedListedOrigin(o model.ListedOrigin) any {
 
 func taggedUUID(id uuid.UUID) any { return tagged("uuid", id.String()) }
 
-// plainList turns a list of ours into what JSON makes of it, as the Python scheduler's
-// answers are, so that the two can be compared.
+// plainList converts a list of ours by way of JSON, so that it can be compared with the Python scheduler's
+// answers.
 func plainList[T any](t fataler, list []T, plain func(T) any) []any {
 	t.Helper()
 	values := make([]any, len(list))

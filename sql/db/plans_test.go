@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// grow fills the tables that a store has used while they were empty.
+// grow fills tables that were empty when the store first used them.
 func grow(t *testing.T, store *db.Store) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor) values ('a', '', 'a', '1 day', '1 day', '1 day', 1)")
@@ -31,8 +31,8 @@ func grow(t *testing.T, store *db.Store) {
 		select backend_id::uuid, case when id % 10 = 0 then 'outgoing' else 'sent' end, 'q', 'q', 'a', '[]', '{}', 'g', 1 from task_run`)
 }
 
-// A listener that has been there since the tables were empty looks the runs and the work of a
-// batch up, before anybody has analyzed the tables.
+// A listener that started on empty tables looks up a batch's runs and work by index, before any ANALYZE of
+// the grown tables.
 func TestSettleLooksRunsUp(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
@@ -47,7 +47,7 @@ func TestSettleLooksRunsUp(t *testing.T) {
 			if found = len(runs); !change {
 				return s
 			}
-			if found == 0 { // the statements are prepared all the same
+			if found == 0 { // prepares the statements without rows
 				runs, work = []ledger.LockedRun{{ID: -1, Task: -1}}, []ledger.LockedWork{{TaskID: ids[0]}}
 			}
 			var wave []ledger.RunEnding
@@ -66,7 +66,7 @@ func TestSettleLooksRunsUp(t *testing.T) {
 		}
 		return found
 	}
-	for _, table := range []string{"task", "task_run", "scheduler_go.work"} { // before, as it ends plans
+	for _, table := range []string{"task", "task_run", "scheduler_go.work"} { // set it before: the change invalidates plans
 		testenv.Exec(t, store.Pool(), "alter table "+table+" set (autovacuum_enabled = false)")
 	}
 	for range 8 {
@@ -84,7 +84,7 @@ func TestSettleLooksRunsUp(t *testing.T) {
 	if n := settle(ids, false); n != 100 {
 		t.Fatalf("%d runs were found", n)
 	}
-	if n := blocks() - before; n > 2600 { // those of all runs and work are 5,000
+	if n := blocks() - before; n > 2600 { // reading all runs and work takes 5,000
 		t.Errorf("%d blocks were read to lock 100 runs and their work", n)
 	}
 	scans := func() int {
@@ -98,8 +98,8 @@ func TestSettleLooksRunsUp(t *testing.T) {
 	}
 }
 
-// The statements of claims and of calls keep their plans. Those made for empty tables read no
-// table whole, and none of its indexes, once it has grown.
+// The statements of claims and calls have cached plans. Those made for empty tables scan no whole table or
+// index once the tables have grown.
 func TestKeptPlansLookRowsUp(t *testing.T) {
 	t.Parallel()
 	conn := testenv.Connect(t, testenv.Database(t))
@@ -134,7 +134,7 @@ func TestKeptPlansLookRowsUp(t *testing.T) {
 			if scan.whole() {
 				t.Errorf("%s reads all of %s %s", name, scan.Relation, scan.Index)
 			}
-			if scan.sorted && name != "ReadyTasks" { // which sorts what is due of a type, and only peeks
+			if scan.sorted && name != "ReadyTasks" { // which sorts the due tasks of a type, and only peeks
 				t.Errorf("%s sorts what it reads of %s %s for its first rows", name, scan.Relation, scan.Index)
 			}
 		}
@@ -149,13 +149,13 @@ type plan struct {
 	Cond     string `json:"Index Cond"`
 	Plans    []plan
 
-	sorted bool // all that is read is sorted, for the first rows
+	sorted bool // the node sorts all its rows to return the first ones
 }
 
-// growing are the tables that grow with the archive, or with what is under way, and their indexes.
+// growing matches the tables that grow with the archive or with the work in progress, and their indexes.
 var growing = regexp.MustCompile(`^(task|task_run|listed_origins|origin_visit_stats|work|lane_memory|lane_sketches|graphs|graph_tasks|graph_edges)(_.*)?$`)
 
-// scans are the nodes of the plan that read tables that grow.
+// scans returns the nodes of the plan that read growing tables.
 func (p plan) scans() (found []plan) {
 	if strings.HasSuffix(p.Type, "Scan") && p.Relation != "task_type" && (growing.MatchString(p.Relation) || growing.MatchString(p.Index)) {
 		found = append(found, p)

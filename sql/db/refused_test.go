@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// refuseMarks has PostgreSQL refuse a change of some rows, as somebody's own trigger may.
+// refuseMarks makes PostgreSQL refuse changes of some rows, as a trigger of the operator's might.
 func refuseMarks(t *testing.T, store *db.Store, table, condition string) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), `create or replace function refuse_mark() returns trigger language plpgsql as $$
@@ -26,8 +26,8 @@ func refuseMarks(t *testing.T, store *db.Store, table, condition string) {
 	testenv.Exec(t, store.Pool(), "drop trigger if exists refuse_mark on "+table+"; create trigger refuse_mark before insert or update on "+table+" for each row execute function refuse_mark()")
 }
 
-// Tasks that PostgreSQL refuses to mark as scheduled stop no claim: they are set aside with
-// the reason, and others are claimed instead.
+// If PostgreSQL refuses to mark tasks as scheduled, the claim sets them aside with the reason and claims
+// others instead.
 func TestRefusedTasksStopNoClaim(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]ledger.TaskClaim{
@@ -73,8 +73,8 @@ func TestRefusedTasksStopNoClaim(t *testing.T) {
 	}
 }
 
-// Origins that PostgreSQL refuses to mark as scheduled stop no grab: they are set aside with
-// the reason, and the others are marked.
+// If PostgreSQL refuses to mark origins as scheduled, the grab sets them aside with the reason and marks
+// the others.
 func TestRefusedOriginsStopNoGrab(t *testing.T) {
 	t.Parallel()
 	for name, grab := range map[string]func(ctx context.Context, tx *db.Tx, store *db.Store) (int, error){
@@ -84,8 +84,8 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 		},
 		"of the tables": func(ctx context.Context, tx *db.Tx, _ *db.Store) (int, error) {
 			cooldowns := model.DefaultCooldowns
-			cooldowns.Absolute += time.Second // candidates know only the default
-			o, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: cooldowns}, time.Now(), 100, false)
+			cooldowns.Absolute += time.Second                                                                                                                       // candidates know only the default
+			o, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: cooldowns}, time.Now(), 100, false) // candidates have the default cooldown only
 			return len(o), err
 		},
 		"of groups": func(ctx context.Context, tx *db.Tx, store *db.Store) (int, error) {
@@ -132,8 +132,8 @@ func TestRefusedOriginsStopNoGrab(t *testing.T) {
 	}
 }
 
-// If PostgreSQL refuses to mark any of many, the fault is not theirs: claims fail, and none
-// is set aside.
+// If PostgreSQL refuses all marks of many rows, the claim fails and sets none aside: the fault is not in
+// the rows.
 func TestAllRefusedMarksAreNotSetAside(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -153,7 +153,7 @@ func TestAllRefusedMarksAreNotSetAside(t *testing.T) {
 		},
 	} {
 		if err := store.InTx(t.Context(), claim); err == nil || !strings.Contains(err.Error(), "not this one") {
-			t.Errorf("%v, want what PostgreSQL says", err)
+			t.Errorf("%v, want PostgreSQL's error", err)
 		}
 	}
 	if n := testenv.Column[int64](t, store.Pool(), "select (select count(*) from scheduler_go.set_aside_tasks) + (select count(*) from scheduler_go.set_aside_origins)")[0]; n != 0 {

@@ -14,18 +14,19 @@ const (
 	maxRejectedRecords = 10_000
 )
 
-// RejectedEvent is an event that was set aside.
+// RejectedEvent is an event that is set aside.
 type RejectedEvent struct {
 	BackendID string // empty for a whole message
 	Received  time.Time
 	Event     string // for an operator to read
 	SQLState  string // of PostgreSQL's refusal, or empty
 	Reason    string
-	Always    bool // to be kept also if it is of no run
+	Always    bool // store it even without a known run
 }
 
-// RejectEvents keeps events that cannot be applied, the newest 5,000, for operators to read. It
-// ignores events of unknown runs, unless Always is set. It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
+// RejectEvents stores events that cannot be applied, for operators to read. The table holds the newest
+// 5,000. RejectEvents ignores events of unknown runs, unless Always is set. It returns a
+// *postgres.RefusedError if PostgreSQL refuses an event.
 func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent) error {
 	if len(events) == 0 {
 		return nil
@@ -37,17 +38,18 @@ func (s RejectedStore) RejectEvents(ctx context.Context, events []RejectedEvent)
 	return postgres.AsRefused(stmt.Failed(err, "keep %d rejected events", len(events)))
 }
 
-// RejectedRecord is a journal record that was set aside.
+// RejectedRecord is a journal record that is set aside.
 type RejectedRecord struct {
 	Topic     string
 	Partition int32
 	Offset    int64
 	Kind      string // one of a few words
-	Detail    string // for people
+	Detail    string // an explanation in words
 }
 
-// RejectRecords keeps where records are that cannot be applied, the newest 10,000. A record that is
-// kept already stays as it is. It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
+// RejectRecords stores the places of journal records that cannot be applied. The table holds the newest
+// 10,000. A record that is stored already doesn't change. RejectRecords returns a *postgres.RefusedError if
+// PostgreSQL refuses a record.
 func (s RejectedStore) RejectRecords(ctx context.Context, records []RejectedRecord) error {
 	if len(records) == 0 {
 		return nil

@@ -18,42 +18,42 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Searches are for the dashboard. A page never reads a whole table: it looks at a bounded number of rows
-// in the order of an index, and returns where it stopped.
+// The searches serve the dashboard. A page never scans a whole table: it reads a bounded number of rows in
+// the order of an index, and returns the place where it stopped.
 
 const (
-	// searchedOrigins is how many origins a page looks at. Where the order of texts ignores some
-	// characters, others lie between those with the prefix.
+	// searchedOrigins bounds the origins that a page reads. A collation may ignore some characters; then
+	// other URLs lie between those with the prefix.
 	searchedOrigins = 200
-	// searchTime bounds a page whose rows are large, or are read from a slow disk.
+	// searchTime bounds a page with large rows or a slow disk.
 	searchTime = 5 * time.Second
 )
 
-// ErrSearchTooLong says that a page of a search took too long.
+// ErrSearchTooLong reports that a page of a search took too long.
 var ErrSearchTooLong = errors.New("this search takes too long here; ask for less, such as one type of tasks, or a short time")
 
-// TaskSearch says which tasks somebody asks for; an empty field does not matter.
+// TaskSearch is a search for tasks. An empty field is no condition.
 type TaskSearch struct {
 	IDs      []int64            `json:"ids,omitempty"`
 	Types    []string           `json:"types,omitempty"`
 	Statuses []model.TaskStatus `json:"statuses,omitempty"`
-	Graph    int64              `json:"graph,omitempty"` // of which they are
-	// Exception is the class of the exception by which their last run failed ("": it had none). Of each type those are found
-	// that are among its last 10,000 such failures. Types is set, too.
+	Graph    int64              `json:"graph,omitempty"` // the graph of the tasks
+	// Exception is the class of the exception of the task's last run ("": it had none). The search finds
+	// tasks among the last 10,000 such failures of each type. It needs Types.
 	Exception  *string              `json:"exception,omitempty"`
 	Priorities []model.TaskPriority `json:"priorities,omitempty"`
 	Policy     model.TaskPolicy     `json:"policy,omitempty"`
 	After      *time.Time           `json:"after,omitempty"`  // next run then or later
 	Before     *time.Time           `json:"before,omitempty"` // next run before then
-	// Arguments is the object of a task's args and kwargs. It matches the tasks that have
-	// exactly these arguments, or with Containing those that have others, too.
+	// Arguments is the object of a task's args and kwargs. It matches tasks with exactly these arguments;
+	// with Containing, also tasks with further ones.
 	Arguments  json.RawMessage `json:"arguments,omitempty"`
 	Containing bool            `json:"containing,omitempty"`
 }
 
-// String returns the search as JSON, for people.
+// String returns the search as JSON.
 func (f TaskSearch) String() string {
-	text, _ := json.Marshal(f) // which has nothing that can't be
+	text, _ := json.Marshal(f) // all fields can be encoded
 	return string(text)
 }
 
@@ -72,13 +72,13 @@ type FoundTask struct {
 // Found is a page of tasks, the newest first.
 type Found struct {
 	Tasks []FoundTask `json:"tasks"`
-	Next  int64       `json:"next"` // the number below which the next page begins; 0: there is none
-	// Partial is whether the page ended before it was full, as it had looked at enough tasks.
+	Next  int64       `json:"next"` // the next page has numbers below it; 0: last page
+	// Partial is whether the page ended before it was full, after its bound of tasks.
 	Partial bool `json:"partial"`
 }
 
-// FindTasks returns up to limit tasks of numbers below a given one (0: all). If few tasks meet an
-// indexed condition, it looks at these, otherwise at the next 20,000 tasks. It returns
+// FindTasks returns up to limit tasks with numbers below the given one (0: all). If fewer than 20,000 tasks
+// meet an indexed condition, it reads them all; otherwise it reads the next 20,000 tasks. It returns
 // ErrSearchTooLong after five seconds.
 func (s SearchStore) FindTasks(ctx context.Context, f TaskSearch, below int64, limit int) (found Found, err error) {
 	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
@@ -102,25 +102,25 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 		set_config('statement_timeout', $1, true)`, fmt.Sprint(searchTime.Milliseconds())); err != nil {
 		return found, err
 	}
-	q := taskQuery{args: pgx.NamedArgs{"below": below, "looked": graphs.SearchedTasks, "limit": limit}}
+	q := taskQuery{args: pgx.NamedArgs{"below": below, "scanned": graphs.SearchedTasks, "limit": limit}}
 	q.of(f)
-	numbers := "select id from task where id < @below order by id desc limit @looked"
+	numbers := "select id from task where id < @below order by id desc limit @scanned"
 	among, few := strings.Replace(numbers, "id", "*", 1), ""
-	if f.Graph > 0 { // the next 20,000 of its tasks
+	if f.Graph > 0 { // the graph's next 20,000 tasks
 		q.args["graph"] = f.Graph
-		numbers = "select task as id from scheduler_go.graph_tasks where graph = @graph and task < @below order by task desc limit @looked"
+		numbers = "select task as id from scheduler_go.graph_tasks where graph = @graph and task < @below order by task desc limit @scanned"
 		among = "select t.* from (" + numbers + ") n join task t using (id)"
 	} else if f.Exception != nil {
 		q.args["exception"] = *f.Exception
 		numbers = `select f.task as id from (select distinct task from scheduler_go.failures
-			where type = any(@types::text[]) and exception = @exception and task < @below) f order by f.task desc limit @looked`
+			where type = any(@types::text[]) and exception = @exception and task < @below) f order by f.task desc limit @scanned`
 		among = "select t.* from (" + numbers + ") n join task t using (id)"
 		q.where = append(q.where, "(select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = t.id order by r.id desc limit 1)")
-	} else if few, err = q.few(ctx, tx.Raw); err != nil {
+	} else if few, err = q.selective(ctx, tx.Raw); err != nil {
 		return found, err
 	}
 	if few != "" {
-		among = "select * from task where id < @below and " + few + " offset 0" // not merged, so that this index is taken
+		among = "select * from task where id < @below and " + few + " offset 0" // offset 0 keeps the subquery apart, so the planner uses this index
 	}
 	found.Tasks, err = stmt.Rows[FoundTask](ctx, tx.Raw, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
 		left(arguments::text, 300)
@@ -135,13 +135,13 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 	if few != "" {
 		return found, nil
 	}
-	err = tx.Raw.QueryRow(ctx, `select case when count(*) = @looked then min(id) else 0 end
+	err = tx.Raw.QueryRow(ctx, `select case when count(*) = @scanned then min(id) else 0 end
 		from (`+numbers+`) t`, q.args).Scan(&found.Next)
 	found.Partial = found.Next > 0
 	return found, err
 }
 
-// taskQuery is a search in SQL: its conditions, and those for which task has an index.
+// taskQuery is a search in SQL: all conditions, and those with an index on task.
 type taskQuery struct {
 	where, indexed []string
 	args           pgx.NamedArgs
@@ -190,11 +190,12 @@ func (q *taskQuery) of(f TaskSearch) {
 	}
 }
 
-// few returns an indexed condition that fewer than graphs.SearchedTasks tasks meet; "" if there is none.
-func (q *taskQuery) few(ctx context.Context, tx pgx.Tx) (string, error) {
+// selective returns an indexed condition that fewer than graphs.SearchedTasks tasks meet, or "" if there is
+// none.
+func (q *taskQuery) selective(ctx context.Context, tx pgx.Tx) (string, error) {
 	for _, condition := range q.indexed {
 		var n int
-		if err := tx.QueryRow(ctx, "select count(*) from (select from task where "+condition+" limit @looked) t", q.args).Scan(&n); err != nil {
+		if err := tx.QueryRow(ctx, "select count(*) from (select from task where "+condition+" limit @scanned) t", q.args).Scan(&n); err != nil {
 			return "", err
 		}
 		if n < graphs.SearchedTasks {
@@ -218,23 +219,23 @@ type FoundOrigin struct {
 	LastScheduled *time.Time         `json:"last_scheduled"`
 }
 
-// OriginPlace is where a page of origins ended.
+// OriginPlace is the last origin of a page.
 type OriginPlace struct {
 	URL, VisitType string
 	Lister         uuid.UUID
 }
 
-// FindOrigins returns up to limit listed origins whose URLs begin with a prefix, in the
-// database's order of texts, and where the next page begins; nil after the last.
+// FindOrigins returns up to limit listed origins whose URLs have the prefix, in the database's collation
+// order. next is where the next page begins, nil after the last page.
 func (s SearchStore) FindOrigins(ctx context.Context, prefix string, after *OriginPlace, limit int) (found []FoundOrigin, next *OriginPlace, err error) {
 	if after == nil {
 		after = &OriginPlace{URL: prefix}
 	}
-	looked, err := s.origins(ctx, "(url, visit_type, lister_id) > ($2, $3, $4)", searchedOrigins, after.URL, after.VisitType, after.Lister)
+	scanned, err := s.origins(ctx, "(url, visit_type, lister_id) > ($2, $3, $4)", searchedOrigins, after.URL, after.VisitType, after.Lister)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, o := range looked {
+	for _, o := range scanned {
 		if !strings.HasPrefix(o.URL, prefix) {
 			continue
 		}
@@ -242,22 +243,22 @@ func (s SearchStore) FindOrigins(ctx context.Context, prefix string, after *Orig
 			return found, &OriginPlace{o.URL, o.VisitType, o.ListerID}, nil
 		}
 	}
-	if n := len(looked); n == searchedOrigins && strings.HasPrefix(looked[n-1].URL, prefix) {
-		last := looked[n-1]
+	if n := len(scanned); n == searchedOrigins && strings.HasPrefix(scanned[n-1].URL, prefix) {
+		last := scanned[n-1]
 		next = &OriginPlace{last.URL, last.VisitType, last.ListerID}
 	}
 	return found, next, nil
 }
 
-// OriginsOf returns up to limit listed origins that have a URL: of each visit type, by each lister.
+// OriginsOf returns up to limit listed origins with the URL, of all visit types and listers.
 func (s SearchStore) OriginsOf(ctx context.Context, url string, limit int) ([]FoundOrigin, error) {
 	return s.origins(ctx, "url = $2", limit, url)
 }
 
-// origins returns the first listed origins that meet a condition on $2 and on, in the database's
-// order of texts.
+// origins returns the first listed origins that meet a condition with the parameters $2 and up, in the
+// database's collation order.
 func (s SearchStore) origins(ctx context.Context, condition string, limit int, args ...any) ([]FoundOrigin, error) {
-	// Not with sqlc, which takes a case that may be null for one that is not.
+	// sqlc types a nullable case expression as not null.
 	found, err := stmt.Rows[FoundOrigin](ctx, s.db.Pool(), `
 select o.url, o.visit_type, o.lister_id, l.name, l.instance_name, o.enabled, case when isfinite(o.last_update) then o.last_update end,
        case when isfinite(v.last_visit) then v.last_visit end, v.last_visit_status, case when isfinite(v.last_scheduled) then v.last_scheduled end
@@ -268,15 +269,16 @@ order by o.url, o.visit_type, o.lister_id`, append([]any{limit}, args...)...)
 	return found, stmt.Failed(err, "search origins")
 }
 
-// CeleryID is what has an id of Celery's: a task by a run, or the origin of work in the ledger, of which Task is 0.
+// CeleryID is the owner of a Celery task id: the task of a run, or the origin of work in the ledger (then
+// Task is 0).
 type CeleryID = queries.OfCeleryIDRow
 
-// OfCeleryID finds what has an id of Celery's.
+// OfCeleryID returns the owners of a Celery task id.
 func (s SearchStore) OfCeleryID(ctx context.Context, id string) ([]CeleryID, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := s.q.OfCeleryID(ctx, queries.OfCeleryIDParams{BackendID: parsed.String(), TaskID: parsed})
-	return rows, stmt.Failed(err, "look for Celery's id %s", id)
+	return rows, stmt.Failed(err, "find Celery's id %s", id)
 }

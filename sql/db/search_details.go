@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// Statements of this file are not sqlc's, which takes a case that may be null for one that is not.
+// This file doesn't use sqlc, which types a nullable case expression as not null.
 
 // FoundRun is a run of a task. Infinite dates are nil.
 type FoundRun struct {
@@ -24,7 +24,7 @@ type FoundRun struct {
 	Metadata  string          `json:"metadata"` // the first 1,000 characters of the JSON text
 }
 
-// LastRuns returns the last runs of each of some tasks, up to limit, the newest first.
+// LastRuns returns up to limit last runs of each task, the newest first.
 func (s SearchStore) LastRuns(ctx context.Context, limit int, tasks ...int64) ([]FoundRun, error) {
 	runs, err := stmt.Rows[FoundRun](ctx, s.db.Pool(), `
 select r.task, r.id, coalesce(r.backend_id, ''), r.status, case when isfinite(r.scheduled) then r.scheduled end, case when isfinite(r.started) then r.started end,
@@ -35,7 +35,7 @@ order by r.id desc`, limit, tasks)
 	return runs, stmt.Failed(err, "read the runs of tasks %d", tasks)
 }
 
-// TaskText returns the arguments of a task for people, 20,000 characters at most; "" if there is no
+// TaskText returns a task's arguments as indented JSON, at most 20,000 characters, or "" if there is no
 // such task.
 func (s SearchStore) TaskText(ctx context.Context, task int64) (string, error) {
 	texts, err := stmt.Column[string](ctx, s.db.Pool(), "select left(jsonb_pretty(arguments), 20000) from task where id = $1", task)
@@ -46,10 +46,10 @@ func (s SearchStore) TaskText(ctx context.Context, task int64) (string, error) {
 // AsideTask is a task that is set aside.
 type AsideTask struct {
 	Task   int64     `json:"task"`
-	Type   string    `json:"type"` // "": it was deleted
+	Type   string    `json:"type"` // "" for a deleted task
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until"` // when it is tried again, changed or not
+	Until  time.Time `json:"until"` // a retry follows then, even without a change
 }
 
 // AsideOrigin is an origin that is set aside.
@@ -64,11 +64,11 @@ type AsideOrigin struct {
 	Until        time.Time `json:"until"`
 }
 
-// AsideEvent is an event of a worker that is set aside.
+// AsideEvent is a worker's event that is set aside.
 type AsideEvent struct {
 	Received  time.Time `json:"received"`
 	BackendID string    `json:"backend_id"`
-	Task      int64     `json:"task"` // 0: not known
+	Task      int64     `json:"task"` // 0: unknown
 	Event     string    `json:"event"`
 	Reason    string    `json:"reason"`
 }
@@ -83,7 +83,7 @@ type AsideRecord struct {
 	Detail    string    `json:"detail"`
 }
 
-// Aside is what is set aside: the first tasks and origins, the newest events and records.
+// Aside lists what is set aside: the first tasks and origins, the newest events and records.
 type Aside struct {
 	Tasks   []AsideTask   `json:"tasks"`
 	Origins []AsideOrigin `json:"origins"`
@@ -91,7 +91,7 @@ type Aside struct {
 	Records []AsideRecord `json:"records"`
 }
 
-// SetAsides returns what is set aside, up to limit of each kind.
+// SetAsides returns up to limit set-aside rows of each kind.
 func (s SearchStore) SetAsides(ctx context.Context, limit int) (a Aside, err error) {
 	defer func() { err = stmt.Failed(err, "list what is set aside") }()
 	if a.Tasks, err = stmt.Rows[AsideTask](ctx, s.db.Pool(), `

@@ -23,8 +23,8 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// manyTasks makes 500 tasks of the type common, more than the 200 that a page of a search looks
-// at in these tests, and among them 50 of the type rare.
+// manyTasks creates 500 tasks of the type common, more than the 200 that a page reads in these tests, and
+// 50 of the type rare among them.
 func manyTasks(t *testing.T, store *db.Store) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('common', '', 'c'), ('rare', '', 'r')")
@@ -39,7 +39,7 @@ func manyTasks(t *testing.T, store *db.Store) {
 	testenv.Exec(t, store.Pool(), "analyze task")
 }
 
-// findAll returns the numbers of all pages.
+// findAll returns the task numbers of all pages.
 func findAll(t *testing.T, store *db.Store, f db.TaskSearch, limit int) (ids []int64) {
 	t.Helper()
 	for below := int64(0); ; {
@@ -59,8 +59,8 @@ func findAll(t *testing.T, store *db.Store, f db.TaskSearch, limit int) (ids []i
 	}
 }
 
-// All pages of any search together are the tasks that it asks for, each once, the newest
-// first, whichever index serves it or none.
+// The pages of any search together hold each matching task once, the newest first, with an index or
+// without.
 func TestTasksAreFound(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -109,7 +109,7 @@ func TestTasksAreFound(t *testing.T) {
 			t.Errorf("%v: found %d tasks, want %d", where, len(got), len(want))
 		}
 	}
-	// What can't be read as a task by its date is in the list, and a long text is cut.
+	// A task with an infinite date is in the list; a long text is cut.
 	testenv.Exec(t, store.Pool(), `update task set arguments = jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('x', repeat('é', 1000))) where id = 40`)
 	found, err := store.FindTasks(t.Context(), db.TaskSearch{IDs: []int64{40}}, 0, 10)
 	if err != nil || len(found.Tasks) != 1 || found.Tasks[0].NextRun != nil || len([]rune(found.Tasks[0].Arguments)) != 300 {
@@ -117,8 +117,8 @@ func TestTasksAreFound(t *testing.T) {
 	}
 }
 
-// A page of origins begins with the prefix and leads to the next one, also where URLs of
-// several listers and visit types are the same.
+// A page of origins starts at the prefix and leads to the next page, even if several listers and visit
+// types share a URL.
 func TestOriginsAreFound(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -167,9 +167,9 @@ func takeSteps(t *testing.T, store *db.Store, do func(ctx context.Context, tx *d
 	}
 }
 
-// An action on all that a filter matches is counted, waits to be confirmed, and is done to
-// each task once, whatever number of processes take its steps and whether some fail; tasks
-// that came since are left alone, and the audit tells who did what to how many.
+// An action on a filter's tasks is counted, waits for its confirmation, and changes each task once. That
+// holds for any number of processes and failing steps. Tasks created since are left alone. The audit says
+// who changed how many.
 func TestActionsAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -181,7 +181,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	takeSteps(t, store, func(context.Context, *db.Tx, db.Action, db.Step) (int64, error) {
-		t.Error("something was done before it was confirmed")
+		t.Error("a step changed tasks before the confirmation")
 		return 0, nil
 	})
 	counted, err := store.Action(t.Context(), a.ID)
@@ -216,7 +216,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 					if a, err = store.Action(t.Context(), id); err == nil && a.State != db.ActionRunning {
 						return
 					}
-					time.Sleep(5 * time.Millisecond) // until a step that failed is taken again
+					time.Sleep(5 * time.Millisecond) // until the failed step is due again
 				}
 				if err != nil && !errors.Is(err, away) {
 					t.Error(err)
@@ -235,8 +235,7 @@ func TestActionsAreDoneOnce(t *testing.T) {
 	}
 }
 
-// A cancelled action ends where it is; one that is refused says why; one of graphs goes from
-// graph to graph.
+// A cancelled action keeps its progress; a refused one has the reason; one on graphs goes graph by graph.
 func TestActionsEnd(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -289,10 +288,10 @@ func TestActionsEnd(t *testing.T) {
 	}
 	check(a.ID, db.ActionRunning, 0, "away")
 	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.actions where id = $1 and again > began", a.ID); n != 1 {
-		t.Error("a step that failed is taken again at once")
+		t.Error("a failed step is repeated at once")
 	}
 	testenv.Exec(t, store.Pool(), "update scheduler_go.actions set again = '2100-01-01' where id = $1", a.ID)
-	behind := begin(graphs) // is not held up
+	behind := begin(graphs) // a failing action doesn't block it
 	takeSteps(t, store, step)
 	check(behind.ID, db.ActionDone, 3, "")
 	check(a.ID, db.ActionRunning, 0, "away")
@@ -312,7 +311,7 @@ func TestActionsEnd(t *testing.T) {
 		}
 	}
 	check(long.ID, db.ActionRunning, 1, "")
-	check(short.ID, db.ActionDone, 1, "") // it doesn't wait for the end of a long one
+	check(short.ID, db.ActionDone, 1, "") // it is done before a long one ends
 
 	actions, err := store.Actions(t.Context(), behind.ID, 1)
 	if err != nil || len(actions) != 1 || actions[0].ID != a.ID {
@@ -322,12 +321,12 @@ func TestActionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, err := store.Action(t.Context(), a.ID); a != nil || err != nil {
-		t.Errorf("%+v, %v is not forgotten", a, err)
+		t.Errorf("%+v, %v is not deleted", a, err)
 	}
 }
 
-// An action whose filter has a condition that this program doesn't know is left to a newer one: without that
-// condition it would be done to more.
+// An action whose filter has an unknown condition waits for a newer program. Without that condition it
+// would change more tasks.
 func TestActionsOfNewerPrograms(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -349,8 +348,8 @@ func TestActionsOfNewerPrograms(t *testing.T) {
 	}
 }
 
-// What is done to a graph that a search matches may change what it is searched by: a step that fails after
-// that is taken again for the same graph, and then goes on with the others.
+// A step on a graph may change the field that the search matches, and then fail. The action repeats the
+// step for the same graph, and then continues with the others.
 func TestGraphInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -378,15 +377,15 @@ func TestGraphInHandIsNotForgotten(t *testing.T) {
 			}
 			break
 		}
-		time.Sleep(5 * time.Millisecond) // until the step that failed is taken again
+		time.Sleep(5 * time.Millisecond) // until the failed step is due again
 	}
 	if want := []int64{3, 3, 2, 1}; !slices.Equal(tried, want) {
 		t.Errorf("tried graphs %v, want %v", tried, want)
 	}
 }
 
-// An action on the graphs of a state knows it by all of their tasks, and reads no more than 200 tasks at a step,
-// except of one graph that has more.
+// An action on graphs by state reads all tasks of each graph. A step reads at most 200 tasks, or one larger
+// graph.
 func TestActionsByGraphStateAreBounded(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -394,7 +393,7 @@ func TestActionsByGraphStateAreBounded(t *testing.T) {
 	sizes := []int{10, 500, 150, 0, 0, 150, 40, 20, 201, 199, 1}
 	matching := int64(0)
 	for i, size := range sizes {
-		// Of every other graph only the first task is open, and the others come after it.
+		// In every other graph only the first task is open, and more tasks follow it.
 		testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) values ('', now())")
 		testenv.Exec(t, store.Pool(), fmt.Sprintf(`with t as (
 			insert into task (type, arguments, next_run, status, policy)

@@ -15,8 +15,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// refuseCandidates has PostgreSQL refuse candidates of some origins, as it does where a
-// date is out of range.
+// refuseCandidates makes PostgreSQL refuse candidates of some origins, as for a date out of range.
 func refuseCandidates(t *testing.T, store *db.Store, urls string) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), `create or replace function refuse_some() returns trigger language plpgsql as $$
@@ -30,8 +29,8 @@ func refuseCandidates(t *testing.T, store *db.Store, urls string) {
 	testenv.Exec(t, store.Pool(), "create trigger refuse_some before insert or update on scheduler_go.candidates for each row execute function refuse_some()")
 }
 
-// Origins that PostgreSQL refuses to make candidates stop neither the drain nor the grabs
-// that drain: they are set aside, and no candidates, until they are tried again.
+// If PostgreSQL refuses candidates of some origins, a drain, alone or in a grab, sets these origins aside
+// and drains the others. The origins have no candidates until they are tried again.
 func TestOddOriginsStopNoDrain(t *testing.T) {
 	t.Parallel()
 	for name, drain := range map[string]func(t testing.TB, store *db.Store){
@@ -52,7 +51,7 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 			t.Parallel()
 			store := testenv.OpenLocal(t, testenv.Database(t))
 			sqltest.ListN(t, store, 6000)
-			testenv.Exec(t, store.Pool(), "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/7'") // two changes of one
+			testenv.Exec(t, store.Pool(), "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/7'") // two changes of one origin
 			refuseCandidates(t, store, "'https://example.org/1', 'https://example.org/7', 'https://example.org/6000'")
 			drain(t, store)
 			aside := testenv.Column[string](t, store.Pool(), "select url || ' ' || reason from scheduler_go.set_aside_origins order by url")
@@ -67,7 +66,7 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 			if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.candidates"); n[0] != 5997 {
 				t.Errorf("%d candidates, want 5997", n[0])
 			}
-			// What is refused at a later change is a candidate no more: what it was is outdated.
+			// An origin refused at a later change loses its candidate, which is outdated.
 			refuseCandidates(t, store, "'https://example.org/8'")
 			testenv.Exec(t, store.Pool(), "update listed_origins set first_seen = first_seen + interval '1 s' where url = 'https://example.org/8'")
 			sqltest.Keep(t, store)
@@ -77,7 +76,7 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := testenv.Column[int64](t, store.Pool(), "select count(*) from scheduler_go.set_aside_origins"); n[0] != 4 {
-				t.Errorf("%d of 4 stay set aside: neither did they change, nor is their time over", n[0])
+				t.Errorf("%d of 4 stay set aside: they did not change, and Until has not passed", n[0])
 			}
 			testenv.Exec(t, store.Pool(), "update scheduler_go.set_aside_origins set until = now()")
 			if err := store.RetrySetAside(t.Context()); err != nil {
@@ -92,7 +91,8 @@ func TestOddOriginsStopNoDrain(t *testing.T) {
 	}
 }
 
-// If PostgreSQL refuses all of many origins, the fault is not theirs: none is set aside.
+// If PostgreSQL refuses all of many origins, the drain fails and sets none aside: the fault is not in the
+// origins.
 func TestAllRefusedAreNotSetAside(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -106,8 +106,8 @@ func TestAllRefusedAreNotSetAside(t *testing.T) {
 	}
 }
 
-// A task that PostgreSQL refuses to release holds up no other task of a graph; it is set
-// aside, and tried again with the next look for forgotten tasks.
+// A task that PostgreSQL refuses to release blocks no other task of a graph. It is set aside, and tried
+// again with the next search for forgotten tasks.
 func TestOddTaskStopsNoGraph(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -160,8 +160,8 @@ func TestOddTaskStopsNoGraph(t *testing.T) {
 	}
 }
 
-// What is set aside is told of once, and gone with what it is about.
-func TestSetAsideIsToldOnce(t *testing.T) {
+// NewlySetAside returns each row once. A row set aside disappears with its task or origin.
+func TestNewlySetAsideReturnsOnce(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
 	sqltest.ListN(t, store, 3)
@@ -175,11 +175,11 @@ func TestSetAsideIsToldOnce(t *testing.T) {
 	for i, want := range []int{3, 0} {
 		_, origins, err := store.NewlySetAside(t.Context())
 		if err != nil || len(origins) != want {
-			t.Errorf("look %d: told of %v, %v", i, origins, err)
+			t.Errorf("call %d returned %v, %v", i, origins, err)
 		}
 	}
 	testenv.Exec(t, store.Pool(), "delete from listed_origins where url like '%1'")
-	testenv.Exec(t, store.Pool(), "update listed_origins set last_seen = now() + interval '1 day'") // as any listing
+	testenv.Exec(t, store.Pool(), "update listed_origins set last_seen = now() + interval '1 day'") // like any listing
 	if err := store.RetrySetAside(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// After a grab, its transaction goes on with the session's settings: no statement is compiled, and
-// plans are restricted no more.
+// After a grab, its transaction has the session's settings again for JIT and plans.
 func TestGrabsLeaveSettings(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -40,14 +39,14 @@ func TestGrabsLeaveSettings(t *testing.T) {
 	}
 }
 
-// Who claims for a queue and is stopped holds its lock for less long than other sessions
-// theirs, unless somebody has said how long.
+// A stopped process that claims for a queue loses its transaction, and the queue's lock, sooner than other
+// sessions do. An explicit setting takes precedence.
 func TestQueuesAreHeldForLess(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	for keys, want := range map[string]string{"": "10s", "options=-c%20idle_in_transaction_session_timeout%3D1d": "1d"} {
 		address := testenv.URL(t, dsn)
-		address.RawQuery = keys // a test's own has none
+		address.RawQuery = keys // a test server's address has none
 		store := testenv.OpenLocal(t, address.String())
 		var within, after string
 		err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {

@@ -10,9 +10,9 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// WaitingByGroup counts what could be claimed for the queue of a task type now, by
-// group, up to most of each: ready tasks without priority, and for a loader's type origins that
-// one of the visit type's policies picks. One that two policies pick counts twice.
+// WaitingByGroup counts what could be claimed for the task type's queue now, by group, up to most each. It
+// counts ready tasks without a priority. For a loader's type it also counts origins that one of the visit
+// type's policies picks; an origin that two policies pick counts twice.
 func (t transactor) WaitingByGroup(ctx context.Context, tt model.TaskType, by model.ShareKey, policies map[string][]model.WeightedPolicy, now time.Time, most int) (map[string]int, error) {
 	waiting := make(map[string]int)
 	return waiting, t.InTx(ctx, func(ctx context.Context, tx *Tx) error {
@@ -25,7 +25,7 @@ func (t transactor) WaitingByGroup(ctx context.Context, tt model.TaskType, by mo
 	})
 }
 
-// countWaitingVisits adds the origins that policies pick. While candidates can't be used, there are none.
+// countWaitingVisits adds the origins that policies pick. It adds none while candidates can't be used.
 func (tx *Tx) countWaitingVisits(ctx context.Context, visitType string, by model.ShareKey, policies []model.WeightedPolicy, now time.Time, most int, waiting map[string]int) error {
 	listers, err := tx.VisitListers(ctx, visitType, policies)
 	if err != nil {
@@ -56,8 +56,8 @@ func (tx *Tx) countWaitingVisits(ctx context.Context, visitType string, by model
 	return nil
 }
 
-// countWaitingTasks adds the ready tasks of a type, or if types are the groups, of all types of
-// its queue.
+// countWaitingTasks adds the ready tasks of the type. If task types are the groups, it adds those of all
+// types of the queue.
 func (tx *Tx) countWaitingTasks(ctx context.Context, tt model.TaskType, by model.ShareKey, now time.Time, most int, waiting map[string]int) (err error) {
 	types := []model.TaskType{tt}
 	if by == model.ShareByTaskType {

@@ -13,18 +13,16 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// Rules are the parts of the configuration that a Store applies.
+// Rules are the configuration that a Store applies.
 type Rules struct {
-	// Route finds the queue of a task type's tasks by their Celery name; nil leaves it to
-	// model.TaskType.
+	// Route returns the queue of tasks with a Celery name; nil means model.TaskType's queue.
 	Route func(task string) string
-	// Hosters are spared by claims of visits.
+	// Hosters limit claims of visits.
 	Hosters model.Hosters
 }
 
-// A Store is the scheduler's database, on a pool of connections. It is safe for
-// concurrent use. Its methods are those of the stores that it embeds, a room each, and of what reads
-// several of them.
+// A Store is the scheduler's database on a pool of connections. It is safe for concurrent use. It has the
+// methods of the stores of the rooms, and of the stores over several rooms.
 type Store struct {
 	*postgres.DB
 	migrate.Checks
@@ -42,8 +40,8 @@ type Store struct {
 	ActionStore
 }
 
-// A Tx is a transaction of the Store, with the methods of all rooms that only make sense in one, or are
-// one statement. It is not safe for concurrent use.
+// A Tx is a transaction of the Store. It has the rooms' methods that need a transaction, or that are one
+// statement. It is not safe for concurrent use.
 type Tx struct {
 	*postgres.Tx
 	tasksTx
@@ -53,7 +51,7 @@ type Tx struct {
 	q *queries.Queries
 }
 
-// The rooms, by the names under which Store and Tx embed them.
+// These are the stores of rooms, under the names by which Store and Tx embed them.
 type (
 	tasksStore   = tasks.Store
 	originsStore = origins.Store
@@ -66,15 +64,15 @@ type (
 	graphsTx  = graphs.Tx
 )
 
-// What reads or writes more than one room, by subject.
+// These stores read or write several rooms, one subject each.
 type (
-	ArchiveStore  struct{ store } // tasks and graphs that have ended
+	ArchiveStore  struct{ store } // archives tasks and graphs that have ended
 	ExplainStore  struct{ store }
 	JobStore      struct{ store } // maintenance jobs
 	MonitorStore  struct{ store }
-	RejectedStore struct{ store } // events and records that were set aside
-	SearchStore   struct{ store } // what people look for
-	ActionStore   struct{ store } // what people do to tasks and graphs
+	RejectedStore struct{ store } // events and records that are set aside
+	SearchStore   struct{ store } // searches for people
+	ActionStore   struct{ store } // changes that people make to tasks and graphs
 
 	store struct {
 		transactor
@@ -82,7 +80,7 @@ type (
 	}
 )
 
-// rooms are the stores of a database.
+// rooms are the stores of the rooms on one database.
 type rooms struct {
 	tasksStore
 	originsStore
@@ -96,9 +94,9 @@ type transactor struct {
 	rooms *rooms
 }
 
-// Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
-// connection is made when it is needed, so a database that is away is an error
-// of the first call (usually CheckVersion), which can be retried. The Store has no rules.
+// Open parses the DSN and prepares a pool. It fails only for an unusable DSN. The first use connects: if
+// the database is unreachable, the first call (usually CheckVersion) returns the error, and the caller can
+// retry. The Store has no rules.
 func Open(ctx context.Context, dsn string, o postgres.Options) (*Store, error) {
 	d, err := postgres.Open(ctx, dsn, o)
 	if err != nil {
@@ -107,7 +105,7 @@ func Open(ctx context.Context, dsn string, o postgres.Options) (*Store, error) {
 	return storeOn(d, Rules{}), nil
 }
 
-// With returns a Store on the same pool with other rules. To close either closes both.
+// With returns a Store on the same pool with other rules. Closing either closes both.
 func (s *Store) With(rules Rules) *Store { return storeOn(s.DB, rules) }
 
 func storeOn(d *postgres.DB, rules Rules) *Store {
@@ -120,21 +118,21 @@ func storeOn(d *postgres.DB, rules Rules) *Store {
 	}
 }
 
-// InTx runs do in a transaction (read committed), which is committed if do returns nil
-// and rolled back otherwise. It never retries. After an error of the commit it may be
-// unknown whether the transaction took place (the connection was lost).
+// InTx runs do in a transaction (read committed). It commits if do returns nil and rolls back otherwise. It
+// never retries. If the connection is lost during the commit, the caller can't know whether the transaction
+// took effect.
 func (t transactor) InTx(ctx context.Context, do func(context.Context, *Tx) error) error {
 	return t.inTx(ctx, postgres.Plainly, do)
 }
 
-// ByKey is InTx for statements that look rows up by keys. No plan is kept from when a table was
-// small, or made for a few keys: it would read a table whole that has grown since.
+// ByKey is InTx with custom plans, for statements that look rows up by keys. A cached generic plan may scan
+// a table that has grown since the plan was made.
 func (t transactor) ByKey(ctx context.Context, do func(context.Context, *Tx) error) error {
 	return t.inTx(ctx, postgres.ByKey, do)
 }
 
-// ByPlace is ByKey for NextOutgoing, too: it walks an index to the first rows. Otherwise all would be
-// sorted for them where PostgreSQL expects few.
+// ByPlace is ByKey for transactions with NextOutgoing. It makes the planner walk an index to the first
+// rows; by its estimates, it would sort all rows.
 func (t transactor) ByPlace(ctx context.Context, do func(context.Context, *Tx) error) error {
 	return t.inTx(ctx, postgres.ByPlace, do)
 }
@@ -147,7 +145,7 @@ func (t transactor) newTx(tx *postgres.Tx) *Tx {
 	return &Tx{tx, t.rooms.tasksStore.On(tx), t.rooms.originsStore.On(tx), t.rooms.ledgerStore.On(tx), t.rooms.graphsStore.On(tx), tx.Q}
 }
 
-// Begin begins a transaction as InTx does. It holds a connection until End.
+// Begin begins a transaction like InTx. The transaction holds a connection until End.
 func (t transactor) Begin(ctx context.Context) (*Tx, error) {
 	tx, err := t.db.BeginTx(ctx)
 	if err != nil {

@@ -19,8 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A transaction is kept whole or not at all: an error, a panic or a context that
-// ends leaves nothing of it.
+// InTx commits the whole transaction or nothing: an error, a panic or the end of the context rolls it back.
 func TestInTx(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -79,8 +78,7 @@ func TestInTx(t *testing.T) {
 	}
 }
 
-// Times are read in UTC, to the microsecond, whatever the zones of the machine
-// and the server are.
+// Times are read in UTC, to the microsecond, in any time zone of the machine and the server.
 func TestTimesAreUTC(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -103,8 +101,8 @@ func TestTimesAreUTC(t *testing.T) {
 	}
 }
 
-// A server that is away is an error of the first call, which names it; the same
-// store works once it is back.
+// If the server is unreachable, the first call returns an error with its address. The same store works once
+// the server is back.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	dsn, proxy := testenv.Through(t, testenv.Database(t), testenv.Proxy)
@@ -121,7 +119,7 @@ func TestServerAway(t *testing.T) {
 	if err := store.CheckVersion(t.Context()); err != nil {
 		t.Errorf("back: %v", err)
 	}
-	// Connections that broke while they were idle are replaced.
+	// The pool replaces connections that broke while idle.
 	proxy.Cut()
 	proxy.Restore()
 	testenv.Becomes(t, "the store recovers", nil, func() error { return store.CheckVersion(t.Context()) })

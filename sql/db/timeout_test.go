@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// slowed is a store on whose connections statements time out after a second, of a database
-// where each row written to a table takes some milliseconds.
+// slowed is a store whose statements time out after a second, on a database where each row written to a
+// table takes some milliseconds.
 func slowed(t *testing.T, store *db.Store, dsn, table, milliseconds string) *db.Store {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(`+milliseconds+` / 1000.0); return new; end $$`)
@@ -21,7 +21,7 @@ func slowed(t *testing.T, store *db.Store, dsn, table, milliseconds string) *db.
 	return testenv.OpenLocal(t, dsn)
 }
 
-// repeat does something until it is done; time-outs before are all right.
+// repeat calls round until it is done, and ignores time-outs before.
 func repeat(t *testing.T, round func(ctx context.Context) (done bool, err error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -39,7 +39,7 @@ func repeat(t *testing.T, round func(ctx context.Context) (done bool, err error)
 	}
 }
 
-// A drain of candidates that times out drains less at a time.
+// A drain of candidates that times out takes fewer changes the next time.
 func TestDrainThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -53,8 +53,8 @@ func TestDrainThatTimesOutIsHalved(t *testing.T) {
 	sqltest.CheckCandidates(t, store)
 }
 
-// A change that waits for longer than statements may take, alone, holds up no other visit
-// type, and is drained once it can be: nothing is set aside.
+// A single change that waits for longer than the statement timeout blocks no other visit type. It is
+// drained once its lock is free, and never set aside.
 func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -99,7 +99,7 @@ func TestDrainThatWaitsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// Candidates whose build times out are built in shorter steps.
+// A build of candidates that times out takes shorter steps.
 func TestBuildThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -114,7 +114,7 @@ func TestBuildThatTimesOutIsHalved(t *testing.T) {
 	sqltest.CheckCandidates(t, store)
 }
 
-// A drain of graphs that times out releases less at a time.
+// A drain of graphs that times out takes fewer changes the next time.
 func TestGraphsThatTimeOutAreHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -14,15 +14,15 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// The count of runs goes over them in steps, from where it came to at its last call, also
-// in another process; the next one begins at the first run that may still end.
+// The count of runs continues where the last call ended, in any process. The next count begins at the first
+// run that may still end.
 func TestRunsAreCountedInSteps(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn)
 	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')`)
 	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task (id, type, arguments, next_run, status, policy) values (1, 'a', '{}', now(), 'completed', 'oneshot')`)
-	// Every thousandth from 150,000 on is unanswered, those of the last hundred thousand are young.
+	// From 150,000 on, every thousandth run is unanswered. The last hundred thousand runs are young.
 	testenv.Exec(t, testenv.Connect(t, dsn), `insert into task_run (id, task, backend_id, scheduled, status)
 		select n, 1, n, case when n <= 300000 then now() - interval '2 days' else now() end,
 		       (case when n >= 150000 and n % 1000 = 0 then 'scheduled' else 'eventful' end)::task_run_status
@@ -62,8 +62,8 @@ func TestRunsAreCountedInSteps(t *testing.T) {
 	}
 }
 
-// A sweep for silent runs sees each once, also if a step fails and is taken again, and
-// those after a queue that fails.
+// A sweep passes each silent run once, even if a step fails and is repeated. A failure of one queue doesn't
+// stop the sweep.
 func TestSilentRunsAreSeenOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -97,8 +97,8 @@ func TestSilentRunsAreSeenOnce(t *testing.T) {
 	}
 }
 
-// A count of origins that was begun before candidates were given up has no result; the one
-// after they are built again has, and begins at once.
+// A count of origins that began before candidates were given up has no result. The count after the rebuild
+// has one, and begins at once.
 func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -125,12 +125,12 @@ func TestCountOfOriginsWaitsForCandidates(t *testing.T) {
 		built = testenv.Value[bool](t, store.Pool(), "select phase = 'ready' from scheduler_go.candidate_build")
 	}
 	if !count() {
-		t.Error("they are not counted once they are")
+		t.Error("candidates are not counted after the build")
 	}
 }
 
-// Metrics that are old or missing are updated a lister at a time, the oldest first; a lister
-// without origins never is, and one to skip holds up no other.
+// Old or missing metrics are updated one lister at a time, the oldest first. A lister without origins is
+// never updated, and a skipped lister doesn't block others.
 func TestStaleMetricsAreUpdatedByLister(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -117,7 +117,7 @@ func (a Queries) CheckGraph(ctx context.Context, g NewGraph) error {
 func (a Queries) checkDependencies(ctx context.Context, tasks []NewTask) error {
 	found, err := a.q.TasksToDependOn(ctx, existing(tasks))
 	if err != nil {
-		return fmt.Errorf("look for existing dependencies: %w", err)
+		return fmt.Errorf("find existing dependencies: %w", err)
 	}
 	policies := make(map[int64]model.TaskPolicy, len(found))
 	for _, row := range found {

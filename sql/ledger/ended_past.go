@@ -39,7 +39,7 @@ func (s Store) MoveEnded(ctx context.Context, atMost time.Duration) (hours int, 
 	for began := time.Now(); ; hours++ {
 		hour, err := s.q.OldEndedHour(ctx)
 		if err != nil {
-			return hours, stmt.Failed(err, "look for what ended hours ago")
+			return hours, stmt.Failed(err, "read what ended hours ago")
 		}
 		if hour.Unix() == 0 || time.Since(began) > atMost {
 			break

@@ -39,7 +39,7 @@ func (a Queries) DatabaseTime(ctx context.Context) (time.Time, error) {
 // events yet.
 func (a Queries) EndsKnown(ctx context.Context, now time.Time) (time.Time, error) {
 	known, err := a.q.EndsKnown(ctx, now)
-	return known, stmt.Failed(err, "look up to when the events of workers are known")
+	return known, stmt.Failed(err, "read up to when the events of workers are known")
 }
 
 // EventsUnknown, given to RaiseEventQueue, records that a daemon has looked at a queue of events and

@@ -31,7 +31,7 @@ func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType s
 		}
 	}
 	rows, err := tx.q.LaneFeatures(ctx, queries.LaneFeaturesParams{Keys: keys, Urls: urls, VisitType: visitType, Updated: updated})
-	return stmt.List(rows, stmt.Failed(err, "look up what is known of %d messages", len(keys)), func(r queries.LaneFeaturesRow) LaneFeatures {
+	return stmt.List(rows, stmt.Failed(err, "read the lane features of %d messages", len(keys)), func(r queries.LaneFeaturesRow) LaneFeatures {
 		f := LaneFeatures{Key: r.Memory, First: r.First, Behind: max(0, r.Behind)}
 		if r.Known {
 			f.Memory = &lanes.Memory{

@@ -143,7 +143,7 @@ func (a Queries) RaiseLowWater(ctx context.Context) error {
 // whether there was: a mistake, or rows that somebody wrote by hand. It passes by all that is gone.
 func (a Queries) LowerLowWater(ctx context.Context) (bool, error) {
 	n, err := a.q.LowerLowWater(ctx)
-	return n > 0, stmt.Failed(err, "look for rows below the low-water marks")
+	return n > 0, stmt.Failed(err, "find rows below the low-water marks")
 }
 
 // Outgoing is a message that a deliverer has locked.
@@ -178,7 +178,7 @@ func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, age
 	for _, r := range rows {
 		lowest[r.Queue] = uint8(r.Priority)
 	}
-	return lowest, stmt.Failed(err, "look for work that waits for long")
+	return lowest, stmt.Failed(err, "read the lowest priority of overdue work")
 }
 
 // Confirm records that the broker has confirmed some messages: those that are kept
@@ -355,7 +355,7 @@ func (a Queries) NoteEmptyQueue(ctx context.Context, queue string, looked time.T
 // lookedBefore; 1970 if nobody did.
 func (a Queries) LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error) {
 	left, err := a.q.LeftQueue(ctx, queries.LeftQueueParams{Queue: queue, LookedBefore: lookedBefore})
-	return left, stmt.Failed(err, "look up what left queue %q", queue)
+	return left, stmt.Failed(err, "read what left queue %q", queue)
 }
 
 // ForgetObservations deletes what is known of the looks at queues before a moment, except what says most of each queue, and all
@@ -405,5 +405,5 @@ func (a Queries) Backoffs(ctx context.Context, runs []model.TaskRun) (map[int64]
 	for _, row := range rows {
 		backoffs[byID[row.BackendID]] = Backoff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
 	}
-	return backoffs, stmt.Failed(err, "look for messages backed off")
+	return backoffs, stmt.Failed(err, "find messages backed off")
 }

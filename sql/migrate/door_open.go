@@ -63,7 +63,7 @@ func readDoor(ctx context.Context, db stmt.Session) (d doorState, err error) {
 	err = db.QueryRow(ctx, `select current_database(), current_user, rolsuper, rolsuper or rolcreaterole from pg_catalog.pg_roles where rolname = current_user`).
 		Scan(&database, &d.user, &d.super, &d.may)
 	if err != nil {
-		return d, fmt.Errorf("look whether the door is open: %w", err)
+		return d, fmt.Errorf("check whether the door is open: %w", err)
 	}
 	err = db.QueryRow(ctx, "select role, password, opened is not null from scheduler_go.door").Scan(&d.role, &d.password, &d.opened)
 	if d.noted = err == nil; errors.Is(err, pgx.ErrNoRows) || noTable(err) {
@@ -80,7 +80,7 @@ func readDoor(ctx context.Context, db stmt.Session) (d doorState, err error) {
 			lateral pg_catalog.aclexplode(coalesce(nspacl, pg_catalog.acldefault('n', nspowner))) a
 			where nspname in ('public', 'scheduler_go') and a.grantee = 0 and a.privilege_type = 'CREATE'`)
 	}
-	return d, stmt.Failed(err, "look whether the door is open")
+	return d, stmt.Failed(err, "check whether the door is open")
 }
 
 // noTable reports whether a table, or its schema, is not there.

@@ -21,7 +21,7 @@ func roleByDoor(daemon, database string) string {
 // readDoorRoles returns the door's roles for daemons.
 func readDoorRoles(ctx context.Context, db stmt.Session, database string) ([]daemonRole, error) {
 	roles, err := readRoles(ctx, db, model.DoorDaemons, func(daemon string) string { return roleByDoor(daemon, database) }, madeForDoor)
-	return roles, stmt.Failed(err, "look which roles of the door there are")
+	return roles, stmt.Failed(err, "list the roles of the door")
 }
 
 // readRoles returns the roles of daemons, by their names and the comment that marks ours.

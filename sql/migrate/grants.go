@@ -64,7 +64,7 @@ func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, 
 			roles[i] = daemonRole{daemon: r.daemon, name: former, exists: true, ours: true, rename: r.name}
 		}
 	}
-	return roles, user, may, stmt.Failed(err, "look which roles of daemons there are")
+	return roles, user, may, stmt.Failed(err, "list the roles of daemons")
 }
 
 // renameRoles gives roles with a former name their present one. The roles of a user who may not stay as they are, and

@@ -166,7 +166,7 @@ func (s Checks) CheckPolicies(ctx context.Context, policies map[string][]model.W
 func check(ctx context.Context, db queries.DBTX, need need, what string) error {
 	missing, err := missingOf(ctx, db, need)
 	if err != nil {
-		return fmt.Errorf("look for %s: %w", what, err)
+		return fmt.Errorf("find %s: %w", what, err)
 	}
 	if missing.ByLister || missing.ByFork || missing.ByFreshness || missing.indexes || len(missing.tasks) > 0 {
 		return fmt.Errorf(`the database lacks %s: run "swh-scheduler migrate" with this configuration (others can go on meanwhile)`, what)

@@ -42,7 +42,7 @@ func peerFacts(ctx context.Context, db stmt.Session) ([]string, error) {
 		select format('function %s(%s) %s', proname, pg_get_function_identity_arguments(oid), md5(regexp_replace(prosrc, '\s+', ' ', 'g')))
 		  from pg_proc where pronamespace = 'public'::regnamespace and proname = any($2)`, peerTables, peerFunctions)
 	slices.Sort(facts)
-	return facts, stmt.Failed(err, "look at the scheduler's schema")
+	return facts, stmt.Failed(err, "read the scheduler's schema")
 }
 
 // peerDifferences compares the schema that a database has with the one that this program

@@ -211,7 +211,7 @@ func lostByRemoval(ctx context.Context, db stmt.Session) ([]string, error) {
 			lost = append(lost, fmt.Sprintf(l.words, n))
 		}
 	}
-	return lost, stmt.Failed(err, "look for what would be lost")
+	return lost, stmt.Failed(err, "find what would be lost")
 }
 
 // noteRemoval makes this program's daemons refuse the database from now on.

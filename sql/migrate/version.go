@@ -164,7 +164,7 @@ func (s *Status) inspectPeer(ctx context.Context, db stmt.Session, hasModule boo
 	}
 	missing, err := stmt.Column[string](ctx, db, `select t from unnest($1::text[]) as t where to_regclass('public.' || t) is null`, peerTables)
 	if err != nil {
-		return fmt.Errorf("look for the Python scheduler's tables: %w", err)
+		return fmt.Errorf("find the Python scheduler's tables: %w", err)
 	}
 	if len(missing) > 0 {
 		return s.unsupported("says it has schema version %d but lacks %s: restore it, or use another database",
@@ -242,5 +242,5 @@ func publicObjects(ctx context.Context, db stmt.Session) ([]string, error) {
 		   select from pg_depend
 		    where classid = objects.catalogue and objid = objects.oid and deptype = 'e')
 		 order by rank, name limit 5`)
-	return names, stmt.Failed(err, "look whether the database is empty")
+	return names, stmt.Failed(err, "check whether the database is empty")
 }

@@ -142,7 +142,7 @@ func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers
 		return nil, false, nil
 	}
 	listers, err = tx.q.FilteredListers(ctx, queries.FilteredListersParams{ID: f.ListerID, Name: f.ListerName, InstanceName: f.ListerInstanceName})
-	return listers, true, stmt.Failed(err, "look for the listers of a filter")
+	return listers, true, stmt.Failed(err, "find the listers of a filter")
 }
 
 // filterListers restricts cf to the listers of a filter, or to all but those whose instances are

@@ -68,7 +68,7 @@ func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) 
 	}
 	q := &grabQuery{groups: []VisitGroup{{Count: 1}}, args: pgx.NamedArgs{"visit_type": f.VisitType, "now": now}}
 	visits, known, err := tx.grabCandidates(ctx, q, f, now, true)
-	return len(visits) > 0, known, stmt.Failed(err, "look for visits of type %q by policy %q", f.VisitType, f.Policy)
+	return len(visits) > 0, known, stmt.Failed(err, "find visits of type %q by policy %q", f.VisitType, f.Policy)
 }
 
 // VisitGroup is a group of listers and how many of its origins are asked for.
@@ -150,7 +150,7 @@ func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Ti
 	q := &grabQuery{groups: []VisitGroup{{Count: limit}}, maxPending: min(MaxPendingChanges, changesOfPlace*limit), args: pgx.NamedArgs{"url": o.URL, "lister": o.ListerID}}
 	err = tx.askCandidates(ctx, q, f, now, `select exists (select from usable), count(*),
 		coalesce(max(c.turn) filter (where c.url = @url and c.lister_id = @lister), 0) from first c`, []any{&p.Known, &p.Searched, &p.Place}, func() error { return nil })
-	return p, stmt.Failed(err, "look for the place of %q by policy %q", o.URL, f.Policy)
+	return p, stmt.Failed(err, "find the place of %q by policy %q", o.URL, f.Policy)
 }
 
 // askCandidates runs a statement on what a grab would select from candidates (first), and calls

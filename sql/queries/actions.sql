@@ -1,4 +1,4 @@
--- What people do to tasks and graphs by the dashboard (db.ActionStore).
+-- Changes that people make to tasks and graphs by the dashboard (db.ActionStore).
 
 -- BeginAction records an action on the tasks, or the graphs, that exist now.
 -- name: BeginAction :one
@@ -7,13 +7,13 @@ select @who, @address, @action, @filter, @state, newest.id + 1, newest.id + 1
 from (select coalesce(case when @of_tasks::boolean then (select max(id) from task) else (select max(id) from scheduler_go.graphs) end, 0) as id) newest
 returning *;
 
--- NextAction locks the open action that has waited longest for a step, of those that no other process
--- has locked. After a failed step an action waits for a while.
+-- NextAction locks the open action whose next step has waited longest, of those that no other process has
+-- locked. After a failed step an action waits until its retry.
 -- name: NextAction :many
 select * from scheduler_go.actions where state in ('counting', 'running') and again <= now()
 order by again, id limit 1 for update skip locked;
 
--- StepAction records what a step of an action did.
+-- StepAction records the progress of a step.
 -- name: StepAction :one
 update scheduler_go.actions
 set place = @place, in_hand = sqlc.narg(in_hand)::bigint, matched = matched + @matched, changed = changed + @changed, state = @state, result = '', again = now(),
@@ -21,7 +21,7 @@ set place = @place, in_hand = sqlc.narg(in_hand)::bigint, matched = matched + @m
 where id = @id
 returning *;
 
--- FailAction records that a step failed, and when it is tried again; with the state failed it ends the action.
+-- FailAction records a failed step and the time of its retry. With the state failed it ends the action.
 -- name: FailAction :exec
 update scheduler_go.actions
 set state = case when @state::text = 'failed' then 'failed' else state end, result = @result, again = now() + make_interval(secs => @after_seconds::double precision), ended = case when @state::text = 'failed' then now() end
@@ -42,11 +42,11 @@ select * from scheduler_go.actions
 where (@below::bigint = 0 or id < @below::bigint)
 order by id desc limit @max_actions::bigint;
 
--- Action returns the action of a number.
+-- Action returns the action with the number.
 -- name: Action :many
 select * from scheduler_go.actions where id = @id;
 
--- ForgetActions deletes actions that began before a moment.
+-- ForgetActions deletes actions that began before the given moment.
 -- name: ForgetActions :exec
 delete from scheduler_go.actions where began < @before;
 

@@ -1,6 +1,6 @@
--- Archiving: reading what will not run again, and deleting it.
+-- Archiving: reads tasks that will not run again, and deletes them.
 
--- RunsToArchive returns the runs of tasks that will not run again, from a task on, that started in a
+-- RunsToArchive returns the runs of tasks that will not run again, from a task on. The runs started in the
 -- time span, or were sent in it if they never started. The times are texts, as callers have them.
 -- name: RunsToArchive :many
 select t.id as task_id, t.policy as task_policy, t.status as task_status, r.id as task_run_id,
@@ -14,31 +14,31 @@ where (t.status = 'disabled' or (t.status = 'completed' and t.policy = 'oneshot'
 order by r.task, r.started
 limit @max_runs::bigint;
 
--- DeleteArchived deletes runs, and those tasks that have no run left.
+-- DeleteArchived deletes the runs, and the tasks that have no run left.
 -- name: DeleteArchived :exec
 select swh_scheduler_delete_archived_tasks(@tasks::bigint[], @runs::bigint[]);
 
--- Automatic archiving of what ended long ago, by task type.
+-- Automatic archiving of tasks that ended long ago, by task type.
 
 -- FirstTask returns the number of the first task.
 -- name: FirstTask :one
 select coalesce(min(id), 0)::bigint as id from task;
 
--- EndOfTasks returns the number after the last task's.
+-- EndOfTasks returns the number after the last task.
 -- name: EndOfTasks :one
 select (coalesce(max(id), -1) + 1)::bigint as id from task;
 
--- ArchivableTasks returns the tasks of some numbers, of no graph, that ended before the moment
--- given for their type.
+-- ArchivableTasks returns the tasks in a range of numbers that belong to no graph and ended before their
+-- type's moment.
 -- name: ArchivableTasks :many
 select id::bigint from scheduler_go.archivable_tasks(@first_task, @end_task, @types::text[], @before::timestamptz[]) id;
 
--- ArchivableGraphs returns the graphs of some numbers all of whose tasks ended before the moment given
--- for their type.
+-- ArchivableGraphs returns the graphs in a range of numbers whose tasks all ended before their types'
+-- moments.
 -- name: ArchivableGraphs :many
 select id::bigint from scheduler_go.archivable_graphs(@first_graph, @end_graph, @types::text[], @before::timestamptz[]) id;
 
--- TasksOfGraph returns the next tasks of a graph after one, by number.
+-- TasksOfGraph returns the next tasks of a graph after a given one, by number.
 -- name: TasksOfGraph :many
 select t.id from scheduler_go.graph_tasks g join task t on t.id = g.task
 where g.graph = @graph and g.task > @after order by g.task limit @max_tasks::bigint;

@@ -1,10 +1,11 @@
--- Candidates: the copy of what visit policies select and order by, with one writer at a time.
+-- Candidates: a copy of the columns that visit policies select and order by. One process at a time writes
+-- it.
 
 -- LockCandidates takes the advisory lock of candidates.
 -- name: LockCandidates :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0));
 
--- TryLockCandidates takes the advisory lock of candidates if it is free, and reports whether it was.
+-- TryLockCandidates takes the advisory lock of candidates if it is free, and reports whether it took it.
 -- name: TryLockCandidates :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0));
 
@@ -34,19 +35,19 @@ select scheduler_go.drain_candidates(@visit_type, @max_changes);
 -- name: UnparkCandidates :one
 select scheduler_go.unpark_candidates(@max_candidates);
 
--- CandidateGroups reads the kept counts of candidates of a visit type: those whose last
--- update is not known, and the others.
+-- CandidateGroups reads the stored counts of a visit type's candidates: without and with a known last
+-- update.
 -- name: CandidateGroups :many
 select without_update, with_update from scheduler_go.candidate_groups where visit_type = @visit_type;
 
--- NextDue returns when the next parked candidate of a visit type is due, from a moment on.
+-- NextDue returns the due time of the next parked candidate of a visit type, from a moment on.
 -- name: NextDue :many
 select due from scheduler_go.candidates
 where visit_type = @visit_type and parked and due >= @at
 order by due
 limit 1;
 
--- The build, in steps; the caller holds the lock of candidates.
+-- The build, in steps. The caller holds the lock of candidates.
 
 -- BuildPhase returns the next phase of the build, and the estimated number of listed origins.
 -- name: BuildPhase :one
@@ -54,7 +55,7 @@ select phase, rows, by_lister, by_fork, by_freshness, by_cooldown,
        (select greatest(reltuples, 0)::bigint from pg_catalog.pg_class where oid = 'listed_origins'::regclass)::bigint as origins
 from scheduler_go.candidate_build;
 
--- StartBuild starts to copy rows. Visible changes are deleted: what they changed is read later.
+-- StartBuild begins to copy rows. It deletes all visible changes: the copy reads the changed rows later.
 -- name: StartBuild :exec
 with forgotten as (
   delete from scheduler_go.candidate_changes
@@ -65,11 +66,11 @@ update scheduler_go.candidate_build
 set phase = 'rows', rows = 0, after_lister = null, after_url = null, after_visit_type = null
 where phase = 'empty';
 
--- CopyCandidates copies the next rows; -1 if a table was truncated.
+-- CopyCandidates copies the next rows; it returns -1 if a table was truncated.
 -- name: CopyCandidates :one
 select coalesce(scheduler_go.copy_candidates(@max_candidates), -1)::bigint;
 
--- FinishBuild counts the candidates and enables them, unless a table was truncated meanwhile.
+-- FinishBuild counts the candidates and enables them, unless a table was truncated during the build.
 -- name: FinishBuild :execrows
 with counted as (
   insert into scheduler_go.candidate_groups (visit_type, without_update, with_update)
@@ -78,8 +79,8 @@ with counted as (
 )
 update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes';
 
--- GiveUpCandidates disables candidates until they are built anew. The build will tell forks from
--- originals, and have moments, if that is asked for or was so before.
+-- GiveUpCandidates disables candidates until the next build. The build distinguishes forks, and computes
+-- moments, if this call or an earlier one asks for it.
 -- name: GiveUpCandidates :exec
 update scheduler_go.candidate_build
 set phase = 'empty', by_fork = by_fork or @by_fork, by_freshness = by_freshness or @by_freshness
@@ -89,7 +90,7 @@ where phase <> 'empty' or by_fork < @by_fork or by_freshness < @by_freshness;
 -- name: ChangePages :one
 select (pg_relation_size('scheduler_go.candidate_changes') / current_setting('block_size')::bigint)::bigint;
 
--- DropChanges deletes the changes on some pages, and returns their number.
+-- DropChanges deletes the changes on a range of pages, and returns their number.
 -- name: DropChanges :execrows
 delete from scheduler_go.candidate_changes
 where ctid >= format('(%s,0)', @first_page::bigint)::tid and ctid < format('(%s,0)', @end_page::bigint)::tid;

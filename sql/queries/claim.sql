@@ -1,7 +1,7 @@
--- Which task types have something to claim; the claim itself is put together in sql/ledger/claim.go.
+-- The task types with ready tasks. sql/ledger/claim.go builds the statement of the claim.
 
--- ReadyTaskTypes lists the task types with ready tasks, so that a pass over hundreds of idle types costs
--- one query.
+-- ReadyTaskTypes lists the task types with ready tasks. A pass over hundreds of idle types costs this one
+-- query.
 -- name: ReadyTaskTypes :many
 select tt.type
 from task_type tt

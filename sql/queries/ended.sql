@@ -1,7 +1,7 @@
--- What ended, by minute.
+-- Ended work, by minute.
 
--- CountEnded adds to the counts of this minute. Server processes write rows of their own (of 64
--- parts), so that two hardly ever wait for each other.
+-- CountEnded adds to the counts of this minute. Each server process writes one of 64 partial rows, so two
+-- rarely wait for each other.
 -- name: CountEnded :exec
 insert into scheduler_go.ended as e (minute, source, type, status, exception, bucket, part, pieces, seconds)
 select date_trunc('minute', now()), o.source, o.type, o.status, o.exception, o.bucket, (pg_backend_pid() % 64)::smallint, o.pieces, o.seconds
@@ -10,7 +10,7 @@ from (select unnest(@source::text[]) as source, unnest(@type::text[]) as type, u
 order by 1, 2, 3, 4, 5, 6, 7
 on conflict (minute, source, type, status, exception, bucket, part) do update set pieces = e.pieces + excluded.pieces, seconds = e.seconds + excluded.seconds;
 
--- EndedInHour sums the last whole minute, five and sixty of them.
+-- EndedInHour returns the sums of the last whole minute, of the last five, and of the last sixty.
 -- name: EndedInHour :many
 select source, type, status, exception, bucket,
        coalesce(sum(pieces) filter (where minute >= date_trunc('minute', now()) - interval '1 minute'), 0)::bigint as in_minute,
@@ -20,18 +20,19 @@ from scheduler_go.ended
 where minute >= date_trunc('minute', now()) - interval '1 hour' and minute < date_trunc('minute', now()) and source <> 'wait'
 group by source, type, status, exception, bucket;
 
--- OldEndedHour returns the oldest whole hour that has ended three hours ago; the epoch if there is none.
+-- OldEndedHour returns the oldest whole hour of minutes that ended at least three hours ago, or the epoch
+-- if there is none.
 -- name: OldEndedHour :one
 select coalesce(date_trunc('hour', min(minute), 'UTC'), 'epoch')::timestamptz as hour
 from scheduler_go.ended where minute < date_trunc('hour', now() - interval '3 hours', 'UTC');
 
--- LockEndedPast makes processes move what ended one after another.
+-- LockEndedPast makes processes move ended work one after another.
 -- name: LockEndedPast :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler ended', 0));
 
--- MoveEnded moves the minutes of an hour to its hour and its day, and notes when tasks first and last failed by each class of
--- exception. Of a type, the classes that an hour or a day has already stay, and the most frequent others up to a
--- number of all; the rest is (other).
+-- MoveEnded moves the minutes of an hour to its hour and its day. It records the first and last failure of
+-- tasks by class of exception. An hour or a day keeps the classes that it already has for a type. It adds
+-- the most frequent other classes up to a bound, and counts the rest as (other).
 -- name: MoveEnded :exec
 with gone as (
   delete from scheduler_go.ended where minute >= @hour::timestamptz and minute < @next_hour::timestamptz
@@ -83,20 +84,21 @@ set pieces = p.pieces + excluded.pieces, seconds = p.seconds + excluded.seconds,
                   select unnest(excluded.buckets), unnest(excluded.counts)) b
             group by b.bucket) m);
 
--- ForgetEndedPast deletes hours after 30 days and days after two years. A row of a later time than now, as from a clock that was wrong, goes after
--- the same time.
+-- ForgetEndedPast deletes hours after 30 days and days after two years. Rows with future times, as of a
+-- clock that was wrong, go after the same times.
 -- name: ForgetEndedPast :exec
 delete from scheduler_go.ended_past
 where span = 'hour' and since < now() - interval '30 days' or span = 'day' and since < now() - interval '730 days';
 
--- ForgetErrors deletes classes of exceptions after two years, and those beyond a number of a type, the oldest first.
+-- ForgetErrors deletes classes of exceptions after two years, and those beyond a bound per type, the oldest
+-- first.
 -- name: ForgetErrors :exec
 delete from scheduler_go.errors e
 using (select f.type, f.exception, f.last, row_number() over (partition by f.type order by f.last desc, f.exception) as place from scheduler_go.errors f) o
 where o.type = e.type and o.exception = e.exception and (o.last < now() - interval '730 days' or o.place > @most::bigint);
 
--- EndedSteps sums what ended from a moment on, of all types, in steps of so many seconds since 1970. span is hour, day, or empty for
--- minutes only.
+-- EndedSteps sums ended work from a moment on, over all types, in steps of some seconds counted from 1970.
+-- span is hour, day, or empty for minutes only.
 -- name: EndedSteps :many
 select e.source, e.type, e.status, floor(extract(epoch from e.at) / @step::double precision)::bigint as step, sum(e.pieces)::bigint as pieces
 from (select m.minute as at, m.source, m.type, m.status, m.pieces from scheduler_go.ended m where m.minute >= @since::timestamptz
@@ -105,7 +107,8 @@ from (select m.minute as at, m.source, m.type, m.status, m.pieces from scheduler
 where e.source <> 'wait'
 group by 1, 2, 3, 4;
 
--- FailureSteps sums failures of task types from a moment on by exception, in steps as EndedSteps, and returns the first and the last minute of each.
+-- FailureSteps sums the failures of task types from a moment on by exception, in the steps of EndedSteps.
+-- It returns the first and the last minute of each.
 -- name: FailureSteps :many
 select e.type, e.exception, floor(extract(epoch from e.at) / @step::double precision)::bigint as step, sum(e.pieces)::bigint as pieces, min(e.at)::timestamptz as first, max(e.at)::timestamptz as last
 from (select m.minute as at, m.type, m.exception, m.pieces from scheduler_go.ended m
@@ -115,6 +118,6 @@ from (select m.minute as at, m.type, m.exception, m.pieces from scheduler_go.end
       where p.span = @span::text and p.since >= @since::timestamptz and p.source = 'worker' and p.status in ('failed', 'permfailed', 'lost')) e
 group by 1, 2, 3;
 
--- Errors lists when tasks first and last failed by each class of exception, up to three hours ago.
+-- Errors lists the first and the last failure of tasks by class of exception, up to three hours ago.
 -- name: Errors :many
 select * from scheduler_go.errors;

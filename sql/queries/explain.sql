@@ -1,6 +1,6 @@
--- Why a task or an origin has not been scheduled.
+-- Why a task or an origin is not scheduled yet.
 
--- TasksAhead counts, up to a limit, the ready tasks that a runner claims before a task of their type.
+-- TasksAhead counts, up to a bound, the ready tasks of the same type that a runner claims before the task.
 -- name: TasksAhead :one
 select count(*) from (
   select from task t join task one on one.id = @task
@@ -11,19 +11,19 @@ select count(*) from (
   limit @max_tasks
 ) ahead;
 
--- WaitingMessages lists outgoing messages, that of a task id, or those that visit a URL, each with the
--- number of messages that are sent before it.
+-- WaitingMessages lists outgoing messages: that of a task id, or those for visits of a URL. Each has the
+-- number of messages sent before it.
 -- name: WaitingMessages :many
 select o.queue, coalesce(o.since, o.claimed)::timestamptz as since, o.attempts, coalesce(o.last_error, '')::text as reason,
-  greatest(o.not_before, o.since, o.claimed)::timestamptz as again, -- not_before is -infinity at first
+  greatest(o.not_before, o.since, o.claimed)::timestamptz as again, -- not_before is -infinity before the first delay
   (select count(*) from scheduler_go.work b
    where b.state = 'outgoing' and (not b.urgent, b.place) < (not o.urgent, o.place) and b.not_before <= @now) as ahead
 from scheduler_go.work o
 where o.state = 'outgoing' and (o.task_id::text = @task_id::text or o.task_name = @task_name::text and o.kwargs ->> 'url' = @url::text)
 order by o.place;
 
--- LanePlaces lists work on lanes, that of a task id, or the visits of an origin, each with the number
--- of messages that are sent before it from its backlog.
+-- LanePlaces lists work on lanes: that of a task id, or the visits of an origin. Each has the number of
+-- messages that its backlog sends before it.
 -- name: LanePlaces :many
 select w.lane_set::text as lane_set, w.lane::smallint as lane, coalesce(w.lane_name, '')::text as lane_name, w.queue, w.state <> 'backlog' as sent,
   w.timed_out, w.claimed, w.since::timestamptz as since, w.started, coalesce(w.soft_limit, 0)::double precision as soft_limit,

@@ -1,6 +1,7 @@
 -- Figures over time.
 
--- AddFigures adds a sample to the rows of its five minutes, its hour and its day. values are arrays of numbers as text.
+-- AddFigures adds a sample to the rows of its five minutes, its hour and its day. values are arrays of
+-- numbers, as texts.
 -- name: AddFigures :exec
 insert into scheduler_go.figures as f (span, figure, name, part, since, samples, sums)
 select s.span, n.figure, n.name, n.part, s.since, 1, n.sums::double precision[]
@@ -17,12 +18,14 @@ set samples = f.samples + 1,
 delete from scheduler_go.figures
 where span = 'five' and since < now() - interval '195 minutes' or span = 'hour' and since < now() - interval '30 days' or span = 'day' and since < now() - interval '730 days';
 
--- FiguresOver returns the rows of a figure from a moment on, of all names and parts, or of those that are both among names and parts.
+-- FiguresOver returns the rows of a figure from a moment on: all of them, or those whose name is among
+-- names and whose part is among parts.
 -- name: FiguresOver :many
 select name, part, since, samples, sums from scheduler_go.figures
 where span = @span::text and figure = @figure::text and (@everything::boolean or name = any(@names::text[]) and part = any(@parts::text[])) and since >= @since::timestamptz;
 
--- LastFigures returns the newest row of five minutes of each name of a figure, and the oldest of the hours and of the five minutes since a moment.
+-- LastFigures returns, for each name of a figure, the newest row of five minutes, and the oldest rows of
+-- hours and of five minutes since a moment.
 -- name: LastFigures :many
 select n.name, f.place, f.since, f.samples, f.sums
 from (select distinct name from scheduler_go.figures where span = 'five' and figure = @figure::text) n
@@ -37,7 +40,7 @@ cross join lateral (
    where r.span = 'five' and r.figure = @figure and r.name = n.name and r.part = '' order by r.since limit 1)
 ) f;
 
--- VisitsInFive sums what ended in the last five whole minutes, by source and type.
+-- VisitsInFive sums ended work of the last five whole minutes, by source and type.
 -- name: VisitsInFive :many
 select source, type, sum(pieces)::bigint as pieces, coalesce(sum(pieces) filter (where status in ('failed', 'permfailed', 'lost')), 0)::bigint as failed,
        coalesce(sum(pieces) filter (where bucket >= 0), 0)::bigint as timed, sum(seconds)::double precision as seconds
@@ -45,8 +48,9 @@ from scheduler_go.ended
 where minute >= date_trunc('minute', now()) - interval '5 minutes' and minute < date_trunc('minute', now()) and source in ('worker', 'journal')
 group by source, type;
 
--- CountsOfListers returns the Python scheduler's counts of origins (update-metrics) by lister and visit type, and when the last two listings ended; the
--- epoch stands for what is not known. A lister without counts has an empty visit type.
+-- CountsOfListers returns the Python scheduler's counts of origins (update-metrics) by lister and visit
+-- type, with the ends of the last two listings. An unknown time is the epoch. A lister without counts has
+-- an empty visit type.
 -- name: CountsOfListers :many
 select l.name, l.instance_name, coalesce(m.visit_type, '')::text as visit_type, coalesce(case when isfinite(m.last_update) then m.last_update end, 'epoch')::timestamptz as counted,
        coalesce(m.origins_known, 0)::bigint as known, coalesce(m.origins_enabled, 0)::bigint as enabled,

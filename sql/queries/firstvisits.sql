@@ -1,8 +1,7 @@
--- First visits: those of a lister's origins after its listing, in queues of
--- their own.
+-- First visits of a lister's origins after its listing, in queues of their own.
 
--- ListersWithFirstVisits lists the listers with a finished listing and a queue prefix for first visits
--- whose first visits are not all scheduled.
+-- ListersWithFirstVisits lists the listers with a finished listing, a queue prefix for first visits, and
+-- first visits left to schedule.
 -- name: ListersWithFirstVisits :many
 select * from listers
 where last_listing_finished_at is not null
@@ -14,8 +13,8 @@ order by last_listing_finished_at, id;
 -- name: ListedVisitTypes :many
 select distinct visit_type from listed_origins where lister_id = @lister_id order by visit_type;
 
--- FinishFirstVisits records that all first visits of a lister are scheduled, if all are scheduled or set
--- aside, and the lister hasn't changed since it was read.
+-- FinishFirstVisits records that a lister has no first visits left: all are scheduled or set aside. It does
+-- nothing if the lister has changed since it was read.
 -- name: FinishFirstVisits :execrows
 update listers l
 set first_visits_scheduled_at = @now::timestamptz, updated = now()

@@ -1,7 +1,7 @@
--- The policy freshness: what is known of how often origins change, and its control.
+-- The policy freshness: estimates of how often origins change, and its control.
 
--- ConfigureFreshness sets the visit types that have the policy. Where one is new, the walk over
--- candidates begins anew at once.
+-- ConfigureFreshness sets the visit types with the policy. For a new one, the walk over candidates starts
+-- over at once.
 -- name: ConfigureFreshness :exec
 with gone as (
   delete from scheduler_go.freshness_control where visit_type <> all(@visit_types::text[])
@@ -23,11 +23,11 @@ select threshold, stepped, complete from scheduler_go.freshness_control where vi
 -- name: StepFreshness :exec
 update scheduler_go.freshness_control set threshold = @threshold, stepped = @stepped where visit_type = @visit_type;
 
--- ApplyThresholds has moments computed by the present thresholds.
+-- ApplyThresholds marks the current thresholds as those of the next computation of moments.
 -- name: ApplyThresholds :exec
 update scheduler_go.freshness_control set applied = threshold where applied <> threshold;
 
--- OriginFreshness returns what is known of listed origins whose visit types have the policy. Go's
+-- OriginFreshness returns the estimates and stats of listed origins whose visit types have the policy. Go's
 -- zero time stands for null.
 -- name: OriginFreshness :many
 select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold, k.complete,
@@ -37,7 +37,7 @@ select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
   least(greatest(lo.last_seen, g.finished, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
-  -- By the last two listings; a day if they are not known.
+  -- The time between the last two listings; a day if it is unknown.
   least(greatest(coalesce(extract(epoch from g.finished) - extract(epoch from g.previous), 86400), 3600), 1e8)::double precision as listing,
   coalesce(lo.is_fork, false)::boolean as fork,
   coalesce(p.changes, k.changes)::double precision as prior_changes, coalesce(p.days, k.days)::double precision as prior_days,
@@ -54,7 +54,7 @@ left join scheduler_go.listings g on g.lister_id = lo.lister_id
 left join scheduler_go.freshness_listers p on p.visit_type = key.visit_type and p.lister_id = lo.lister_id
 left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || key.visit_type || ' ' || key.url, 0);
 
--- WriteFreshness writes what is known of origins, unless a later visit is known already.
+-- WriteFreshness writes estimates of origins, unless the row has a later visit.
 -- name: WriteFreshness :exec
 insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment)
 select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment
@@ -68,8 +68,8 @@ on conflict (origin) do update
 set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
 where f.seen <= excluded.seen;
 
--- FreshCandidates lists the origins on some pages of candidates that should have a moment or have one;
--- Go's zero time stands for one that some candidate of the origin lacks.
+-- FreshCandidates lists the origins on a range of pages of candidates that need a moment or have one. If a
+-- candidate of the origin lacks a moment, it is Go's zero time.
 -- name: FreshCandidates :many
 select c.url, c.visit_type, (case when bool_and(c.moment is not null) then min(c.moment) else '0001-01-01Z' end)::timestamptz as moment
 from scheduler_go.candidates c
@@ -77,7 +77,7 @@ where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('
   and (c.moment is not null or c.visit_type in (select k.visit_type from scheduler_go.freshness_control k))
 group by c.url, c.visit_type;
 
--- SetMoments computes the moments of the candidates of some origins on some pages. The caller holds
+-- SetMoments computes the moments of the candidates of the origins on a range of pages. The caller holds
 -- the lock of candidates.
 -- name: SetMoments :exec
 update scheduler_go.candidates c
@@ -88,8 +88,8 @@ where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('
   and n.lister_id = c.lister_id and n.url = c.url and n.visit_type = c.visit_type
   and n.moment is distinct from c.moment;
 
--- SetListerFreshness writes what a whole walk has found: it replaces the estimates of listers, and marks
--- the moments as complete, unless the walk was cancelled as a visit type got the policy meanwhile.
+-- SetListerFreshness writes the result of a whole walk: it replaces the estimates of listers and marks the
+-- moments as complete. It does nothing if the walk was cancelled because another visit type got the policy.
 -- name: SetListerFreshness :exec
 with gone as (
   delete from scheduler_go.freshness_listers l
@@ -102,12 +102,12 @@ insert into scheduler_go.freshness_listers (visit_type, lister_id, changes, days
 select unnest(@visit_types::text[]), unnest(@listers::uuid[]), unnest(@changes::real[]), unnest(@days::real[])
 on conflict (visit_type, lister_id) do update set changes = excluded.changes, days = excluded.days;
 
--- FreshnessPages counts the pages of the estimates.
+-- FreshnessPages counts the pages of the table of estimates.
 -- name: FreshnessPages :one
 select (pg_relation_size('scheduler_go.freshness') / current_setting('block_size')::bigint)::bigint as pages;
 
--- ForgetFreshness deletes the estimates, on some pages, of origins whose last successful visit is more
--- than twice the longest wait ago; @longest is the longest wait if no visit type has the policy.
+-- ForgetFreshness deletes the estimates on a range of pages whose origin's last successful visit is more
+-- than twice the longest wait ago. If no visit type has the policy, the longest wait is @longest.
 -- name: ForgetFreshness :exec
 delete from scheduler_go.freshness f
 using (select make_interval(secs => coalesce(max(longest), @longest::double precision)) as longest from scheduler_go.freshness_control) k

@@ -1,40 +1,41 @@
--- Graphs: submitting them, and the drain that releases their tasks; see sql/graphs/submit.go and sql/graphs/drain.go.
+-- Graphs: their submission, and the drain that releases their tasks. See sql/graphs/submit.go and
+-- sql/graphs/drain.go.
 
 -- LockGraphs takes the advisory lock of graphs.
 -- name: LockGraphs :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0));
 
--- TryLockGraphs takes the advisory lock of graphs if it is free, and reports whether it was.
+-- TryLockGraphs takes the advisory lock of graphs if it is free, and reports whether it took it.
 -- name: TryLockGraphs :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0));
 
--- GraphsPending reports whether the drain has anything to do.
+-- GraphsPending reports whether the drain has work.
 -- name: GraphsPending :one
 select scheduler_go.graphs_pending(@at);
 
--- CheckDeadlines queues checks of the tasks whose deadline has passed, unless one is queued.
+-- CheckDeadlines queues checks of tasks whose deadline has passed. It queues no second check of a task.
 -- name: CheckDeadlines :one
 select scheduler_go.check_graph_deadlines(@max_tasks, @at);
 
--- SpreadGraphChanges queues checks of the dependents of changed tasks, and returns the
--- number of changes it took.
+-- SpreadGraphChanges queues checks of the dependents of changed tasks. It returns the number of changes
+-- that it took.
 -- name: SpreadGraphChanges :one
 select scheduler_go.spread_graph_changes(@max_changes, @max_edges);
 
--- TakeBackGraphFailures opens the tasks that could not run because of tasks that are open again. It
--- returns how many changes it took, how many tasks others had locked, and whether there is more to take back.
+-- TakeBackGraphFailures reopens tasks that could not run because of tasks that are open again. It returns
+-- the number of changes that it took, the number of tasks locked by others, and whether more are left.
 -- name: TakeBackGraphFailures :one
 select b.taken::bigint as taken, b.put_off::bigint as put_off, b.more::boolean as more
 from scheduler_go.take_back_graph_failures(@max_tasks, @max_edges, @at, make_interval(secs => @patience_seconds::double precision), @only_note) b;
 
--- SettleGraphTasks does the queued checks: it releases or disables tasks. If these is not null, it
--- checks these tasks instead. reopened is whether there is something to take back first.
+-- SettleGraphTasks does queued checks: it releases or disables tasks. If these is not null, it checks these
+-- tasks instead. reopened is whether TakeBackGraphFailures must run first.
 -- name: SettleGraphTasks :one
 select s.looked_at::bigint as looked_at, s.released::bigint as released, s.failed::bigint as failed, s.put_off::bigint as put_off, s.reopened::boolean as reopened
 from scheduler_go.settle_graph_tasks(@max_tasks, @max_edges, @at, sqlc.narg(these)::bigint[]) s;
 
--- UnsettledGraphTasks lists tasks of a graph, after one, that have to be looked at: those that wait and watch
--- no dependency; of a cancelled graph, those that were not sent or may be tried again.
+-- UnsettledGraphTasks lists the tasks of a graph, after a given one, that need a check. These are waiting
+-- tasks that watch no dependency. In a cancelled graph, they are tasks not sent or with retries left.
 -- name: UnsettledGraphTasks :many
 select g.task
 from scheduler_go.graph_tasks g
@@ -45,25 +46,24 @@ where g.graph = @graph::bigint and g.task > @after::bigint
       else g.watch is null and t.status = 'next_run_not_scheduled' and t.next_run = scheduler_go.never() end
 order by g.task limit @max_tasks;
 
--- NotifyGraphs wakes the runners: there may be something to claim.
+-- NotifyGraphs wakes the runners, as tasks may be ready.
 -- name: NotifyGraphs :exec
 select pg_notify('scheduler_go_graph', '');
 
--- CheckGraphTasks queues checks of the waiting tasks, of some numbers, whose dependency ended without a
--- change being noted, for instance while triggers were off. It also forgets deleted tasks on which no
--- task depends.
+-- CheckGraphTasks queues checks of waiting tasks in a range of numbers whose dependency ended without a
+-- recorded change, for instance while triggers were off. It also forgets deleted tasks without dependents.
 -- name: CheckGraphTasks :one
 select scheduler_go.check_graph_tasks(@first_task, @end_task);
 
--- EndOfGraphTasks returns the number after the last task of a graph, living or deleted.
+-- EndOfGraphTasks returns the number after the last task of a graph, existing or deleted.
 -- name: EndOfGraphTasks :one
 select (greatest((select max(task) from scheduler_go.graph_tasks), (select max(task) from scheduler_go.graph_gone), -1) + 1)::bigint as task;
 
--- FirstGraphTask returns the number of the first one.
+-- FirstGraphTask returns the number of the first task of a graph.
 -- name: FirstGraphTask :one
 select coalesce(least((select min(task) from scheduler_go.graph_tasks), (select min(task) from scheduler_go.graph_gone)), 0)::bigint as task;
 
--- EndOfGraphs returns the number after the last graph's.
+-- EndOfGraphs returns the number after the last graph.
 -- name: EndOfGraphs :one
 select (coalesce(max(id), -1) + 1)::bigint as id from scheduler_go.graphs;
 
@@ -71,14 +71,14 @@ select (coalesce(max(id), -1) + 1)::bigint as id from scheduler_go.graphs;
 -- name: FirstGraph :one
 select coalesce(min(id), 0)::bigint as id from scheduler_go.graphs;
 
--- Submitting: tasks get their numbers first, dependencies lower ones than their dependents.
+-- Submission: tasks get numbers first, dependencies lower ones than their dependents.
 
--- TasksToDependOn returns the existing tasks of some numbers.
+-- TasksToDependOn returns the numbers of existing tasks among the given ones.
 -- name: TasksToDependOn :many
 select id, policy from task where id = any(@ids::bigint[]);
 
--- LockDependencies locks tasks, so that they end only after this transaction, and their ends see which
--- tasks wait for them.
+-- LockDependencies locks tasks, so that they end only after this transaction. The trigger at their end then
+-- sees the rows of the tasks that wait for them.
 -- name: LockDependencies :many
 select id from task where id = any(@ids::bigint[]) order by id for share;
 
@@ -90,7 +90,7 @@ insert into scheduler_go.graphs (name, submitted) values (@name, @submitted) ret
 -- name: TakeGraphKey :execrows
 insert into scheduler_go.graph_keys (key, graph, digest) values (@key, @graph, @digest) on conflict do nothing;
 
--- GraphKey returns what a key stands for.
+-- GraphKey returns the graph and the request that a key belongs to.
 -- name: GraphKey :one
 select graph, digest from scheduler_go.graph_keys where key = @key;
 
@@ -98,8 +98,8 @@ select graph, digest from scheduler_go.graph_keys where key = @key;
 -- name: NextTaskIDs :many
 select nextval('task_id_seq')::bigint as id from generate_series(1, @count::bigint);
 
--- CreateGraphTasks creates tasks. They are one-shot, and have as many retries as
--- their type says unless retries says otherwise (-1).
+-- CreateGraphTasks creates one-shot tasks. Each has retries as its retries says, or if that is -1, as its
+-- type says.
 -- name: CreateGraphTasks :exec
 insert into task (id, type, arguments, next_run, current_interval, status, policy, retries_left, priority)
 select n.id, n.type, n.arguments::jsonb, case when n.waits then scheduler_go.never() else @at::timestamptz end,
@@ -110,7 +110,7 @@ from (select unnest(@id::bigint[]) as id, unnest(@type::text[]) as type, unnest(
              unnest(@waits::boolean[]) as waits, unnest(@retries::bigint[]) as retries, unnest(@priority::text[]) as priority) n
 join task_type tt on tt.type = n.type;
 
--- RecordGraphTasks adds tasks to a graph. A watch of 0, a deadline in the year 1 and retries of -1 are none.
+-- RecordGraphTasks adds tasks to a graph. Watch 0, a deadline in the year 1 and retries -1 stand for null.
 -- name: RecordGraphTasks :exec
 insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch, retries)
 select n.id, @graph::bigint, n.name, n.any_result, n.dependencies, nullif(n.deadline, '0001-01-01 00:00:00+00'), nullif(n.watch, 0), nullif(n.retries, -1)
@@ -118,18 +118,18 @@ from (select unnest(@id::bigint[]) as id, unnest(@name::text[]) as name, unnest(
              unnest(@dependencies::integer[]) as dependencies, unnest(@deadline::timestamptz[]) as deadline,
              unnest(@watch::bigint[]) as watch, unnest(@retries::bigint[]) as retries) n;
 
--- RecordGraphEdges writes which task waits for which. An empty condition is none.
+-- RecordGraphEdges writes dependencies between tasks. An empty condition stands for null.
 -- name: RecordGraphEdges :exec
 insert into scheduler_go.graph_edges (task, depends_on, needs)
 select n.task, n.depends_on, nullif(n.needs, '')
 from (select unnest(@task::bigint[]) as task, unnest(@depends_on::bigint[]) as depends_on, unnest(@needs::text[]) as needs) n;
 
--- LockGraphTasks keeps others from changing some tasks until this transaction ends.
+-- LockGraphTasks locks tasks against changes until this transaction ends.
 -- name: LockGraphTasks :exec
 select from task where id = any(@ids::bigint[]) order by id for no key update;
 
--- ChangeDependencies deletes dependencies of tasks, changes the tasks' numbers of dependencies, and
--- clears which one each watches, until its check.
+-- ChangeDependencies deletes dependencies of tasks and updates the tasks' counts of dependencies. It clears
+-- the watched dependency of each task until its check.
 -- name: ChangeDependencies :exec
 with removed as (
   delete from scheduler_go.graph_edges e
@@ -139,11 +139,11 @@ with removed as (
 update scheduler_go.graph_tasks g set dependencies = g.dependencies + n.more, watch = null
 from (select unnest(@tasks::bigint[]) as task, unnest(@more::integer[]) as more) n where g.task = n.task;
 
--- DependenciesOf lists the dependencies of some tasks.
+-- DependenciesOf lists the dependencies of the tasks.
 -- name: DependenciesOf :many
 select task, depends_on, needs from scheduler_go.graph_edges where task = any(@tasks::bigint[]);
 
--- EdgesBelow lists the direct and indirect dependencies of some tasks.
+-- EdgesBelow lists the direct and indirect dependencies of the tasks.
 -- name: EdgesBelow :many
 select e.task::bigint as task, e.depends_on::bigint as depends_on from scheduler_go.graph_edges_below(@tasks::bigint[]) e;
 
@@ -151,7 +151,7 @@ select e.task::bigint as task, e.depends_on::bigint as depends_on from scheduler
 -- name: CheckTasks :exec
 insert into scheduler_go.graph_checks (task) select unnest(@tasks::bigint[]);
 
--- Changing graphs by hand.
+-- Changes of graphs by people.
 
 -- CancelGraph marks a graph as cancelled, and queues checks of its tasks that have not ended.
 -- name: CancelGraph :execrows
@@ -165,16 +165,16 @@ with graph as (
 )
 select from graph;
 
--- ReviveGraph undoes CancelGraph.
+-- ReviveGraph reverts CancelGraph.
 -- name: ReviveGraph :execrows
 update scheduler_go.graphs set cancelled = null where id = @graph;
 
--- RetryGraphTasks reopens the next tasks of a graph, after one, that failed or couldn't run: they wait,
--- and a check of them is queued.
+-- RetryGraphTasks reopens the next failed or never run tasks of a graph, after a given one: they wait, and
+-- their checks are queued.
 -- name: RetryGraphTasks :many
 select scheduler_go.reopen_graph_tasks(@graph::bigint, @after::bigint, @max_tasks::bigint, @at::timestamptz)::bigint as id;
 
--- ReleaseTask lets a waiting task run at once, whatever it waits for.
+-- ReleaseTask lets a waiting task run at once, even with unmet dependencies.
 -- name: ReleaseTask :execrows
 with released as (
   update task set next_run = @at
@@ -183,10 +183,11 @@ with released as (
 )
 update scheduler_go.graph_tasks g set watch = null from released where g.task = released.id;
 
--- Reading graphs.
+-- Reads of graphs.
 
--- Graphs lists graphs of some numbers, newest first, with the number of tasks by state, of the last
--- max_tasks tasks of each. It looks at max_looked graphs. A state is open, failed, completed or cancelled; '' is any.
+-- Graphs lists graphs in a range of numbers, newest first. It counts tasks by state among the last
+-- max_tasks of each graph, and reads at most max_looked graphs. A state is open, failed, completed or
+-- cancelled; '' is any.
 -- name: Graphs :many
 select s.id, s.name, s.submitted, s.cancelled,
        n.tasks::bigint as tasks, n.waiting::bigint as waiting, n.ready::bigint as ready, n.sent::bigint as sent, n.running::bigint as running,
@@ -210,7 +211,7 @@ cross join lateral (
 where position(@part_of_name::text in s.name) > 0
   and (sqlc.narg(after)::timestamptz is null or s.submitted >= sqlc.narg(after))
   and (sqlc.narg(before)::timestamptz is null or s.submitted < sqlc.narg(before))
-  and (@state::text <> 'cancelled' or s.cancelled is not null) -- before their tasks are counted
+  and (@state::text <> 'cancelled' or s.cancelled is not null) -- decided before the graph's tasks are counted
   and case @state::text
         when '' then true
         when 'cancelled' then true
@@ -220,16 +221,16 @@ where position(@part_of_name::text in s.name) > 0
       end
 order by s.id desc limit @max_graphs::bigint;
 
--- PlaceOfGraphs returns the number of a graph: the first one below end_graph after passing so many, downwards.
+-- PlaceOfGraphs returns the number of the graph that follows @passed graphs below end_graph, downwards.
 -- name: PlaceOfGraphs :many
 select id from scheduler_go.graphs where id < @end_graph order by id desc limit 1 offset @passed;
 
--- GraphAtTask returns the graph of a task: the first one after passing so many tasks, from the last
--- task of the last graph below end_graph downwards.
+-- GraphAtTask returns the graph of the task that follows @passed tasks, downwards from the last task of the
+-- last graph below end_graph.
 -- name: GraphAtTask :many
 select graph from scheduler_go.graph_tasks where graph < @end_graph order by graph desc, task desc limit 1 offset @passed;
 
--- SizeOfGraph counts the tasks of a graph, and their dependencies, up to a number of each.
+-- SizeOfGraph counts the tasks and the dependencies of a graph, each up to a bound.
 -- name: SizeOfGraph :one
 select (select count(*) from (select a.task from scheduler_go.graph_tasks a where a.graph = @graph::bigint limit @max_tasks::bigint) t)::bigint as tasks,
        (select count(*) from (
@@ -237,12 +238,12 @@ select (select count(*) from (select a.task from scheduler_go.graph_tasks a wher
          cross join lateral (select d.task from scheduler_go.graph_edges d where d.task = g.task offset 0) e limit @max_edges::bigint
        ) e)::bigint as edges;
 
--- GraphTasks lists the tasks of a graph, dependencies before dependents.
+-- GraphTasks lists the tasks of a graph, dependencies before their dependents.
 -- name: GraphTasks :many
 select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.graph = @graph order by st.task;
 
--- GraphTasksOf returns the places of some tasks in their graphs.
+-- GraphTasksOf returns the tasks' rows in their graphs.
 -- name: GraphTasksOf :many
 select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.task = any(@tasks::bigint[]) order by st.task;
@@ -254,8 +255,7 @@ from scheduler_go.graph_tasks g
 cross join lateral (select d.* from scheduler_go.graph_edges d where d.task = g.task offset 0) e
 where g.graph = @graph order by g.task, e.depends_on;
 
--- UnmetDependencies lists the dependencies that a task still waits for, or because of which
--- it can't run.
+-- UnmetDependencies lists the dependencies that a task waits for, or that prevent it from running.
 -- name: UnmetDependencies :many
 select d.depends_on as id, (d.fate is not null)::boolean as broken, coalesce(g.name, '')::text as name, coalesce(g.graph, 0)::bigint as graph,
        coalesce(t.type, '')::text as type, coalesce(t.status::text, 'deleted')::text as status,
@@ -268,19 +268,19 @@ left join task t on t.id = d.depends_on
 where d.task = @task and (d.unmet or d.fate is not null)
 order by d.depends_on limit @max_dependencies;
 
--- GraphTask returns a task's place in its graph; no row for other tasks.
+-- GraphTask returns a task's row in its graph; no row for a task without a graph.
 -- name: GraphTask :many
 select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since
 from scheduler_go.graph_states st where st.task = @task;
 
--- Runtimes returns what the last 1,000 runs of some types took, in seconds on average.
+-- Runtimes returns the mean runtime of the last 1,000 runs of each type, in seconds.
 -- name: Runtimes :many
 select t.type::text as type, avg(d.runtime)::double precision as seconds
 from unnest(@types::text[]) as t (type)
 cross join lateral (select r.runtime from scheduler_go.run_durations r where r.type = t.type order by r.recorded desc limit 1000) d
 group by t.type;
 
--- GraphEnds returns when tasks of a graph last ended, by their runs.
+-- GraphEnds returns when the graph's tasks last ended, by their runs.
 -- name: GraphEnds :many
 select g.task, r.ended::timestamptz as ended
 from scheduler_go.graph_tasks g
@@ -290,11 +290,11 @@ cross join lateral (
 ) r
 where g.graph = @graph and r.ended is not null;
 
--- EmptyGraphs returns the graphs of some numbers without tasks, on whose tasks none depends.
+-- EmptyGraphs returns the graphs in a range of numbers that have no tasks and no tasks with dependents.
 -- name: EmptyGraphs :many
 select id::bigint from scheduler_go.empty_graphs(@first_graph, @end_graph) id;
 
--- ForgetGraphTasks deletes our rows of some tasks of a graph.
+-- ForgetGraphTasks deletes our rows of a graph's tasks.
 -- name: ForgetGraphTasks :execrows
 with gone as (
   delete from scheduler_go.graph_tasks

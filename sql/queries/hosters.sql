@@ -1,12 +1,12 @@
--- Hosters: their visits in flight, and those claimed lately.
+-- Hosters: their visits in flight, and their recent claims.
 
--- LockHosters makes claims of visits wait for each other, so that no two take the same capacity.
+-- LockHosters serializes claims of visits, so that no two take the same capacity.
 -- name: LockHosters :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler hosters', 0));
 
--- HosterLoads counts, by hoster, the visits in flight, but not those that began too long before the
--- moment up to which ends are known, and the visits claimed since a moment. When they began
--- is that of began().
+-- HosterLoads counts, by hoster, the visits in flight and the visits claimed since a moment. It leaves out
+-- visits that began too long before the moment up to which ends are known. began() gives the time of their
+-- beginning.
 -- name: HosterLoads :many
 select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed
 from (
@@ -20,11 +20,11 @@ from (
 ) l
 group by hoster;
 
--- HosterListers names the hoster that each lister's instance is.
+-- HosterListers returns the hoster of each lister's instance.
 -- name: HosterListers :many
 select id, (name || '/' || instance_name)::text as hoster from listers;
 
--- AddHosterClaims writes how many visits were claimed of each hoster, and deletes old rows.
+-- AddHosterClaims records the number of claimed visits by hoster, and deletes old rows.
 -- name: AddHosterClaims :exec
 with forgotten as (
   delete from scheduler_go.hoster_claims old where old.claimed <= @forget_until

@@ -1,7 +1,7 @@
--- Maintenance jobs, each done by one process at a time.
+-- Maintenance jobs. One process at a time runs a job.
 
--- DueKeeperJobs returns those of the given jobs that are due and that no process has leased, and those
--- whose last run failed, with its error. A job that failed is due sooner.
+-- DueKeeperJobs returns the given jobs that are due and not leased, and those whose last run failed, with
+-- the error. A failed job is due sooner.
 -- name: DueKeeperJobs :many
 select d.job, d.due, d.failure
 from (
@@ -15,7 +15,7 @@ from (
 ) d
 where d.due or d.failure <> '';
 
--- TakeKeeperJob leases a job, unless another process has it or has begun it in the last period.
+-- TakeKeeperJob leases a job, unless another process leases it or began it in the last period.
 -- name: TakeKeeperJob :one
 insert into scheduler_go.keeper as k (job, began, until)
 values (@job, clock_timestamp(), clock_timestamp() + make_interval(secs => @lease::double precision))
@@ -24,18 +24,18 @@ where k.until <= clock_timestamp()
   and k.began + make_interval(secs => case when k.failed then least(@period::double precision, @after_failure::double precision) else @period::double precision end) <= clock_timestamp()
 returning began;
 
--- EndKeeperJob records the result of the run that began at a moment, unless another process
--- has taken the job over.
+-- EndKeeperJob records the result of the run that began at a moment, unless another process has taken the
+-- job over.
 -- name: EndKeeperJob :exec
 update scheduler_go.keeper
 set until = 'epoch', seconds = extract(epoch from clock_timestamp() - began), result = @result, failed = @failed
 where job = @job and began = @began;
 
--- KeeperJobs lists the jobs, and how the last run of each went.
+-- KeeperJobs lists the jobs with the result of each last run.
 -- name: KeeperJobs :many
 select job, began, seconds, result, failed from scheduler_go.keeper order by job;
 
--- MayMaintainOrigins reports whether the user has the rights for jobs that read origins, or write what is known of
--- them.
+-- MayMaintainOrigins reports whether the user has the rights for jobs that read origins or write estimates
+-- of them.
 -- name: MayMaintainOrigins :one
 select (has_table_privilege('listed_origins', 'select') and has_table_privilege('scheduler_go.candidate_changes', 'delete'))::boolean as may;

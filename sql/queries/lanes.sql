@@ -1,13 +1,12 @@
--- Lanes: backlogs, sending them, and the memory of how long work takes.
+-- Lanes: backlogs, their sending, and the memory of runtimes.
 
--- LaneFeatures returns what a lane is chosen by: the hash of the work's key and its memory;
--- of visits, whether nothing of the origin is archived yet, and the seconds from the last
--- visit to the last update that any lister knows: updated, in seconds since 1970, if that is a
--- number.
+-- LaneFeatures returns the inputs of lane selection: the hash of the work's key, and its memory. For
+-- visits, also whether the origin has no archived visit yet, and the seconds from the last visit to the
+-- last update of any lister. updated is that update in seconds since 1970; NaN makes the statement read it.
 -- name: LaneFeatures :many
 select k.memory,
        (s.last_snapshot is null)::boolean as first,
-       -- A difference of far dates may be more than an interval holds.
+       -- A difference of distant dates may exceed an interval.
        coalesce(case when abs(l.updated) < 'infinity' and isfinite(s.last_visit)
          then l.updated - extract(epoch from s.last_visit)::double precision end, 0)::double precision as behind,
        (m.memory is not null)::boolean as known, coalesce(m.seconds, 0)::real as seconds, coalesce(m.before, 0)::real as before,
@@ -29,7 +28,7 @@ left join lateral (
 left join lateral (select n.* from scheduler_go.lane_memory n where n.memory = k.memory offset 0) m on true
 order by k.place;
 
--- Backlogs counts the backlogs of the lanes of a set.
+-- Backlogs counts the backlogs of a lane set by lane.
 -- name: Backlogs :many
 select lane::smallint as lane, count(*) filter (where timed_out > 0) as timed_out, count(*) filter (where timed_out = 0) as waiting,
        min(since)::timestamptz as oldest
@@ -42,10 +41,10 @@ group by lane;
 update scheduler_go.work set lane = @last_lane
 where lane_set = @lane_set and lane > @last_lane and state = 'backlog';
 
--- SendBacklog sends the first messages of a lane's backlog to the queue of a lane. Of the look_at
--- that it looks at, those that came after slowest_since and didn't time out are sent after the
--- others, those expected to take longest first. It finds messages by their ids, as its last condition
--- is one for no index.
+-- SendBacklog sends the first messages of a lane's backlog to the queue of a lane. It reads look_at
+-- messages. Those that entered after slowest_since and didn't time out follow the others, those with the
+-- longest expected runtime first. The update finds messages by id: its condition on the state matches no
+-- index.
 -- name: SendBacklog :exec
 with next as (
   select n.task_id, nextval('scheduler_go.work_place_seq') as place
@@ -62,7 +61,7 @@ with next as (
     order by f.expected desc, f.turn
     limit @count
   ) n
-  where pg_current_xact_id() is not null -- before it gets places, as raise_low_water wants
+  where pg_current_xact_id() is not null -- takes the transaction's id before the places, as raise_low_water requires
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = @to_lane, since = @now, queue = @queue, lane_name = @lane_name,
@@ -87,15 +86,15 @@ set state = 'outgoing', place = next.place, queue = @queue, since = @now,
     lane_set = null, lane = null, lane_name = null, lanes_left = 0, soft_limit = null, hard_limit = null, url = null
 from next where w.task_id = next.task_id;
 
--- RecordLaneSets records that a process has lane sets in its configuration.
+-- RecordLaneSets records that a process is configured with the lane sets.
 -- name: RecordLaneSets :exec
 insert into scheduler_go.configured_lanes as c (lane_set, seen)
 select lane_set, @now::timestamptz from unnest(@lane_sets::text[]) lane_set order by lane_set
 on conflict (lane_set) do update set seen = greatest(c.seen, excluded.seen);
 
--- RemovedLaneSets looks at the lane sets with a backlog, and lists those that no process has in its
--- configuration: looks have found for some time that none was seen of late, without a gap between
--- them in which nobody could say so.
+-- RemovedLaneSets lists the lane sets with a backlog that no process is configured with. A set counts as
+-- removed once calls have found for some time that no process recorded it recently. A gap between the
+-- calls, in which no process could record, restarts that time.
 -- name: RemovedLaneSets :many
 with recursive sets as (
   (select lane_set from scheduler_go.work where state = 'backlog' order by lane_set limit 1)
@@ -116,7 +115,7 @@ union all
 select lane_set from looked where unseen <= @unseen_before::timestamptz
 order by 1;
 
--- LaneSketches returns the sketches of some listers, decayed to now.
+-- LaneSketches returns the sketches of the listers, decayed to now.
 -- name: LaneSketches :many
 select lister, first, bucket,
        (weight * power(2, least(0, extract(epoch from as_of - @now::timestamptz)::double precision / @half_life::double precision)))::double precision as weight
@@ -135,8 +134,8 @@ on conflict (url, visit_type) do update
 set claimed = case when l.timed_out >= extract(epoch from excluded.claimed) then least(l.claimed, excluded.claimed) else excluded.claimed end,
     timed_out = greatest(l.timed_out, excluded.timed_out), recorded = excluded.recorded;
 
--- MoveRuns gives open runs a new Celery task id. It must not touch status: the trigger
--- would move their tasks on.
+-- MoveRuns gives open runs a new Celery task id. It must not set status: the trigger would move their tasks
+-- on.
 -- name: MoveRuns :exec
 update public.task_run r
 set backend_id = o.new_id::text,
@@ -145,11 +144,11 @@ set backend_id = o.new_id::text,
 from (select unnest(@run::bigint[]) as id, unnest(@new_id::uuid[]) as new_id, unnest(@lane_name::text[]) as lane_name) o
 where r.id = o.id;
 
--- ForgetHeldVisits deletes held failed visits that were time-outs.
+-- ForgetHeldVisits deletes held failed visits that turned out to be time-outs.
 -- name: ForgetHeldVisits :exec
 delete from scheduler_go.held_visits where task_id = any(@task_ids::uuid[]);
 
--- RememberWork writes how long work took.
+-- RememberWork records runtimes of work.
 -- name: RememberWork :exec
 insert into scheduler_go.lane_memory as m (memory, seconds, before, at_least, behind, recorded)
 select o.memory, o.seconds, 0, o.at_least, o.behind, o.recorded
@@ -160,7 +159,7 @@ on conflict (memory) do update
 set seconds = excluded.seconds, before = case when m.at_least then 0 else m.seconds end,
     at_least = excluded.at_least, behind = excluded.behind, recorded = excluded.recorded;
 
--- CountWork adds to sketches.
+-- CountWork adds runtimes to sketches.
 -- name: CountWork :exec
 insert into scheduler_go.lane_sketches as s (lane_set, lister, first, bucket, weight, as_of)
 select o.lane_set, o.lister, o.first, o.bucket, o.weight, @now::timestamptz
@@ -172,7 +171,7 @@ set weight = excluded.weight
       + s.weight * power(2, least(0, extract(epoch from s.as_of - excluded.as_of)::double precision / @half_life::double precision)),
     as_of = greatest(s.as_of, excluded.as_of);
 
--- RecordLanes adds to the history.
+-- RecordLanes adds to the history of lanes.
 -- name: RecordLanes :exec
 insert into scheduler_go.lane_history as h (lane_set, lane, minute, what, bucket, pieces)
 select o.lane_set, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
@@ -188,7 +187,7 @@ from scheduler_go.lane_history
 where lane_set = @lane_set and minute >= @since
 group by lane, what, bucket;
 
--- LaneStates counts the work of a set by lane.
+-- LaneStates counts a set's work by lane.
 -- name: LaneStates :many
 select lane::smallint as lane, count(*) filter (where state = 'backlog' and timed_out > 0) as timed_out,
        count(*) filter (where state = 'backlog' and timed_out = 0) as waiting,
@@ -198,8 +197,7 @@ from scheduler_go.work
 where lane_set = @lane_set and state <> 'settled'
 group by lane;
 
--- ForgetLanes deletes old history, time-outs and memories, and what is left of lanes and
--- listers that are gone.
+-- ForgetLanes deletes old history, time-outs and memories, and the rows of removed lanes and listers.
 -- name: ForgetLanes :exec
 with history as (
   delete from scheduler_go.lane_history h where h.minute < @history_before
@@ -213,8 +211,7 @@ with history as (
 )
 delete from scheduler_go.lane_memory m where m.recorded < @memory_before;
 
--- LanedVisits returns the sent visits of some origins that may be requeued, and locks them
--- against that.
+-- LanedVisits returns the sent visits of the origins that may be requeued, and locks them against it.
 -- name: LanedVisits :many
 select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since::timestamptz as since
 from scheduler_go.work w
@@ -225,28 +222,28 @@ where w.task_id = any(array(
 order by w.task_id
 for key share of w;
 
--- VisitTimeouts returns the time-outs of visits of some origins. LanedVisits comes first: a
--- visit that is requeued meanwhile is in one of the two.
+-- VisitTimeouts returns the time-outs of visits of the origins. It must follow LanedVisits: either then has
+-- a visit that is requeued in between.
 -- name: VisitTimeouts :many
 select o.url, o.visit_type, o.claimed, o.timed_out
 from scheduler_go.lane_timeouts o
 join (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
   on o.url = k.url and o.visit_type = k.visit_type;
 
--- HoldVisits writes failed visits that do not count yet.
+-- HoldVisits records failed visits that don't count yet.
 -- name: HoldVisits :exec
 insert into scheduler_go.held_visits (task_id, url, visit_type, date)
 select unnest(@task_id::uuid[]), unnest(@url::text[]), unnest(@visit_type::text[]), unnest(@date::timestamptz[])
 on conflict do nothing;
 
--- ReleasedVisits lists held failed visits whose try has ended, and not by a time-out.
+-- ReleasedVisits lists held failed visits whose try has ended otherwise than by a time-out.
 -- name: ReleasedVisits :many
 select h.url, h.visit_type, h.date from scheduler_go.held_visits h
 where not exists (select from scheduler_go.work w where w.task_id = h.task_id and w.state in ('outgoing', 'sent'))
 order by h.date
 limit @max_visits;
 
--- DropHeldVisits deletes held failed visits that were counted.
+-- DropHeldVisits deletes held failed visits that are counted.
 -- name: DropHeldVisits :exec
 delete from scheduler_go.held_visits h
 using (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type, unnest(@date::timestamptz[]) as date) k

@@ -1,7 +1,7 @@
--- Listed origins, as listers record them and others read them.
+-- Listed origins, as listers record them and other programs read them.
 
--- RecordListedOrigins adds or replaces origins. They come as one JSON list: unlike arrays, its fields can
--- be null. Rows are written in the order of their keys, so that two listers never deadlock.
+-- RecordListedOrigins adds or replaces origins. They come as one JSON list, as its fields, unlike array
+-- elements, can be null. It writes rows in the order of their keys, so that two listers never deadlock.
 -- name: RecordListedOrigins :many
 insert into listed_origins (
   lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen,
@@ -21,8 +21,8 @@ set extra_loader_arguments = excluded.extra_loader_arguments,
     forked_from_url = excluded.forked_from_url
 returning *;
 
--- ListedOrigins is a page of origins; what is null does not matter. The last URL
--- comes with all its visit types, because the next page starts after that URL.
+-- ListedOrigins returns a page of origins; a null parameter is no condition. The page has all visit types
+-- of its last URL, as the next page begins after that URL.
 -- name: ListedOrigins :many
 select * from listed_origins
 where (sqlc.narg(lister_id)::uuid is null or lister_id = sqlc.narg(lister_id)::uuid)
@@ -37,7 +37,7 @@ fetch first (@max_origins::bigint) rows with ties;
 -- name: EnabledVisitTypes :many
 select distinct visit_type from listed_origins where enabled order by visit_type;
 
--- Standings returns what update_metrics counts by, for the origins of some URLs.
+-- Standings returns the columns that update_metrics counts by, for the origins with the URLs.
 -- name: Standings :many
 select lo.url, lo.visit_type, lo.lister_id, lo.enabled, lo.last_update,
        ovs.last_successful, (ovs.last_snapshot is not null)::boolean as loaded

@@ -4,7 +4,7 @@
 -- name: ListerByID :one
 select * from listers where id = @id;
 
--- ListerByName finds a lister by its name and that of its instance.
+-- ListerByName finds a lister by its name and its instance's name.
 -- name: ListerByName :one
 select * from listers where name = @name and instance_name = @instance_name;
 
@@ -12,7 +12,7 @@ select * from listers where name = @name and instance_name = @instance_name;
 -- name: Listers :many
 select * from listers order by name, instance_name;
 
--- ListersByID returns the existing listers of some identifiers.
+-- ListersByID returns the listers with the identifiers.
 -- name: ListersByID :many
 select * from listers where id = any(@ids::uuid[]) order by name, instance_name;
 
@@ -22,7 +22,7 @@ insert into listers (name, instance_name, first_visits_queue_prefix, current_sta
 values (@name, @instance_name, @first_visits_queue_prefix, '{}', now())
 on conflict do nothing;
 
--- UpdateLister writes a lister if nobody has written it since it was read.
+-- UpdateLister writes a lister, unless it has been written since it was read.
 -- name: UpdateLister :one
 update listers
 set name = @name,

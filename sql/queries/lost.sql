@@ -1,6 +1,6 @@
--- SilentRuns lists the runs of some numbers, scheduled or started before the moment given for their task
--- type and not ended, whose tasks still wait for them. It leaves out those whose message is in a
--- backlog or outgoing, or was sent to a lane and is not known to have started.
+-- SilentRuns lists the runs in a range of numbers that were scheduled or started before their task type's
+-- moment and have not ended, while their tasks wait for them. It leaves out runs whose message is outgoing
+-- or in a backlog, or was sent to a lane without a known start.
 -- name: SilentRuns :many
 select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority, r.scheduled
 from task_run r
@@ -40,8 +40,8 @@ group by home, share_group;
 -- name: LoseRuns :execrows
 update task_run set status = 'lost', ended = @now::timestamptz where id = any(@ids::bigint[]);
 
--- NoteSending notes that a runner of ours runs. After two minutes without one, if another scheduler has
--- sent runs meanwhile, ours sends anew from now on.
+-- NoteSending records that a runner of ours runs. If two minutes pass without a call, and another scheduler
+-- has sent runs since, the time of sending restarts at this call.
 -- name: NoteSending :exec
 insert into scheduler_go.sending as s (with_priority, since, seen, last_run)
 select @with_priority::boolean, clock_timestamp(), clock_timestamp(), coalesce(max(id), 0) from task_run
@@ -51,6 +51,6 @@ on conflict (with_priority) do update set seen = excluded.seen, last_run = exclu
       where r.id > s.last_run and r.scheduled > s.seen + interval '2 minutes' and (t.priority is not null) = s.with_priority)
     then excluded.since else s.since end;
 
--- SendingSince returns since when runners of ours send.
+-- SendingSince returns the moments from which only runners of ours send.
 -- name: SendingSince :many
 select with_priority, since from scheduler_go.sending;

@@ -1,6 +1,6 @@
--- Figures for monitoring, taken periodically.
+-- Figures for monitoring, read periodically.
 
--- OutgoingByQueue counts the outgoing messages of each queue, with the oldest and the number
+-- OutgoingByQueue counts the outgoing messages by queue. It returns the oldest one's date and the number
 -- that the broker refused.
 -- name: OutgoingByQueue :many
 select queue, count(*) as messages, min(coalesce(since, claimed))::timestamptz as oldest, count(last_error) as refused
@@ -8,14 +8,14 @@ from scheduler_go.work
 where state = 'outgoing'
 group by queue;
 
--- CountRejected counts the events and journal records that were set aside, and those of the last hour.
+-- CountRejected counts the events and journal records that are set aside, in all and in the last hour.
 -- name: CountRejected :one
 select e.events, e.new_events, r.records, r.new_records
 from (select count(*) as events, count(*) filter (where received > now() - interval '1 hour') as new_events from scheduler_go.rejected_events) e,
      (select count(*) as records, count(*) filter (where rejected_at > now() - interval '1 hour') as new_records from scheduler_go.rejected_records) r;
 
--- OldestReady returns since when the longest ready task waits, by type and priority, of the
--- ten thousand longest ready of each type, for some of the types in their order.
+-- OldestReady returns, by type and priority, since when the longest-waiting ready task waits. It reads the
+-- ten thousand longest-waiting tasks of each type, for a range of types in their order.
 -- name: OldestReady :many
 select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
 from (select type from task_type order by type limit @types offset @first_type) tt
@@ -31,8 +31,7 @@ group by tt.type, ready.priority;
 -- name: EndOfTaskTypes :one
 select count(*) from task_type;
 
--- OriginCounts returns the Python scheduler's counts of origins (update-metrics), by lister and visit
--- type.
+-- OriginCounts returns the Python scheduler's counts of origins (update-metrics) by lister and visit type.
 -- name: OriginCounts :many
 select l.name as lister, m.visit_type,
        sum(m.origins_known)::bigint as known, sum(m.origins_enabled)::bigint as enabled,
@@ -41,7 +40,7 @@ from scheduler_metrics m
 join listers l on l.id = m.lister_id
 group by l.name, m.visit_type;
 
--- MetricsAge returns since when the oldest counts of a lister's instances are, by lister.
+-- MetricsAge returns, by lister, the date of its instances' oldest counts.
 -- name: MetricsAge :many
 select l.name as lister, min(m.counted)::timestamptz as counted
 from (select lister_id, max(last_update) as counted from scheduler_metrics group by lister_id) m
@@ -57,9 +56,8 @@ join listers l on l.id = s.lister_id
 where s.active is not null
 group by l.name;
 
--- LedgerQueues returns, by queue, how many messages are outgoing, and since when the oldest waits
--- that is not known to have started; the epoch if there is none. Messages without groups and
--- lanes are not known once they are sent.
+-- LedgerQueues returns, by queue, the number of outgoing messages and the date of the oldest message
+-- without a known start, or the epoch. The ledger has no sent messages without groups and lanes.
 -- name: LedgerQueues :many
 select queue, count(*) filter (where state = 'outgoing') as outgoing,
        coalesce(min(coalesce(since, claimed)) filter (where started is null), 'epoch')::timestamptz as oldest
@@ -67,15 +65,15 @@ from scheduler_go.work
 where state in ('outgoing', 'sent')
 group by queue;
 
--- BegunByQueue counts, by queue, the work that is known to have begun and not to have ended. Only work of groups, lanes
--- and hosters is known.
+-- BegunByQueue counts, by queue, work with a known start and no known end. The ledger has only work of
+-- groups, lanes and hosters.
 -- name: BegunByQueue :many
 select queue, count(*) as begun
 from scheduler_go.work
 where state = 'sent' and started is not null
 group by queue;
 
--- RunningTasks counts the tasks that run, by type and whether they have a priority.
+-- RunningTasks counts the running tasks by type, with and without a priority.
 -- name: RunningTasks :many
 select r.type, (t.priority is not null)::boolean as urgent, count(*) as tasks
 from scheduler_go.running r

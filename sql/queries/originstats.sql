@@ -1,8 +1,8 @@
--- Stats of origin visits, as other programs write and read them. (The journal client's statements are in
--- visitstats.sql.)
+-- Stats of origin visits, as other programs write and read them. (visitstats.sql has the journal client's
+-- statements.)
 
--- UpsertOriginStats writes stats, each key once. What is null stays as it is.
--- Rows are written in the order of their keys, so that two never deadlock.
+-- UpsertOriginStats writes stats, each key once. A null field keeps its value. It writes rows in the order
+-- of their keys, so that two calls never deadlock.
 -- name: UpsertOriginStats :exec
 insert into origin_visit_stats as s (
   url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled,
@@ -24,7 +24,7 @@ set last_successful = coalesce(excluded.last_successful, s.last_successful),
     next_position_offset = excluded.next_position_offset,
     successive_visits = excluded.successive_visits;
 
--- OriginStats returns the stats of those origins that have some, in the order of the call.
+-- OriginStats returns the stats of the origins that have any, in the order of the call.
 -- name: OriginStats :many
 select s.*
 from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type,
@@ -32,7 +32,7 @@ from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_t
 cross join lateral (select v.* from origin_visit_stats v where v.url = k.url and v.visit_type = k.visit_type offset 0) s
 order by k.position;
 
--- SetVisitQueuePosition writes how far the queue of a visit type has been worked through.
+-- SetVisitQueuePosition writes a visit type's position in its queue of visits.
 -- name: SetVisitQueuePosition :exec
 insert into visit_scheduler_queue_position (visit_type, position)
 values (@visit_type, @position)

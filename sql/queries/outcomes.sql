@@ -1,7 +1,7 @@
--- Statements for a batch of events; sql/ledger/settle.go has their order.
+-- Statements for a batch of events. sql/ledger/settle.go runs them in order.
 
--- LockRuns locks the runs of some events, in the order of all listeners. Each id costs one
--- look-up, also where nothing tells PostgreSQL that hardly two runs have the same one.
+-- LockRuns locks the runs of events in the order that all listeners use. Each id costs one index look-up,
+-- even if statistics don't show that ids are unique.
 -- name: LockRuns :many
 select r.id, r.backend_id, r.task, r.status, r.scheduled, coalesce(r.metadata ? 'error', false)::boolean as has_error, t.type
 from public.task_run r
@@ -9,11 +9,11 @@ join public.task t on t.id = r.task
 where r.id = any(array(
     select f.id from unnest(@backend_ids::text[]) as k (backend_id)
     cross join lateral (select s.id from public.task_run s where s.backend_id = k.backend_id offset 0) f))
-  and r.backend_id = any(@backend_ids::text[]) -- still, once it is locked
+  and r.backend_id = any(@backend_ids::text[]) -- checked again after the lock
 order by r.id
 for no key update of r;
 
--- NewestStarts returns the newest starts heard of some runs. Writers hold the run's lock.
+-- NewestStarts returns the newest recorded starts of runs. Writers hold the run's lock.
 -- name: NewestStarts :many
 select run, event_time, worker from scheduler_go.run_starts where run = any(@runs::bigint[]);
 
@@ -41,8 +41,8 @@ from (select unnest(@run::bigint[]) as id,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
--- FillStarts adds a late start to ended runs. It must not
--- touch status: the trigger would move the task on a second time.
+-- FillStarts adds a late start to ended runs. It must not set status: the trigger would move the task on a
+-- second time.
 -- name: FillStarts :exec
 update public.task_run r
 set started = coalesce(r.started, least(o.started, r.ended)),
@@ -52,13 +52,13 @@ from (select unnest(@run::bigint[]) as id,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
--- ForfeitRetries leaves tasks without retries until their next regular run.
+-- ForfeitRetries sets tasks to no retries until their next regular run.
 -- name: ForfeitRetries :exec
 update public.task set retries_left = 0 where id = any(@tasks::bigint[]) and retries_left <> 0;
 
--- EndRuns ends open runs, each once, which makes the trigger move their tasks
--- on. At most one run of a task may be among them. A run may start and end in
--- one step: each update of a run's times writes to four indexes. A start in the year 1 is none.
+-- EndRuns ends open runs, each once; the trigger then moves their tasks on. It must get at most one run of
+-- a task. A run may start and end in one call, as each update of a run's times writes to four indexes. A
+-- start in the year 1 stands for null.
 -- name: EndRuns :exec
 update public.task_run r
 set started = coalesce(nullif(o.started, '0001-01-01Z'), r.started),
@@ -72,25 +72,25 @@ from (select unnest(@run::bigint[]) as id,
              unnest(@metadata::text[]) as metadata) o
 where r.id = o.id;
 
--- DisabledTasks returns those of some tasks that are disabled. They are locked.
+-- DisabledTasks returns the disabled ones of the tasks and locks them.
 -- name: DisabledTasks :many
 select id from public.task where id = any(@tasks::bigint[]) and status = 'disabled';
 
--- DisableTasks disables tasks again that the trigger enabled as one of their runs ended.
+-- DisableTasks disables tasks again after the trigger has enabled them at the end of a run.
 -- name: DisableTasks :exec
 update public.task set status = 'disabled' where id = any(@tasks::bigint[]) and status <> 'disabled';
 
--- FillErrors gives failed runs that have no error text the one of a report that
--- came after the first: Celery announces some failures twice, once without it.
+-- FillErrors gives failed runs without an error text the text of a later report: Celery reports some
+-- failures twice, once without it.
 -- name: FillErrors :exec
 update public.task_run r
 set metadata = coalesce(r.metadata, '{}') || jsonb_build_object('error', o.error)
 from (select unnest(@run::bigint[]) as id, unnest(@error::text[]) as error) o
 where r.id = o.id;
 
--- RevokeRetries takes back the retry that followed a failed run, as somebody revoked the run: a
--- one-shot task is done with, and a recurring one waits for its next regular run. It changes nothing
--- once the task has been sent again, or moved by others.
+-- RevokeRetries takes back the retry after a failed run that a person revoked. A one-shot task is then
+-- done, and a recurring one waits for its next regular run. It does nothing once the task has been sent
+-- again or changed by others.
 -- name: RevokeRetries :exec
 with revoked as (
   update public.task_run r
@@ -107,7 +107,7 @@ where t.id = r.task and k.type = t.type and t.status = 'next_run_not_scheduled'
   and t.next_run = r.ended + coalesce(k.retry_delay, interval '1 hour')
   and not exists (select from public.task_run later where later.task = t.id and later.id > r.id);
 
--- RecordDurations writes how long runs took; a repeat changes nothing.
+-- RecordDurations records the durations of runs. A repeat changes nothing.
 -- name: RecordDurations :exec
 insert into scheduler_go.run_durations (run, type, runtime, recorded)
 select r.id, t.type, o.runtime, o.recorded
@@ -118,15 +118,15 @@ join public.task_run r on r.id = o.id
 join public.task t on t.id = r.task
 on conflict do nothing;
 
--- ForgetStarts deletes starts of runs of which no further event will come.
+-- ForgetStarts deletes starts of runs that get no further events.
 -- name: ForgetStarts :exec
 delete from scheduler_go.run_starts where recorded < @before;
 
--- ForgetDurations deletes durations that are too old to tell about today's runs.
+-- ForgetDurations deletes durations that are too old for an estimate.
 -- name: ForgetDurations :exec
 delete from scheduler_go.run_durations where recorded < @before;
 
--- RejectEvents sets aside events that cannot be applied, if they are about known runs, or always.
+-- RejectEvents sets aside events that cannot be applied, if they are about known runs or have always set.
 -- name: RejectEvents :exec
 insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason)
 select e.received, e.backend_id, e.event, e.sqlstate, e.reason
@@ -138,11 +138,11 @@ from (select unnest(@received::timestamptz[]) as received,
              unnest(@always::boolean[]) as always) e
 where e.always or exists (select from public.task_run r where r.backend_id = e.backend_id);
 
--- ForgetOldRejectedEvents deletes events that were set aside before a moment.
+-- ForgetOldRejectedEvents deletes events set aside before a moment.
 -- name: ForgetOldRejectedEvents :execrows
 delete from scheduler_go.rejected_events where received < @before;
 
--- ForgetRejectedEvents keeps the newest rows only.
+-- ForgetRejectedEvents deletes all but the newest rows.
 -- name: ForgetRejectedEvents :exec
 delete from scheduler_go.rejected_events
 where id <= (select max(id) from scheduler_go.rejected_events) - @keep::bigint;

@@ -1,7 +1,7 @@
 -- Ready tasks, for a scheduler that sends them itself.
 
--- GrabReadyTasks marks the ready tasks of a type as scheduled, those waiting
--- longest first. Two at once take different tasks.
+-- GrabReadyTasks marks the ready tasks of a type as scheduled, the longest-waiting first. Concurrent calls
+-- take different tasks.
 -- name: GrabReadyTasks :many
 with ready as (
   select task.id from task
@@ -15,7 +15,8 @@ update task set status = 'next_run_scheduled' from ready
 where task.id = ready.id
 returning task.*;
 
--- NextReady returns when the next task of a type, with or without priority, becomes ready after a moment.
+-- NextReady returns the time after a moment at which the next task of a type, with or without priority,
+-- becomes ready.
 -- name: NextReady :many
 select next_run
 from task

@@ -8,7 +8,7 @@ insert into scheduler_go.form_key (key) values (@key) on conflict do nothing;
 -- name: FormKey :many
 select key from scheduler_go.form_key;
 
--- ForgetFormKey deletes the key: what it has signed counts for nothing.
+-- ForgetFormKey deletes the key, which invalidates all that it has signed.
 -- name: ForgetFormKey :exec
 delete from scheduler_go.form_key;
 
@@ -17,8 +17,8 @@ delete from scheduler_go.form_key;
 insert into scheduler_go.sessions (key, who, credential, ends, address)
 values (@key, @who, @credential, now() + make_interval(secs => @seconds::double precision), @address);
 
--- BoundSessions deletes sessions that have ended, and those of a user but for the newest; not those that another
--- login is deleting.
+-- BoundSessions deletes sessions that have ended, and all but a user's newest ones. It skips sessions that
+-- another login is deleting.
 -- name: BoundSessions :exec
 delete from scheduler_go.sessions where id in (
   select s.id from scheduler_go.sessions s
@@ -26,7 +26,7 @@ delete from scheduler_go.sessions where id in (
      or s.who = @who and s.id not in (select n.id from scheduler_go.sessions n where n.who = @who order by n.id desc limit @most::bigint)
   order by s.id for update skip locked);
 
--- Session returns the session of a key, unless it has ended.
+-- Session returns the session with the key, unless it has ended.
 -- name: Session :many
 select id, who, credential from scheduler_go.sessions where key = @key and ends > now();
 
@@ -34,10 +34,10 @@ select id, who, credential from scheduler_go.sessions where key = @key and ends 
 -- name: Sessions :many
 select id, who, began, ends, address from scheduler_go.sessions where ends > now() order by id desc limit @most::bigint;
 
--- EndSession ends the session of a key.
+-- EndSession ends the session with the key.
 -- name: EndSession :execrows
 delete from scheduler_go.sessions where key = @key;
 
--- EndSessions ends sessions by their numbers, and those of users; or all.
+-- EndSessions ends the sessions with the numbers and those of the users, or all.
 -- name: EndSessions :execrows
 delete from scheduler_go.sessions where ends > now() and (@everyones::boolean or id = any(@ids::bigint[]) or who = any(@who::text[]));

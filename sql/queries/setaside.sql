@@ -1,6 +1,6 @@
--- Tasks and origins that no claim takes, as they cannot be sent as they are.
+-- Tasks and origins that no claim takes, because they cannot be sent as they are.
 
--- SetOriginAside sets an origin aside, for all its listers. It must then no longer be a candidate.
+-- SetOriginAside sets an origin aside for all its listers. The caller then removes its candidate.
 -- name: SetOriginAside :exec
 insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason)
 select lo.lister_id, lo.url, lo.visit_type, scheduler_go.origin_content(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update), @reason
@@ -12,12 +12,12 @@ on conflict do nothing;
 -- name: NextCandidateChange :one
 select coalesce(scheduler_go.next_candidate_change(@visit_type), '')::text;
 
--- DropCandidateChanges removes the changes of an origin.
+-- DropCandidateChanges deletes the changes of an origin.
 -- name: DropCandidateChanges :execrows
 delete from scheduler_go.candidate_changes where visit_type = @visit_type and url = @url;
 
--- SetGraphTaskAside removes the next check of a task of a graph and sets the task aside, until the
--- maintenance job of graphs checks it again.
+-- SetGraphTaskAside removes the next check of a graph's task and sets the task aside. The maintenance job
+-- of graphs checks the task again.
 -- name: SetGraphTaskAside :exec
 with taken as (
   delete from scheduler_go.graph_checks
@@ -30,13 +30,13 @@ select t.id, md5(t.arguments::text), @reason, now() + interval '10 minutes'
 from taken join task t on t.id = taken.task
 on conflict do nothing;
 
--- RetryTasks puts back the tasks whose arguments changed or whose time has passed.
+-- RetryTasks takes back the tasks whose arguments have changed or whose time has passed.
 -- name: RetryTasks :exec
 delete from scheduler_go.set_aside_tasks s
 where s.until <= now()
    or not exists (select from task t where t.id = s.task and md5(t.arguments::text) = s.arguments);
 
--- RetryOrigins puts back the origins that changed or whose time has passed.
+-- RetryOrigins takes back the origins that have changed or whose time has passed.
 -- name: RetryOrigins :exec
 delete from scheduler_go.set_aside_origins s
 where s.until <= now()
@@ -45,29 +45,29 @@ where s.until <= now()
      where lo.lister_id = s.lister_id and lo.url = s.url and lo.visit_type = s.visit_type
        and scheduler_go.origin_content(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update) = s.content);
 
--- NewlySetAsideTasks returns some tasks that were set aside and not returned before.
+-- NewlySetAsideTasks returns tasks that were set aside, each once.
 -- name: NewlySetAsideTasks :many
 update scheduler_go.set_aside_tasks s set told = true
 where s.task = any(array(select task from scheduler_go.set_aside_tasks where not told limit @max_rows::bigint for update skip locked))
 returning s.task, s.reason;
 
--- NewlySetAsideOrigins returns some origins that were set aside and not returned before.
+-- NewlySetAsideOrigins returns origins that were set aside, each once.
 -- name: NewlySetAsideOrigins :many
 update scheduler_go.set_aside_origins s set told = true
 from (select lister_id, url, visit_type from scheduler_go.set_aside_origins where not told limit @max_rows::bigint for update skip locked) n
 where s.lister_id = n.lister_id and s.url = n.url and s.visit_type = n.visit_type
 returning s.url, s.visit_type, s.reason;
 
--- CountSetAside counts the tasks and origins that are set aside, each up to a bound.
+-- CountSetAside counts the tasks and origins set aside, each up to a bound.
 -- name: CountSetAside :one
 select (select count(*) from (select from scheduler_go.set_aside_tasks limit @bound::bigint) t) as tasks,
        (select count(*) from (select from scheduler_go.set_aside_origins limit @bound::bigint) o) as origins;
 
--- SetAsideTask returns why a task is set aside; no row if it isn't.
+-- SetAsideTask returns the reason why a task is set aside; no row if it isn't.
 -- name: SetAsideTask :many
 select reason, since, until from scheduler_go.set_aside_tasks where task = @task;
 
--- SetAsideOrigins returns why an origin is set aside, by lister and visit type.
+-- SetAsideOrigins returns the reasons why an origin is set aside, by lister and visit type.
 -- name: SetAsideOrigins :many
 select s.visit_type, l.name as lister, l.instance_name, s.reason, s.since, s.until
 from scheduler_go.set_aside_origins s join listers l on l.id = s.lister_id

@@ -1,12 +1,12 @@
--- Shares: what the groups of a queue have underway and used.
+-- Shares: the work underway and the usage of a queue's groups.
 
--- ChargeShares writes charges for ended work, which the next claim takes.
+-- ChargeShares records charges for ended work. The next claim takes them.
 -- name: ChargeShares :exec
 insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
 select unnest(@queue::text[]), unnest(sqlc.arg('group')::text[]), unnest(@heard::timestamptz[]),
        unnest(@seconds::double precision[]), unnest(@pieces::integer[]);
 
--- TakeCharges removes the charges of the groups of a queue, and adds them to the history.
+-- TakeCharges deletes the charges of a queue's groups, adds them to the history, and returns them.
 -- name: TakeCharges :many
 with taken as (
   delete from scheduler_go.share_charges c where c.queue = @queue
@@ -28,8 +28,8 @@ delete from scheduler_go.share_history where queue = @queue and minute < @before
 -- name: GroupsOfQueue :many
 select share_group, used, pieces, forgone as forfeited, as_of, tasks_waited, visits_waited from scheduler_go.shares where queue = @queue;
 
--- InFlightByGroup returns what is underway in a queue: how many messages of each group, the expected cost of those
--- that no worker has begun, and of each of the others the cost and the seconds since it began.
+-- InFlightByGroup returns a queue's work underway by group: the number of messages, the expected cost of
+-- those not begun, and for each other message its cost and the seconds since it began.
 -- name: InFlightByGroup :many
 select share_group::text as share_group, count(*) as pieces,
        coalesce(sum(cost) filter (where started is null), 0)::double precision as waiting,
@@ -50,13 +50,13 @@ on conflict (queue, share_group) do update
 set used = excluded.used, pieces = excluded.pieces, forgone = excluded.forgone,
     as_of = excluded.as_of, busy = excluded.busy, tasks_waited = excluded.tasks_waited, visits_waited = excluded.visits_waited;
 
--- ForgetShares deletes groups without work underway.
+-- ForgetShares deletes the groups without work underway.
 -- name: ForgetShares :exec
 delete from scheduler_go.shares s
 where s.queue = @queue and s.share_group = any(@groups::text[])
   and not exists (select from scheduler_go.work w where w.home = s.queue and w.share_group = s.share_group and w.state <> 'settled');
 
--- ForgetUnusedShares deletes what is left of queues that are not claimed for any more.
+-- ForgetUnusedShares deletes the rows of queues without recent claims.
 -- name: ForgetUnusedShares :exec
 with charges as (
   delete from scheduler_go.share_charges c where c.heard < @unused_before::timestamptz
@@ -65,7 +65,7 @@ with charges as (
 )
 delete from scheduler_go.shares s where s.as_of < @unused_before::timestamptz;
 
--- ShareHistory sums the work that ended since a moment, by group.
+-- ShareHistory sums ended work since a moment, by group.
 -- name: ShareHistory :many
 select share_group, sum(seconds)::double precision as seconds, sum(pieces)::bigint as pieces
 from scheduler_go.share_history
@@ -83,7 +83,7 @@ with recursive found as (
   from found where found.lister_id is not null
 )
 select l.id, l.name, l.instance_name from found join listers l on l.id = found.lister_id
--- During a build, any lister may have some; and parked candidates have no index by lister.
+-- During a build, any lister may have candidates. Parked candidates have no index by lister.
 union
 select l.id, l.name, l.instance_name from listers l
 where @parked_too::boolean or exists (select from scheduler_go.candidate_build where phase <> 'ready');

@@ -1,11 +1,11 @@
--- Tasks: creating, finding, and changing them by hand.
+-- Tasks: creation, search, and changes by people.
 
--- MakeTaskTable makes the temporary table tmp_task, for this transaction.
+-- MakeTaskTable creates the temporary table tmp_task for this transaction.
 -- name: MakeTaskTable :exec
 select swh_scheduler_mktemp_task();
 
--- FillTaskTable puts tasks to create into it. They come as one JSON list: unlike
--- arrays, its fields can be null.
+-- FillTaskTable inserts the tasks to create. They come as one JSON list, as its fields, unlike array
+-- elements, can be null.
 -- name: FillTaskTable :exec
 insert into tmp_task (type, arguments, next_run, status, policy, retries_left, priority)
 select type, arguments, next_run, status, policy, retries_left, priority
@@ -13,17 +13,17 @@ from json_to_recordset(@tasks::json) as new (
   type text, arguments jsonb, next_run timestamptz, status task_status,
   policy task_policy, retries_left bigint, priority task_priority);
 
--- CreateTasksFromTable creates those of them that don't exist yet, by the Python scheduler's rule.
+-- CreateTasksFromTable creates the tasks that don't exist yet, by the Python scheduler's rule.
 -- name: CreateTasksFromTable :many
 select id, type, arguments, next_run, current_interval, status, policy, retries_left, priority
 from swh_scheduler_create_tasks_from_temp()
 order by id;
 
--- TasksByID returns the existing tasks of some numbers.
+-- TasksByID returns the tasks with the numbers.
 -- name: TasksByID :many
 select * from task where id = any(@ids::bigint[]) order by id;
 
--- SearchTasks finds tasks; what is null does not matter.
+-- SearchTasks finds tasks; a null parameter is no condition.
 -- name: SearchTasks :many
 select * from task
 where (sqlc.narg(ids)::bigint[] is null or id = any(sqlc.narg(ids)::bigint[]))
@@ -36,7 +36,7 @@ where (sqlc.narg(ids)::bigint[] is null or id = any(sqlc.narg(ids)::bigint[]))
 order by id
 limit sqlc.narg(max_tasks)::bigint;
 
--- ReadyTasks returns the ready tasks of a type, without priority or with any, those waiting longest first.
+-- ReadyTasks returns the ready tasks of a type, without priority or with any, the longest-waiting first.
 -- name: ReadyTasks :many
 select * from task
 where type = @type and status = 'next_run_not_scheduled' and next_run <= @now
@@ -44,8 +44,8 @@ where type = @type and status = 'next_run_not_scheduled' and next_run <= @now
 order by next_run, id
 limit sqlc.narg(max_tasks)::bigint;
 
--- SetTaskStatus sets the status of tasks, all or only those that are due and not completed, and the next
--- run, unless it is null.
+-- SetTaskStatus sets the status of tasks: all, or only those due and not completed. It sets the next run
+-- unless that is null.
 -- name: SetTaskStatus :exec
 update task
 set status = @status, next_run = coalesce(sqlc.narg(next_run), next_run)

@@ -1,9 +1,8 @@
 -- The journal client's statements.
 
 -- name: LockVisitStats :many
--- The stats of these origins, locked in the order of their keys, so that two
--- members of the group that share origins wait for one another and never
--- deadlock.
+-- Returns the stats of the origins, locked in the order of their keys. Two members of the consumer group
+-- with the same origins then wait for each other and never deadlock.
 select s.url, s.visit_type, s.last_successful, s.last_visit,
        coalesce(s.last_visit_status::text, '')::text as last_visit_status,
        s.last_snapshot, s.next_visit_queue_position, s.next_position_offset, s.successive_visits
@@ -16,8 +15,8 @@ for no key update of s;
 -- name: VisitQueuePositions :many
 select visit_type, position from visit_scheduler_queue_position;
 
--- VisitSurroundings returns the queue positions, and whether any visit is or was on lanes, or
--- any visit type has the policy freshness. A row without a visit type is only for these.
+-- VisitSurroundings returns the queue positions, whether any visit is or was on lanes, and whether any
+-- visit type has the policy freshness. Without positions it returns one row without a visit type.
 -- name: VisitSurroundings :many
 select p.visit_type, p.position, l.lanes, l.freshness
 from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes,
@@ -25,7 +24,7 @@ from (select (exists (select from scheduler_go.work where url is not null) or ex
 left join visit_scheduler_queue_position p on true;
 
 -- name: VisitFailures :many
--- The rows are guarded by the locks of LockVisitStats.
+-- The locks of LockVisitStats protect the rows.
 select f.url, f.visit_type, f.last_failure, f.in_a_row
 from scheduler_go.visit_failures f
 join (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
@@ -37,16 +36,15 @@ select unnest(@url::text[]), unnest(@visit_type::text[]), unnest(@date::timestam
 on conflict (url, visit_type) do update set last_failure = excluded.last_failure, in_a_row = excluded.in_a_row;
 
 -- name: NoteVisits :exec
--- Notes the origins whose stats the transaction writes, by one statement in place of the
--- triggers of candidates, which the setting has let them pass until the transaction ends.
+-- Records the origins whose stats the transaction writes. One statement replaces the candidates' triggers:
+-- the setting turns them off until the transaction ends.
 with noted as materialized (select set_config('scheduler_go.noted', 'on', true))
 insert into scheduler_go.candidate_changes (visit_type, url, listed)
 select unnest(@visit_type::text[]), unnest(@url::text[]), false from noted;
 
 -- name: UpdateVisitStats :exec
--- Writes back locked rows. last_scheduled is not the journal's to write: the
--- daemons that schedule visits do, at any time. The date of success and the
--- snapshot of an origin that never had one stay null.
+-- Writes back locked rows. It doesn't write last_scheduled, which the daemons that schedule visits set at
+-- any time. An origin without a successful visit keeps null for its date and its snapshot.
 update origin_visit_stats s
 set last_successful = case when v.succeeded then v.last_successful else s.last_successful end,
     last_visit = v.last_visit,
@@ -68,8 +66,8 @@ from (select unnest(@url::text[]) as url,
 where s.url = v.url and s.visit_type = v.visit_type;
 
 -- name: InsertVisitStats :execrows
--- Rows of origins that had none. One that has got a row since it was looked for
--- is left out, and so missing in the count.
+-- Inserts rows of origins without any. A row that another process has inserted meanwhile is left out and
+-- missing in the count.
 insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
   last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
 select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit,
@@ -88,8 +86,8 @@ from (select unnest(@url::text[]) as url,
 on conflict (url, visit_type) do nothing;
 
 -- name: DisableListedOrigins :exec
--- Disables origins until a lister sees them again, whatever lister listed them
--- and for whatever kind of visit, as the Python scheduler does.
+-- Disables origins until a lister lists them again: of all listers and visit types, as the Python scheduler
+-- does.
 update listed_origins o
 set enabled = false
 from (select lister_id, url, visit_type
@@ -100,7 +98,7 @@ from (select lister_id, url, visit_type
 where o.lister_id = found.lister_id and o.url = found.url and o.visit_type = found.visit_type;
 
 -- name: InsertRejectedRecords :exec
--- A record that comes again (its offset was not committed) is there already.
+-- A record that comes again, because its offset was not committed, changes nothing.
 insert into scheduler_go.rejected_records (topic, partition, record_offset, kind, detail)
 select unnest(@topic::text[]), unnest(@partition::integer[]), unnest(sqlc.arg('offset')::bigint[]),
        unnest(@kind::text[]), unnest(@detail::text[])
@@ -111,11 +109,11 @@ on conflict (topic, partition, record_offset) do nothing;
 delete from scheduler_go.rejected_records where rejected_at < @before;
 
 -- name: TrimRejectedRecords :exec
--- Keeps the latest ones only.
+-- Deletes all but the newest records.
 delete from scheduler_go.rejected_records
 where id <= (select max(id) from scheduler_go.rejected_records) - @keep::bigint;
 
--- RecordVisitTurns writes visits that ended otherwise than the one before.
+-- RecordVisitTurns records visits whose outcome differs from the one before.
 -- name: RecordVisitTurns :exec
 insert into scheduler_go.visit_turns (origin, at, status, before, visits, last_before)
 select hashtextextended(o.visit_type || ' ' || o.url, 0), o.at, o.status, o.before, o.visits, o.last_before
@@ -126,12 +124,13 @@ from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_t
 -- name: VisitTurns :many
 select * from scheduler_go.visit_turns where origin = hashtextextended(@visit_type::text || ' ' || @url::text, 0) order by id desc limit @most;
 
--- VisitsInARow returns how many visits of an origin ended as the last one did; none without a visit.
+-- VisitsInARow returns how many of an origin's last visits have the outcome of the last one. An origin
+-- without visits has no row.
 -- name: VisitsInARow :many
 select visit_type, coalesce(last_visit_status::text, '')::text as status, successive_visits, last_visit::timestamptz as last_visit
 from origin_visit_stats where url = @url and last_visit is not null and isfinite(last_visit) order by visit_type limit @most;
 
--- ForgetVisitTurns deletes old turns, and those beyond a number.
+-- ForgetVisitTurns deletes old turns, and those beyond a bound.
 -- name: ForgetVisitTurns :exec
 delete from scheduler_go.visit_turns t
 using (select coalesce((select o.id from scheduler_go.visit_turns o where o.at >= now() - interval '400 days' order by o.id limit 1), 9223372036854775807) as young,

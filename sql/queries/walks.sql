@@ -1,8 +1,8 @@
--- Walks over whole tables, in steps; package bulk takes them.
+-- Walks over whole tables, in steps, taken by package bulk.
 
--- LookAtWalk returns the place of a walk, -1 if none is underway, and whether the last one began so
--- many seconds ago, or more.
--- name: LookAtWalk :one
+-- WalkState returns the place of a walk, or -1 if none is underway, and whether the last one began at least
+-- @every seconds ago.
+-- name: WalkState :one
 select coalesce(place, -1)::bigint as place, so_far, began + make_interval(secs => @every::double precision) <= clock_timestamp() as due
 from scheduler_go.walks where name = @name;
 
@@ -15,43 +15,44 @@ on conflict (name) do update set began = excluded.began, place = excluded.place,
 -- name: CancelWalk :exec
 update scheduler_go.walks set place = null, so_far = '{}', began = '-infinity' where name = @name;
 
--- StepWalk writes the next place of a walk, unless another process has done so.
+-- StepWalk records the next place of a walk, unless another process has done so.
 -- name: StepWalk :execrows
 update scheduler_go.walks set place = @next::bigint, so_far = @so_far where name = @name and place = @place::bigint;
 
--- EndWalk ends a walk, and makes what it found the result.
+-- EndWalk ends a walk and stores its result.
 -- name: EndWalk :execrows
 update scheduler_go.walks set place = null, so_far = '{}', result = @result, finished = clock_timestamp()
 where name = @name and place = @place::bigint;
 
--- WalkResult returns what the last whole walk found, and how many seconds ago it ended.
+-- WalkResult returns the result of the last complete walk, and the seconds since its end.
 -- name: WalkResult :one
 select result, extract(epoch from clock_timestamp() - finished)::double precision as age
 from scheduler_go.walks where name = @name and finished is not null;
 
--- CandidatePages counts the pages of candidates; -1 if they are not built.
+-- CandidatePages counts the pages of candidates; -1 while they are not built.
 -- name: CandidatePages :one
 select case when exists (select from scheduler_go.candidate_build where phase = 'ready')
   then pg_relation_size('scheduler_go.candidates') / current_setting('block_size')::bigint
   else -1
 end::bigint as pages;
 
--- ListedOriginPages counts the pages of listed_origins; -1 if candidates are not built.
+-- ListedOriginPages counts the pages of listed_origins; -1 while candidates are not built.
 -- name: ListedOriginPages :one
 select case when exists (select from scheduler_go.candidate_build where phase = 'ready')
   then pg_relation_size('listed_origins') / current_setting('block_size')::bigint
   else -1
 end::bigint as pages;
 
--- CheckCandidates notes the candidates on some pages that differ from what they should be.
+-- CheckCandidates queues changes for candidates on a range of pages that differ from their origins.
 -- name: CheckCandidates :one
 select scheduler_go.check_candidates(@first_page, @end_page)::bigint as noted;
 
--- CheckListedOrigins notes the origins on some pages of listed_origins that lack a candidate.
+-- CheckListedOrigins queues changes for origins on a range of pages of listed_origins that lack a
+-- candidate.
 -- name: CheckListedOrigins :one
 select scheduler_go.check_listed_origins(@first_page, @end_page)::bigint as noted;
 
--- CountPools counts the origins of each pool on some pages of candidates.
+-- CountPools counts the origins by pool on a range of pages of candidates.
 -- name: CountPools :many
 select visit_type,
        count(*) filter (where last_update is null) as without_update,
@@ -62,8 +63,8 @@ from scheduler_go.candidates
 where ctid >= format('(%s,0)', @first_page::bigint)::tid and ctid < format('(%s,0)', @end_page::bigint)::tid
 group by visit_type;
 
--- UncountedListings lists the listings for which the origins that changed since the listing before are
--- not counted yet; none while many changes are missing from candidates.
+-- UncountedListings lists the ended listings whose changed origins are not counted yet. It returns none
+-- while candidates lack many changes.
 -- name: UncountedListings :many
 select lister_id, previous::timestamptz as previous, finished from scheduler_go.listings
 where isfinite(previous) and isfinite(finished) and counted is distinct from finished
@@ -71,8 +72,8 @@ where isfinite(previous) and isfinite(finished) and counted is distinct from fin
     select from scheduler_go.changed_visit_types() t, (select @most_changes::bigint as most) m
     where scheduler_go.pending_changes(t, m.most + 1) > m.most);
 
--- CountActive counts the origins on some pages of candidates that changed between two
--- listings of their lister.
+-- CountActive counts the origins on a range of pages of candidates that changed between two listings of
+-- their lister.
 -- name: CountActive :many
 select l.lister_id::uuid as lister_id, count(*) as origins
 from (select unnest(@lister_id::uuid[]) as lister_id, unnest(@previous::timestamptz[]) as previous, unnest(@finished::timestamptz[]) as finished) l
@@ -80,22 +81,22 @@ join scheduler_go.candidates c on c.lister_id = l.lister_id and c.last_update be
 where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('(%s,0)', @end_page::bigint)::tid
 group by l.lister_id;
 
--- SetActive writes the counts of listings, unless a later one has ended meanwhile.
+-- SetActive records the counts of listings, unless a later listing has ended.
 -- name: SetActive :exec
 update scheduler_go.listings l set active = counts.origins, counted = l.finished
 from (select unnest(@listers::uuid[]) as lister_id, unnest(@finished::timestamptz[]) as finished, unnest(@origins::bigint[]) as origins) counts
 where l.lister_id = counts.lister_id and l.finished = counts.finished;
 
--- ForgetListings deletes the listings of listers that are gone.
+-- ForgetListings deletes the listings of deleted listers.
 -- name: ForgetListings :exec
 delete from scheduler_go.listings l where not exists (select from listers s where s.id = l.lister_id);
 
--- EndOfRuns returns the number after the last run's.
+-- EndOfRuns returns the number after the last run.
 -- name: EndOfRuns :one
 select (coalesce(max(id), -1) + 1)::bigint as id from task_run;
 
--- CountRuns counts the runs of some numbers that were scheduled or started before a moment
--- and have not ended. keep is the first of them that has not ended, or is younger than that.
+-- CountRuns counts the runs in a range of numbers that were scheduled or started before a moment and have
+-- not ended. keep is the first run that has not ended, or is younger than the moment.
 -- name: CountRuns :one
 select count(*) filter (where status in ('scheduled', 'started') and coalesce(started, scheduled) < @before::timestamptz) as unanswered,
        coalesce(min(id) filter (where status in ('scheduled', 'started') or coalesce(scheduled >= @before, true)), @end_id::bigint)::bigint as keep

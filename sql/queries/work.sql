@@ -1,9 +1,9 @@
 -- The ledger of work, and recent deliveries.
 
--- LockQueues takes the advisory locks of queues, in the order given, which must be sorted. It
--- returns when it was asked, and when it got each. A session that has our time limit for
--- idle transactions (sql/postgres/sockets.go) gets a shorter one for this transaction: who holds a queue
--- and is stopped holds up everybody's claims for it.
+-- LockQueues takes the advisory locks of queues, in the given order, which must be sorted. It returns the
+-- time of the request and the time of each lock. A session with our time limit for idle transactions
+-- (sql/postgres/sockets.go) gets a shorter limit for this transaction: a stopped process with a queue's
+-- lock blocks all claims for the queue.
 -- name: LockQueues :many
 select statement_timestamp()::timestamptz as asked,
        case when pg_advisory_xact_lock(hashtextextended('swh-scheduler queue ' || queue, 0))::text = '' then clock_timestamp() end::timestamptz as locked
@@ -11,8 +11,9 @@ from unnest(@queues::text[]) queue,
      (select set_config(name, case current_setting(name) when '30s' then '10s' else current_setting(name) end, true)
       from (values ('idle_in_transaction_session_timeout')) setting (name)) idle;
 
--- QueueLedgers counts the outgoing messages of each queue, and those that the broker confirmed: from the
--- moment on that its statistics may be of, before the broker itself was asked, and from then on.
+-- QueueLedgers counts the outgoing messages of each queue, and the confirmed ones in two spans. The first
+-- is from the earliest moment of the broker's statistics to the question to the broker, the second from
+-- there on.
 -- name: QueueLedgers :many
 select q.queue::text as queue,
   (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue and w.place >= (select low from scheduler_go.low_water)) as outgoing,
@@ -30,14 +31,14 @@ order by q.place;
 -- name: SentMessages :one
 select count(*) from scheduler_go.work where state = 'sent' and queue = @queue::text;
 
--- OutgoingDue counts the outgoing messages that are due, urgent ones or the others, but not
--- those of queues that can't be sent to now: some of their messages wait.
+-- OutgoingDue counts the due outgoing messages, urgent ones or the others. It leaves out queues that can't
+-- be sent to now: some of their messages wait.
 -- name: OutgoingDue :one
 select scheduler_go.outgoing_due(@urgent);
 
--- NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues and rows, and
--- rows that another deliverer or a listener has locked. The lock is compatible with the key
--- share locks of the journal client.
+-- NextOutgoing locks the next messages to send, of the urgent ones or of the others. It skips some queues
+-- and rows, and rows that another deliverer or a listener has locked. Its lock is compatible with the
+-- journal client's key share locks.
 -- name: NextOutgoing :many
 select task_id, queue, root_id, task_name, args, kwargs, hard_limit, soft_limit, attempts, claimed,
        (share_group is not null or lane_set is not null or hosters is not null)::boolean as kept, home, priority,
@@ -49,15 +50,15 @@ order by place
 limit @max_rows
 for no key update skip locked;
 
--- LockOutgoing locks outgoing messages, but not those that another deliverer or a listener has locked.
+-- LockOutgoing locks outgoing messages. It skips those that another deliverer or a listener has locked.
 -- name: LockOutgoing :many
 select task_id from scheduler_go.work
 where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end
 order by place
 for no key update skip locked;
 
--- PassedWork returns, of each queue that has work of groups which no worker had begun some seconds after
--- it was sent, by the moment up to which starts are known, the lowest priority of that work.
+-- PassedWork returns the queues with work of groups that no worker had begun some seconds after it was
+-- sent, by the moment up to which starts are known. It returns the lowest priority of that work by queue.
 -- name: PassedWork :many
 select queue, min(priority)::smallint as priority
 from scheduler_go.work
@@ -65,13 +66,13 @@ where home = any(@homes::text[]) and share_group is not null and state = 'sent' 
   and since < (select scheduler_go.ends_known(@now)) - make_interval(secs => @ageing::double precision)
 group by queue;
 
--- RaiseLowWater raises the places from which the three above look at outgoing work, and drains
--- and grabs at changes of candidates, and drains at those of graphs, at the second call after any of
--- them got so many more places.
+-- RaiseLowWater raises the places from which scans begin: of outgoing work in the three statements above,
+-- of candidates' changes in drains and grabs, of graphs' changes in drains. It does so at the second call
+-- after one of them got @step more places.
 -- name: RaiseLowWater :exec
 select scheduler_go.raise_low_water(@step);
 
--- LowerLowWater lowers them to the first outgoing work and the first changes, if those are below.
+-- LowerLowWater lowers these places to the first outgoing work and the first changes, if those are below.
 -- name: LowerLowWater :execrows
 update scheduler_go.low_water l
 set low = least(l.low, o.place), changes_low = least(l.changes_low, c.place), graphs_low = least(l.graphs_low, g.place)
@@ -83,20 +84,21 @@ where o.place < l.low or c.place < l.changes_low or g.place < l.graphs_low;
 -- name: DropWork :exec
 delete from scheduler_go.work where task_id = any(@task_ids::uuid[]);
 
--- MarkSent, like the two after it, finds messages by their ids, as its condition on the state is one
--- for no index: those of outgoing work may be full of what is gone. since moves on: a message may have been refused for hours.
+-- MarkSent and the next two statements find messages by id: their condition on the state matches no index,
+-- as the index of outgoing work may be full of dead entries. since moves on, as the broker may have refused
+-- a message for hours.
 -- name: MarkSent :exec
 update scheduler_go.work set state = 'sent', since = greatest(since, statement_timestamp()) where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true end;
 
--- BackOffWork delays messages that the broker refused. Like the one after it, it leaves alone those
--- whose not_before is later than the caller knows of: another deliverer has them.
+-- BackOffWork delays messages that the broker refused. Like LeaseOutgoing it skips messages whose
+-- not_before is later than the caller read: another deliverer has them.
 -- name: BackOffWork :exec
 update scheduler_go.work
 set attempts = attempts + 1, last_error = @reason::text, not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
 where task_id = any(@task_ids::uuid[]) and not_before <= (@untils::timestamptz[])[array_position(@task_ids::uuid[], task_id)]
   and case state when 'outgoing' then true end;
 
--- LeaseOutgoing keeps messages from being sent for some seconds; 0 frees them.
+-- LeaseOutgoing keeps messages from being sent for some seconds; 0 ends the lease.
 -- name: LeaseOutgoing :many
 update scheduler_go.work
 set not_before = statement_timestamp() + make_interval(secs => @seconds::double precision)
@@ -104,8 +106,8 @@ where task_id = any(@task_ids::uuid[]) and not_before <= (@untils::timestamptz[]
   and case state when 'outgoing' then true end
 returning array_position(@task_ids::uuid[], task_id)::integer as place, not_before;
 
--- RecordDeliveries writes how many messages each queue got, and deletes old rows. The date is the database's,
--- of a moment after the broker has confirmed them.
+-- RecordDeliveries records the number of confirmed messages by queue, and deletes old rows. The date is by
+-- the database's clock, after the broker's confirmation.
 -- name: RecordDeliveries :exec
 with forgotten as (
   delete from scheduler_go.deliveries old
@@ -114,7 +116,7 @@ with forgotten as (
 insert into scheduler_go.deliveries (queue, delivered_at, messages)
 select unnest(@queues::text[]), statement_timestamp(), unnest(@messages::integer[]);
 
--- ForgetDeliveries deletes what was delivered before a moment, of queues in use or not.
+-- ForgetDeliveries deletes deliveries before a moment, of all queues.
 -- name: ForgetDeliveries :exec
 delete from scheduler_go.deliveries where delivered_at < @before;
 
@@ -123,14 +125,14 @@ delete from scheduler_go.deliveries where delivered_at < @before;
 insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent, claimed)
 values ($1, $2, $3, $4, $5, $6, $7);
 
--- AddKeptWork writes work that is kept until its end is heard.
+-- AddKeptWork writes work that stays in the ledger until its end is known.
 -- name: AddKeptWork :copyfrom
 insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, urgent, claimed, since, share_group, cost, priority,
   lane_set, lane, lane_name, lanes_left, soft_limit, hard_limit, below, memory, lister, first, behind, visit_type, url, hosters, retried, expected)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29);
 
--- LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
--- of all listeners.
+-- LockWork locks the outgoing, sent and settled work of Celery task ids, in the order that all listeners
+-- use.
 -- name: LockWork :many
 select w.task_id, w.state, w.queue, w.home, w.claimed, w.started, w.share_group, w.cost,
        w.lane_set, w.lane, w.lane_name, w.lanes_left, w.retried, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
@@ -141,16 +143,15 @@ where w.task_id = any(@task_ids::uuid[]) and w.state <> 'backlog'
 order by w.task_id
 for update of w;
 
--- StartWork records when work started; Celery starts it again when it retries it.
+-- StartWork records the start of work. Celery starts work again at a retry.
 -- name: StartWork :exec
 update scheduler_go.work w
 set started = o.started
 from (select unnest(@task_id::uuid[]) as task_id, unnest(@started::double precision[]) as started) o
 where w.task_id = o.task_id;
 
--- SettleWork keeps ended work whose runtime is still to be heard: with what its group was
--- charged, to correct that; with its lane set, to learn from it. started is 0 if the start
--- was not heard.
+-- SettleWork keeps ended work whose runtime is not known yet: with its group's charge, to correct it, and
+-- with its lane set, to learn from it. started is 0 if the start is unknown.
 -- name: SettleWork :exec
 update scheduler_go.work w
 set state = 'settled', settled = o.settled, started = nullif(o.started, 0),
@@ -178,9 +179,10 @@ delete from scheduler_go.work where task_id = any(array(
 -- name: QueuesWithSent :many
 select distinct queue from scheduler_go.work where state = 'sent' order by 1;
 
--- RecordWorkObservation records which work of a queue is out of it: all that was sent before the oldest that can still be in
--- the queue. It records nothing if that can be all whose start is not known. The queue's lock is held; a deliverer may
--- just be marking messages as sent, with an earlier date. Looks are noted once a minute, and not more than 20 that don't count yet.
+-- RecordWorkObservation records that all work sent before a moment has left the queue: before the oldest
+-- that the queue can still hold. It records nothing if the queue can hold all work without a known start.
+-- The caller holds the queue's lock; a deliverer may be marking messages as sent with an earlier date. It
+-- records one observation a minute, and at most 20 that don't count yet.
 -- name: RecordWorkObservation :exec
 insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
 select p.queue, p.waiting > 0, p.looked, least(u.oldest, p.looked - interval '1 minute')
@@ -197,8 +199,9 @@ where u.messages > p.waiting and (
     from scheduler_go.queue_looks l where l.queue = p.queue and l.kept = (p.waiting > 0))
 on conflict do nothing;
 
--- RecordEmptyQueue records that a queue was seen empty. The queue's lock is not held: nothing is said of what was claimed
--- in the ten minutes before, nor since the oldest message that is on its way there.
+-- RecordEmptyQueue records that a queue was observed empty. The caller doesn't hold the queue's lock. So
+-- the observation excludes work claimed in the ten minutes before, and since the oldest message on its way
+-- to the queue.
 -- name: RecordEmptyQueue :exec
 insert into scheduler_go.queue_looks (queue, kept, looked, sent_before)
 select p.queue, false, p.looked, least(p.looked - interval '10 minutes', (
@@ -210,14 +213,14 @@ where (
     from scheduler_go.queue_looks l where l.queue = p.queue and not l.kept)
 on conflict do nothing;
 
--- LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
--- another moment.
+-- LeftQueue returns the latest moment before which all sent messages had left the queue, by observations
+-- made before @looked_before.
 -- name: LeftQueue :one
 select coalesce(max(sent_before), 'epoch')::timestamptz from scheduler_go.queue_looks
 where queue = @queue and not kept and looked < @looked_before;
 
--- ForgetObservations deletes looks from before a moment that say no more than another one from before it, and all from before
--- an earlier moment.
+-- ForgetObservations deletes observations from before a moment that a better one from before it covers, and
+-- all from before an earlier moment.
 -- name: ForgetObservations :exec
 delete from scheduler_go.queue_looks l
 where l.looked < @useless_before or l.looked < @looked_before and exists (
@@ -225,10 +228,10 @@ where l.looked < @useless_before or l.looked < @looked_before and exists (
   where better.queue = l.queue and better.kept = l.kept and better.looked < @looked_before
     and (better.sent_before, better.looked) > (l.sent_before, l.looked));
 
--- WorkToGiveUp locks some sent work of a queue whose end will not be heard: what began and is
--- long past its limit, what began very long ago and has none, what is very old, and, of what is not
--- known to have begun, the oldest beyond what can still be in the queue or on the way there, if it was out of the
--- queue long ago. The queue's lock is held.
+-- WorkToGiveUp locks sent work of a queue that gets no end event. It takes work that is long past its
+-- limit, work without a limit that began very long ago, and very old work. Of work without a known start it
+-- takes the oldest, beyond the number that the queue or the way to it can still hold, if it left the queue
+-- long ago. The caller holds the queue's lock.
 -- name: WorkToGiveUp :many
 with sent as (
   select w.task_id, row_number() over (partition by w.started is null order by (w.state = 'sent'), w.since desc, w.task_id) as place
@@ -246,7 +249,7 @@ order by w.task_id
 limit @max_rows::integer
 for update of w;
 
--- Backoffs lists the postponed messages of runs.
+-- Backoffs lists the delayed messages of runs.
 -- name: Backoffs :many
 select task_id::text as backend_id, attempts, coalesce(last_error, '')::text as reason, not_before
 from scheduler_go.work

@@ -121,7 +121,7 @@ func (s *Store) Find(ctx context.Context, key []byte) (*Found, error) {
 	hash := sha256.Sum256(key)
 	row, err := stmt.First(s.q.Session(ctx, hash[:]))
 	if err != nil || row == nil {
-		return nil, stmt.Failed(err, "look for a session")
+		return nil, stmt.Failed(err, "find a session")
 	}
 	f := &Found{ID: row.ID, Who: row.Who}
 	copy(f.Credential[:], row.Credential)

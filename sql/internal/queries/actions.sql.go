@@ -17,7 +17,7 @@ const action = `-- name: Action :many
 select id, who, began, action, filter, state, below, place, matched, changed, result, again, ended, in_hand, address, confirmed_by, cancelled_by from scheduler_go.actions where id = $1
 `
 
-// Action returns the action of a number.
+// Action returns the action with the number.
 func (q *Queries) Action(ctx context.Context, id int64) ([]SchedulerGoAction, error) {
 	rows, err := q.db.Query(ctx, action, id)
 	if err != nil {
@@ -123,7 +123,7 @@ type BeginActionParams struct {
 	OfTasks bool
 }
 
-// What people do to tasks and graphs by the dashboard (db.ActionStore).
+// Changes that people make to tasks and graphs by the dashboard (db.ActionStore).
 // BeginAction records an action on the tasks, or the graphs, that exist now.
 func (q *Queries) BeginAction(ctx context.Context, arg BeginActionParams) (SchedulerGoAction, error) {
 	row := q.db.QueryRow(ctx, beginAction,
@@ -207,7 +207,7 @@ type FailActionParams struct {
 	ID           int64
 }
 
-// FailAction records that a step failed, and when it is tried again; with the state failed it ends the action.
+// FailAction records a failed step and the time of its retry. With the state failed it ends the action.
 func (q *Queries) FailAction(ctx context.Context, arg FailActionParams) error {
 	_, err := q.db.Exec(ctx, failAction,
 		arg.State,
@@ -222,7 +222,7 @@ const forgetActions = `-- name: ForgetActions :exec
 delete from scheduler_go.actions where began < $1
 `
 
-// ForgetActions deletes actions that began before a moment.
+// ForgetActions deletes actions that began before the given moment.
 func (q *Queries) ForgetActions(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetActions, before)
 	return err
@@ -233,8 +233,8 @@ select id, who, began, action, filter, state, below, place, matched, changed, re
 order by again, id limit 1 for update skip locked
 `
 
-// NextAction locks the open action that has waited longest for a step, of those that no other process
-// has locked. After a failed step an action waits for a while.
+// NextAction locks the open action whose next step has waited longest, of those that no other process has
+// locked. After a failed step an action waits until its retry.
 func (q *Queries) NextAction(ctx context.Context) ([]SchedulerGoAction, error) {
 	rows, err := q.db.Query(ctx, nextAction)
 	if err != nil {
@@ -321,7 +321,7 @@ type StepActionParams struct {
 	ID      int64
 }
 
-// StepAction records what a step of an action did.
+// StepAction records the progress of a step.
 func (q *Queries) StepAction(ctx context.Context, arg StepActionParams) (SchedulerGoAction, error) {
 	row := q.db.QueryRow(ctx, stepAction,
 		arg.Place,

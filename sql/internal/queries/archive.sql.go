@@ -24,8 +24,8 @@ type ArchivableGraphsParams struct {
 	Before     []time.Time
 }
 
-// ArchivableGraphs returns the graphs of some numbers all of whose tasks ended before the moment given
-// for their type.
+// ArchivableGraphs returns the graphs in a range of numbers whose tasks all ended before their types'
+// moments.
 func (q *Queries) ArchivableGraphs(ctx context.Context, arg ArchivableGraphsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, archivableGraphs,
 		arg.FirstGraph,
@@ -62,8 +62,8 @@ type ArchivableTasksParams struct {
 	Before    []time.Time
 }
 
-// ArchivableTasks returns the tasks of some numbers, of no graph, that ended before the moment
-// given for their type.
+// ArchivableTasks returns the tasks in a range of numbers that belong to no graph and ended before their
+// type's moment.
 func (q *Queries) ArchivableTasks(ctx context.Context, arg ArchivableTasksParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, archivableTasks,
 		arg.FirstTask,
@@ -163,7 +163,7 @@ type DeleteArchivedParams struct {
 	Runs  []int64
 }
 
-// DeleteArchived deletes runs, and those tasks that have no run left.
+// DeleteArchived deletes the runs, and the tasks that have no run left.
 func (q *Queries) DeleteArchived(ctx context.Context, arg DeleteArchivedParams) error {
 	_, err := q.db.Exec(ctx, deleteArchived, arg.Tasks, arg.Runs)
 	return err
@@ -173,7 +173,7 @@ const endOfTasks = `-- name: EndOfTasks :one
 select (coalesce(max(id), -1) + 1)::bigint as id from task
 `
 
-// EndOfTasks returns the number after the last task's.
+// EndOfTasks returns the number after the last task.
 func (q *Queries) EndOfTasks(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, endOfTasks)
 	var id int64
@@ -186,7 +186,7 @@ const firstTask = `-- name: FirstTask :one
 select coalesce(min(id), 0)::bigint as id from task
 `
 
-// Automatic archiving of what ended long ago, by task type.
+// Automatic archiving of tasks that ended long ago, by task type.
 // FirstTask returns the number of the first task.
 func (q *Queries) FirstTask(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, firstTask)
@@ -231,8 +231,8 @@ type RunsToArchiveRow struct {
 	TaskRunStatus model.RunStatus
 }
 
-// Archiving: reading what will not run again, and deleting it.
-// RunsToArchive returns the runs of tasks that will not run again, from a task on, that started in a
+// Archiving: reads tasks that will not run again, and deletes them.
+// RunsToArchive returns the runs of tasks that will not run again, from a task on. The runs started in the
 // time span, or were sent in it if they never started. The times are texts, as callers have them.
 func (q *Queries) RunsToArchive(ctx context.Context, arg RunsToArchiveParams) ([]RunsToArchiveRow, error) {
 	rows, err := q.db.Query(ctx, runsToArchive,
@@ -283,7 +283,7 @@ type TasksOfGraphParams struct {
 	MaxTasks int64
 }
 
-// TasksOfGraph returns the next tasks of a graph after one, by number.
+// TasksOfGraph returns the next tasks of a graph after a given one, by number.
 func (q *Queries) TasksOfGraph(ctx context.Context, arg TasksOfGraphParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, tasksOfGraph, arg.Graph, arg.After, arg.MaxTasks)
 	if err != nil {

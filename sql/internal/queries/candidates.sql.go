@@ -27,7 +27,7 @@ type BuildPhaseRow struct {
 	Origins     int64
 }
 
-// The build, in steps; the caller holds the lock of candidates.
+// The build, in steps. The caller holds the lock of candidates.
 // BuildPhase returns the next phase of the build, and the estimated number of listed origins.
 func (q *Queries) BuildPhase(ctx context.Context) (BuildPhaseRow, error) {
 	row := q.db.QueryRow(ctx, buildPhase)
@@ -65,8 +65,8 @@ type CandidateGroupsRow struct {
 	WithUpdate    int64
 }
 
-// CandidateGroups reads the kept counts of candidates of a visit type: those whose last
-// update is not known, and the others.
+// CandidateGroups reads the stored counts of a visit type's candidates: without and with a known last
+// update.
 func (q *Queries) CandidateGroups(ctx context.Context, visitType string) ([]CandidateGroupsRow, error) {
 	rows, err := q.db.Query(ctx, candidateGroups, visitType)
 	if err != nil {
@@ -140,7 +140,7 @@ const copyCandidates = `-- name: CopyCandidates :one
 select coalesce(scheduler_go.copy_candidates($1), -1)::bigint
 `
 
-// CopyCandidates copies the next rows; -1 if a table was truncated.
+// CopyCandidates copies the next rows; it returns -1 if a table was truncated.
 func (q *Queries) CopyCandidates(ctx context.Context, maxCandidates int64) (int64, error) {
 	row := q.db.QueryRow(ctx, copyCandidates, maxCandidates)
 	var column_1 int64
@@ -176,7 +176,7 @@ type DropChangesParams struct {
 	EndPage   int64
 }
 
-// DropChanges deletes the changes on some pages, and returns their number.
+// DropChanges deletes the changes on a range of pages, and returns their number.
 func (q *Queries) DropChanges(ctx context.Context, arg DropChangesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, dropChanges, arg.FirstPage, arg.EndPage)
 	if err != nil {
@@ -194,7 +194,7 @@ with counted as (
 update scheduler_go.candidate_build set phase = 'ready' where phase = 'indexes'
 `
 
-// FinishBuild counts the candidates and enables them, unless a table was truncated meanwhile.
+// FinishBuild counts the candidates and enables them, unless a table was truncated during the build.
 func (q *Queries) FinishBuild(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, finishBuild)
 	if err != nil {
@@ -214,8 +214,8 @@ type GiveUpCandidatesParams struct {
 	ByFreshness bool
 }
 
-// GiveUpCandidates disables candidates until they are built anew. The build will tell forks from
-// originals, and have moments, if that is asked for or was so before.
+// GiveUpCandidates disables candidates until the next build. The build distinguishes forks, and computes
+// moments, if this call or an earlier one asks for it.
 func (q *Queries) GiveUpCandidates(ctx context.Context, arg GiveUpCandidatesParams) error {
 	_, err := q.db.Exec(ctx, giveUpCandidates, arg.ByFork, arg.ByFreshness)
 	return err
@@ -242,7 +242,8 @@ const lockCandidates = `-- name: LockCandidates :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
 `
 
-// Candidates: the copy of what visit policies select and order by, with one writer at a time.
+// Candidates: a copy of the columns that visit policies select and order by. One process at a time writes
+// it.
 // LockCandidates takes the advisory lock of candidates.
 func (q *Queries) LockCandidates(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockCandidates)
@@ -261,7 +262,7 @@ type NextDueParams struct {
 	At        time.Time
 }
 
-// NextDue returns when the next parked candidate of a visit type is due, from a moment on.
+// NextDue returns the due time of the next parked candidate of a visit type, from a moment on.
 func (q *Queries) NextDue(ctx context.Context, arg NextDueParams) ([]time.Time, error) {
 	rows, err := q.db.Query(ctx, nextDue, arg.VisitType, arg.At)
 	if err != nil {
@@ -310,7 +311,7 @@ set phase = 'rows', rows = 0, after_lister = null, after_url = null, after_visit
 where phase = 'empty'
 `
 
-// StartBuild starts to copy rows. Visible changes are deleted: what they changed is read later.
+// StartBuild begins to copy rows. It deletes all visible changes: the copy reads the changed rows later.
 func (q *Queries) StartBuild(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, startBuild)
 	return err
@@ -320,7 +321,7 @@ const tryLockCandidates = `-- name: TryLockCandidates :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
 `
 
-// TryLockCandidates takes the advisory lock of candidates if it is free, and reports whether it was.
+// TryLockCandidates takes the advisory lock of candidates if it is free, and reports whether it took it.
 func (q *Queries) TryLockCandidates(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, tryLockCandidates)
 	var pg_try_advisory_xact_lock bool

@@ -28,9 +28,9 @@ type ReadyTaskTypesParams struct {
 	WithPriority bool
 }
 
-// Which task types have something to claim; the claim itself is put together in sql/ledger/claim.go.
-// ReadyTaskTypes lists the task types with ready tasks, so that a pass over hundreds of idle types costs
-// one query.
+// The task types with ready tasks. sql/ledger/claim.go builds the statement of the claim.
+// ReadyTaskTypes lists the task types with ready tasks. A pass over hundreds of idle types costs this one
+// query.
 func (q *Queries) ReadyTaskTypes(ctx context.Context, arg ReadyTaskTypesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, readyTaskTypes, arg.Now, arg.WithPriority)
 	if err != nil {

@@ -65,7 +65,7 @@ func (r iteratorForAddKeptWork) Err() error {
 	return nil
 }
 
-// AddKeptWork writes work that is kept until its end is heard.
+// AddKeptWork writes work that stays in the ledger until its end is known.
 func (q *Queries) AddKeptWork(ctx context.Context, arg []AddKeptWorkParams) (int64, error) {
 	return q.db.CopyFrom(ctx, []string{"scheduler_go", "work"}, []string{"task_id", "state", "queue", "home", "task_name", "args", "kwargs", "urgent", "claimed", "since", "share_group", "cost", "priority", "lane_set", "lane", "lane_name", "lanes_left", "soft_limit", "hard_limit", "below", "memory", "lister", "first", "behind", "visit_type", "url", "hosters", "retried", "expected"}, &iteratorForAddKeptWork{rows: arg})
 }

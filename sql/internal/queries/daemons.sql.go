@@ -17,7 +17,7 @@ const daemons = `-- name: Daemons :many
 select id, name, version, host, started, seen, state from scheduler_go.daemons order by seen desc, id limit $1
 `
 
-// Daemons lists daemons, those seen last first.
+// Daemons lists daemons, those with the newest record first.
 func (q *Queries) Daemons(ctx context.Context, maxDaemons int32) ([]SchedulerGoDaemon, error) {
 	rows, err := q.db.Query(ctx, daemons, maxDaemons)
 	if err != nil {
@@ -50,7 +50,7 @@ const forgetDaemons = `-- name: ForgetDaemons :exec
 delete from scheduler_go.daemons where seen < now() - interval '1 day'
 `
 
-// ForgetDaemons deletes those that have not been seen for a day.
+// ForgetDaemons deletes daemons without a record for a day.
 func (q *Queries) ForgetDaemons(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetDaemons)
 	return err
@@ -66,14 +66,14 @@ func (q *Queries) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
 	return err
 }
 
-const seeDaemon = `-- name: SeeDaemon :exec
+const writeDaemon = `-- name: WriteDaemon :exec
 
 insert into scheduler_go.daemons (id, name, version, host, started, seen, state)
 values ($1, $2, $3, $4, $5, now(), $6)
 on conflict (id) do update set seen = excluded.seen, state = excluded.state
 `
 
-type SeeDaemonParams struct {
+type WriteDaemonParams struct {
 	ID      uuid.UUID
 	Name    string
 	Version string
@@ -82,10 +82,10 @@ type SeeDaemonParams struct {
 	State   json.RawMessage
 }
 
-// The daemons that run.
-// SeeDaemon writes the row of a daemon.
-func (q *Queries) SeeDaemon(ctx context.Context, arg SeeDaemonParams) error {
-	_, err := q.db.Exec(ctx, seeDaemon,
+// The running daemons.
+// WriteDaemon writes the row of a daemon.
+func (q *Queries) WriteDaemon(ctx context.Context, arg WriteDaemonParams) error {
+	_, err := q.db.Exec(ctx, writeDaemon,
 		arg.ID,
 		arg.Name,
 		arg.Version,

@@ -30,9 +30,9 @@ type CountEndedParams struct {
 	Seconds   []float64
 }
 
-// What ended, by minute.
-// CountEnded adds to the counts of this minute. Server processes write rows of their own (of 64
-// parts), so that two hardly ever wait for each other.
+// Ended work, by minute.
+// CountEnded adds to the counts of this minute. Each server process writes one of 64 partial rows, so two
+// rarely wait for each other.
 func (q *Queries) CountEnded(ctx context.Context, arg CountEndedParams) error {
 	_, err := q.db.Exec(ctx, countEnded,
 		arg.Source,
@@ -68,7 +68,7 @@ type EndedInHourRow struct {
 	Seconds   float64
 }
 
-// EndedInHour sums the last whole minute, five and sixty of them.
+// EndedInHour returns the sums of the last whole minute, of the last five, and of the last sixty.
 func (q *Queries) EndedInHour(ctx context.Context) ([]EndedInHourRow, error) {
 	rows, err := q.db.Query(ctx, endedInHour)
 	if err != nil {
@@ -122,8 +122,8 @@ type EndedStepsRow struct {
 	Pieces int64
 }
 
-// EndedSteps sums what ended from a moment on, of all types, in steps of so many seconds since 1970. span is hour, day, or empty for
-// minutes only.
+// EndedSteps sums ended work from a moment on, over all types, in steps of some seconds counted from 1970.
+// span is hour, day, or empty for minutes only.
 func (q *Queries) EndedSteps(ctx context.Context, arg EndedStepsParams) ([]EndedStepsRow, error) {
 	rows, err := q.db.Query(ctx, endedSteps, arg.Step, arg.Since, arg.Span)
 	if err != nil {
@@ -154,7 +154,7 @@ const errors = `-- name: Errors :many
 select type, exception, first, last from scheduler_go.errors
 `
 
-// Errors lists when tasks first and last failed by each class of exception, up to three hours ago.
+// Errors lists the first and the last failure of tasks by class of exception, up to three hours ago.
 func (q *Queries) Errors(ctx context.Context) ([]SchedulerGoError, error) {
 	rows, err := q.db.Query(ctx, errors)
 	if err != nil {
@@ -205,7 +205,8 @@ type FailureStepsRow struct {
 	Last      time.Time
 }
 
-// FailureSteps sums failures of task types from a moment on by exception, in steps as EndedSteps, and returns the first and the last minute of each.
+// FailureSteps sums the failures of task types from a moment on by exception, in the steps of EndedSteps.
+// It returns the first and the last minute of each.
 func (q *Queries) FailureSteps(ctx context.Context, arg FailureStepsParams) ([]FailureStepsRow, error) {
 	rows, err := q.db.Query(ctx, failureSteps, arg.Step, arg.Since, arg.Span)
 	if err != nil {
@@ -238,8 +239,8 @@ delete from scheduler_go.ended_past
 where span = 'hour' and since < now() - interval '30 days' or span = 'day' and since < now() - interval '730 days'
 `
 
-// ForgetEndedPast deletes hours after 30 days and days after two years. A row of a later time than now, as from a clock that was wrong, goes after
-// the same time.
+// ForgetEndedPast deletes hours after 30 days and days after two years. Rows with future times, as of a
+// clock that was wrong, go after the same times.
 func (q *Queries) ForgetEndedPast(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetEndedPast)
 	return err
@@ -251,7 +252,8 @@ using (select f.type, f.exception, f.last, row_number() over (partition by f.typ
 where o.type = e.type and o.exception = e.exception and (o.last < now() - interval '730 days' or o.place > $1::bigint)
 `
 
-// ForgetErrors deletes classes of exceptions after two years, and those beyond a number of a type, the oldest first.
+// ForgetErrors deletes classes of exceptions after two years, and those beyond a bound per type, the oldest
+// first.
 func (q *Queries) ForgetErrors(ctx context.Context, most int64) error {
 	_, err := q.db.Exec(ctx, forgetErrors, most)
 	return err
@@ -261,7 +263,7 @@ const lockEndedPast = `-- name: LockEndedPast :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler ended', 0))
 `
 
-// LockEndedPast makes processes move what ended one after another.
+// LockEndedPast makes processes move ended work one after another.
 func (q *Queries) LockEndedPast(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockEndedPast)
 	return err
@@ -325,9 +327,9 @@ type MoveEndedParams struct {
 	MostExceptions int64
 }
 
-// MoveEnded moves the minutes of an hour to its hour and its day, and notes when tasks first and last failed by each class of
-// exception. Of a type, the classes that an hour or a day has already stay, and the most frequent others up to a
-// number of all; the rest is (other).
+// MoveEnded moves the minutes of an hour to its hour and its day. It records the first and last failure of
+// tasks by class of exception. An hour or a day keeps the classes that it already has for a type. It adds
+// the most frequent other classes up to a bound, and counts the rest as (other).
 func (q *Queries) MoveEnded(ctx context.Context, arg MoveEndedParams) error {
 	_, err := q.db.Exec(ctx, moveEnded, arg.Hour, arg.NextHour, arg.MostExceptions)
 	return err
@@ -338,7 +340,8 @@ select coalesce(date_trunc('hour', min(minute), 'UTC'), 'epoch')::timestamptz as
 from scheduler_go.ended where minute < date_trunc('hour', now() - interval '3 hours', 'UTC')
 `
 
-// OldEndedHour returns the oldest whole hour that has ended three hours ago; the epoch if there is none.
+// OldEndedHour returns the oldest whole hour of minutes that ended at least three hours ago, or the epoch
+// if there is none.
 func (q *Queries) OldEndedHour(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, oldEndedHour)
 	var hour time.Time

@@ -17,7 +17,7 @@ const databaseTime = `-- name: DatabaseTime :one
 select clock_timestamp()::timestamptz
 `
 
-// Queues of workers' events, and up to when these are known.
+// Queues of workers' events, and the moments up to which all their events are recorded.
 // DatabaseTime returns the time by the database's clock.
 func (q *Queries) DatabaseTime(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, databaseTime)
@@ -30,7 +30,7 @@ const endsKnown = `-- name: EndsKnown :one
 select scheduler_go.ends_known($1)::timestamptz
 `
 
-// EndsKnown returns the moment up to which the ends of work are known.
+// EndsKnown returns the moment up to which all ends of work are recorded.
 func (q *Queries) EndsKnown(ctx context.Context, now time.Time) (time.Time, error) {
 	row := q.db.QueryRow(ctx, endsKnown, now)
 	var column_1 time.Time
@@ -42,7 +42,7 @@ const eventsAge = `-- name: EventsAge :one
 select extract(epoch from t.now - scheduler_go.ends_known(t.now))::double precision as seconds from (select clock_timestamp() as now) t
 `
 
-// EventsAge returns how many seconds ago the moment was up to which the ends of work are known.
+// EventsAge returns the age of that moment in seconds.
 func (q *Queries) EventsAge(ctx context.Context) (float64, error) {
 	row := q.db.QueryRow(ctx, eventsAge)
 	var seconds float64
@@ -54,7 +54,7 @@ const forgetEventReaders = `-- name: ForgetEventReaders :exec
 delete from scheduler_go.event_readers where complete < $1
 `
 
-// ForgetEventReaders deletes listeners that have reported nothing since a moment.
+// ForgetEventReaders deletes listeners without a report since a moment.
 func (q *Queries) ForgetEventReaders(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetEventReaders, before)
 	return err
@@ -78,10 +78,10 @@ type RaiseByObservationsParams struct {
 	Consumers []int64
 }
 
-// RaiseByObservations raises the moment of a queue by looks at it that found no message waiting: each says
-// that it was made between two moments, and how many consumers there were. Then the consumers had all
-// messages. A look counts once so many listeners that had read the queue before it have written all
-// that was sent to them by its end.
+// RaiseByObservations raises the moment of a queue by observations that found no waiting message. Each
+// observation took place between two moments, and counted the queue's consumers. At that time, the
+// consumers had all messages. An observation counts once as many listeners have written all events up to
+// its end, and read the queue before it began.
 func (q *Queries) RaiseByObservations(ctx context.Context, arg RaiseByObservationsParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, raiseByObservations,
 		arg.Queue,
@@ -122,7 +122,7 @@ type ReportEventReaderParams struct {
 	Complete time.Time
 }
 
-// ReportEventReader writes up to when a listener has written what was sent to it.
+// ReportEventReader records the moment up to which a listener has written all events delivered to it.
 func (q *Queries) ReportEventReader(ctx context.Context, arg ReportEventReaderParams) error {
 	_, err := q.db.Exec(ctx, reportEventReader,
 		arg.Session,

@@ -44,8 +44,8 @@ type LanePlacesRow struct {
 	Ahead     int64
 }
 
-// LanePlaces lists work on lanes, that of a task id, or the visits of an origin, each with the number
-// of messages that are sent before it from its backlog.
+// LanePlaces lists work on lanes: that of a task id, or the visits of an origin. Each has the number of
+// messages that its backlog sends before it.
 func (q *Queries) LanePlaces(ctx context.Context, arg LanePlacesParams) ([]LanePlacesRow, error) {
 	rows, err := q.db.Query(ctx, lanePlaces, arg.TaskID, arg.URL, arg.VisitType)
 	if err != nil {
@@ -97,8 +97,8 @@ type TasksAheadParams struct {
 	MaxTasks int32
 }
 
-// Why a task or an origin has not been scheduled.
-// TasksAhead counts, up to a limit, the ready tasks that a runner claims before a task of their type.
+// Why a task or an origin is not scheduled yet.
+// TasksAhead counts, up to a bound, the ready tasks of the same type that a runner claims before the task.
 func (q *Queries) TasksAhead(ctx context.Context, arg TasksAheadParams) (int64, error) {
 	row := q.db.QueryRow(ctx, tasksAhead,
 		arg.Task,
@@ -113,7 +113,7 @@ func (q *Queries) TasksAhead(ctx context.Context, arg TasksAheadParams) (int64, 
 
 const waitingMessages = `-- name: WaitingMessages :many
 select o.queue, coalesce(o.since, o.claimed)::timestamptz as since, o.attempts, coalesce(o.last_error, '')::text as reason,
-  greatest(o.not_before, o.since, o.claimed)::timestamptz as again, -- not_before is -infinity at first
+  greatest(o.not_before, o.since, o.claimed)::timestamptz as again, -- not_before is -infinity before the first delay
   (select count(*) from scheduler_go.work b
    where b.state = 'outgoing' and (not b.urgent, b.place) < (not o.urgent, o.place) and b.not_before <= $1) as ahead
 from scheduler_go.work o
@@ -137,8 +137,8 @@ type WaitingMessagesRow struct {
 	Ahead    int64
 }
 
-// WaitingMessages lists outgoing messages, that of a task id, or those that visit a URL, each with the
-// number of messages that are sent before it.
+// WaitingMessages lists outgoing messages: that of a task id, or those for visits of a URL. Each has the
+// number of messages sent before it.
 func (q *Queries) WaitingMessages(ctx context.Context, arg WaitingMessagesParams) ([]WaitingMessagesRow, error) {
 	rows, err := q.db.Query(ctx, waitingMessages,
 		arg.Now,

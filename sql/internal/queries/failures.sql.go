@@ -20,7 +20,8 @@ where s.recorded >= $1 and r.status = 'started' and r.started is not null
 on conflict (run) do update set started = excluded.started, worker = excluded.worker where n.started <> excluded.started or n.worker <> excluded.worker
 `
 
-// AddRunning adds runs that have begun and not ended. It looks at those whose first start event came at a moment or later.
+// AddRunning adds the runs that have started and not ended, among those whose first start event arrived at
+// a moment or later.
 func (q *Queries) AddRunning(ctx context.Context, since time.Time) error {
 	_, err := q.db.Exec(ctx, addRunning, since)
 	return err
@@ -30,7 +31,7 @@ const dropRunning = `-- name: DropRunning :exec
 delete from scheduler_go.running n where not exists (select from public.task_run r where r.id = n.run and r.status = 'started')
 `
 
-// DropRunning deletes those that have ended, or are gone.
+// DropRunning deletes runs that have ended or are deleted.
 func (q *Queries) DropRunning(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, dropRunning)
 	return err
@@ -90,7 +91,8 @@ type ForgetFailuresParams struct {
 	Most        int64
 }
 
-// ForgetFailures deletes old failures, and those beyond a number of a type and exception, and of all.
+// ForgetFailures deletes old failures, those beyond a bound per type and exception, and those beyond a
+// bound in all.
 func (q *Queries) ForgetFailures(ctx context.Context, arg ForgetFailuresParams) error {
 	_, err := q.db.Exec(ctx, forgetFailures, arg.MostOfAKind, arg.Most)
 	return err
@@ -106,7 +108,7 @@ type LastFailuresParams struct {
 	Most      int32
 }
 
-// LastFailures returns the last failures of a type by an exception.
+// LastFailures returns the last failures of a type with an exception.
 func (q *Queries) LastFailures(ctx context.Context, arg LastFailuresParams) ([]SchedulerGoFailure, error) {
 	rows, err := q.db.Query(ctx, lastFailures, arg.Type, arg.Exception, arg.Most)
 	if err != nil {
@@ -159,8 +161,8 @@ type RecordFailuresParams struct {
 	Work      []uuid.UUID
 }
 
-// What failed, and what runs.
-// RecordFailures writes failures, with the origins of those that are loads. It comes before the work is dropped.
+// Failures, and running work.
+// RecordFailures records failures, those of loads with their origins. It must precede DropWork.
 func (q *Queries) RecordFailures(ctx context.Context, arg RecordFailuresParams) error {
 	_, err := q.db.Exec(ctx, recordFailures,
 		arg.At,
@@ -184,7 +186,7 @@ type RunningByTypeRow struct {
 	Runs int64
 }
 
-// RunningByType counts the runs that run.
+// RunningByType counts the running runs.
 func (q *Queries) RunningByType(ctx context.Context) ([]RunningByTypeRow, error) {
 	rows, err := q.db.Query(ctx, runningByType)
 	if err != nil {
@@ -229,7 +231,8 @@ type RunningRunsRow struct {
 	Arguments string
 }
 
-// RunningRuns lists the runs that run, the oldest first, of a type or of all (”). Of the oldest that are listed it leaves out those that have ended since.
+// RunningRuns lists running runs, the oldest first, of a type or of all (”). It reads the oldest @looked
+// rows and leaves out runs that have ended since.
 func (q *Queries) RunningRuns(ctx context.Context, arg RunningRunsParams) ([]RunningRunsRow, error) {
 	rows, err := q.db.Query(ctx, runningRuns, arg.Type, arg.Looked, arg.Most)
 	if err != nil {
@@ -280,8 +283,9 @@ type RunningVisitsRow struct {
 	URL      string
 }
 
-// RunningVisits lists the visits of groups, lanes and hosters that run, the oldest first, of a task's name or of all (”), among the oldest of such messages. Those of
-// runs are looked up one by one.
+// RunningVisits lists the running visits of groups, lanes and hosters, the oldest first, of a task name or
+// of all (”). It reads the oldest @looked such messages, and looks up one by one whether they belong to
+// runs.
 func (q *Queries) RunningVisits(ctx context.Context, arg RunningVisitsParams) ([]RunningVisitsRow, error) {
 	rows, err := q.db.Query(ctx, runningVisits, arg.TaskName, arg.Looked, arg.Most)
 	if err != nil {
@@ -318,7 +322,7 @@ type SampleFailuresParams struct {
 	Exception []string
 }
 
-// SampleFailures returns the last failure of each of some types and exceptions.
+// SampleFailures returns the last failure for each of the types and exceptions.
 func (q *Queries) SampleFailures(ctx context.Context, arg SampleFailuresParams) ([]SchedulerGoFailure, error) {
 	rows, err := q.db.Query(ctx, sampleFailures, arg.Type, arg.Exception)
 	if err != nil {
@@ -371,7 +375,7 @@ type SlowestRunsRow struct {
 	Recorded time.Time
 }
 
-// SlowestRuns lists the runs that took longest of the last ones of a type that succeeded since a moment, the slowest first.
+// SlowestRuns lists the slowest of a type's last runs that succeeded since a moment, the slowest first.
 func (q *Queries) SlowestRuns(ctx context.Context, arg SlowestRunsParams) ([]SlowestRunsRow, error) {
 	rows, err := q.db.Query(ctx, slowestRuns,
 		arg.Type,

@@ -33,7 +33,8 @@ type AddFiguresParams struct {
 }
 
 // Figures over time.
-// AddFigures adds a sample to the rows of its five minutes, its hour and its day. values are arrays of numbers as text.
+// AddFigures adds a sample to the rows of its five minutes, its hour and its day. values are arrays of
+// numbers, as texts.
 func (q *Queries) AddFigures(ctx context.Context, arg AddFiguresParams) error {
 	_, err := q.db.Exec(ctx, addFigures,
 		arg.Figures,
@@ -71,8 +72,9 @@ type CountsOfListersRow struct {
 	Previous     time.Time
 }
 
-// CountsOfListers returns the Python scheduler's counts of origins (update-metrics) by lister and visit type, and when the last two listings ended; the
-// epoch stands for what is not known. A lister without counts has an empty visit type.
+// CountsOfListers returns the Python scheduler's counts of origins (update-metrics) by lister and visit
+// type, with the ends of the last two listings. An unknown time is the epoch. A lister without counts has
+// an empty visit type.
 func (q *Queries) CountsOfListers(ctx context.Context) ([]CountsOfListersRow, error) {
 	rows, err := q.db.Query(ctx, countsOfListers)
 	if err != nil {
@@ -126,7 +128,8 @@ type FiguresOverRow struct {
 	Sums    []float64
 }
 
-// FiguresOver returns the rows of a figure from a moment on, of all names and parts, or of those that are both among names and parts.
+// FiguresOver returns the rows of a figure from a moment on: all of them, or those whose name is among
+// names and whose part is among parts.
 func (q *Queries) FiguresOver(ctx context.Context, arg FiguresOverParams) ([]FiguresOverRow, error) {
 	rows, err := q.db.Query(ctx, figuresOver,
 		arg.Span,
@@ -199,7 +202,8 @@ type LastFiguresRow struct {
 	Sums    []float64
 }
 
-// LastFigures returns the newest row of five minutes of each name of a figure, and the oldest of the hours and of the five minutes since a moment.
+// LastFigures returns, for each name of a figure, the newest row of five minutes, and the oldest rows of
+// hours and of five minutes since a moment.
 func (q *Queries) LastFigures(ctx context.Context, arg LastFiguresParams) ([]LastFiguresRow, error) {
 	rows, err := q.db.Query(ctx, lastFigures, arg.Figure, arg.Since)
 	if err != nil {
@@ -243,7 +247,7 @@ type VisitsInFiveRow struct {
 	Seconds float64
 }
 
-// VisitsInFive sums what ended in the last five whole minutes, by source and type.
+// VisitsInFive sums ended work of the last five whole minutes, by source and type.
 func (q *Queries) VisitsInFive(ctx context.Context) ([]VisitsInFiveRow, error) {
 	rows, err := q.db.Query(ctx, visitsInFive)
 	if err != nil {

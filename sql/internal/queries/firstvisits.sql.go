@@ -31,8 +31,8 @@ type FinishFirstVisitsParams struct {
 	Updated time.Time
 }
 
-// FinishFirstVisits records that all first visits of a lister are scheduled, if all are scheduled or set
-// aside, and the lister hasn't changed since it was read.
+// FinishFirstVisits records that a lister has no first visits left: all are scheduled or set aside. It does
+// nothing if the lister has changed since it was read.
 func (q *Queries) FinishFirstVisits(ctx context.Context, arg FinishFirstVisitsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, finishFirstVisits, arg.Now, arg.ID, arg.Updated)
 	if err != nil {
@@ -75,10 +75,9 @@ where last_listing_finished_at is not null
 order by last_listing_finished_at, id
 `
 
-// First visits: those of a lister's origins after its listing, in queues of
-// their own.
-// ListersWithFirstVisits lists the listers with a finished listing and a queue prefix for first visits
-// whose first visits are not all scheduled.
+// First visits of a lister's origins after its listing, in queues of their own.
+// ListersWithFirstVisits lists the listers with a finished listing, a queue prefix for first visits, and
+// first visits left to schedule.
 func (q *Queries) ListersWithFirstVisits(ctx context.Context) ([]Lister, error) {
 	rows, err := q.db.Query(ctx, listersWithFirstVisits)
 	if err != nil {

@@ -16,7 +16,7 @@ const applyThresholds = `-- name: ApplyThresholds :exec
 update scheduler_go.freshness_control set applied = threshold where applied <> threshold
 `
 
-// ApplyThresholds has moments computed by the present thresholds.
+// ApplyThresholds marks the current thresholds as those of the next computation of moments.
 func (q *Queries) ApplyThresholds(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, applyThresholds)
 	return err
@@ -47,9 +47,9 @@ type ConfigureFreshnessParams struct {
 	Walk       string
 }
 
-// The policy freshness: what is known of how often origins change, and its control.
-// ConfigureFreshness sets the visit types that have the policy. Where one is new, the walk over
-// candidates begins anew at once.
+// The policy freshness: estimates of how often origins change, and its control.
+// ConfigureFreshness sets the visit types with the policy. For a new one, the walk over candidates starts
+// over at once.
 func (q *Queries) ConfigureFreshness(ctx context.Context, arg ConfigureFreshnessParams) error {
 	_, err := q.db.Exec(ctx, configureFreshness,
 		arg.VisitTypes,
@@ -77,8 +77,8 @@ type ForgetFreshnessParams struct {
 	Now       time.Time
 }
 
-// ForgetFreshness deletes the estimates, on some pages, of origins whose last successful visit is more
-// than twice the longest wait ago; @longest is the longest wait if no visit type has the policy.
+// ForgetFreshness deletes the estimates on a range of pages whose origin's last successful visit is more
+// than twice the longest wait ago. If no visit type has the policy, the longest wait is @longest.
 func (q *Queries) ForgetFreshness(ctx context.Context, arg ForgetFreshnessParams) error {
 	_, err := q.db.Exec(ctx, forgetFreshness,
 		arg.Longest,
@@ -108,8 +108,8 @@ type FreshCandidatesRow struct {
 	Moment    time.Time
 }
 
-// FreshCandidates lists the origins on some pages of candidates that should have a moment or have one;
-// Go's zero time stands for one that some candidate of the origin lacks.
+// FreshCandidates lists the origins on a range of pages of candidates that need a moment or have one. If a
+// candidate of the origin lacks a moment, it is Go's zero time.
 func (q *Queries) FreshCandidates(ctx context.Context, arg FreshCandidatesParams) ([]FreshCandidatesRow, error) {
 	rows, err := q.db.Query(ctx, freshCandidates, arg.FirstPage, arg.EndPage)
 	if err != nil {
@@ -165,7 +165,7 @@ const freshnessPages = `-- name: FreshnessPages :one
 select (pg_relation_size('scheduler_go.freshness') / current_setting('block_size')::bigint)::bigint as pages
 `
 
-// FreshnessPages counts the pages of the estimates.
+// FreshnessPages counts the pages of the table of estimates.
 func (q *Queries) FreshnessPages(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, freshnessPages)
 	var pages int64
@@ -181,7 +181,7 @@ select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
   least(greatest(lo.last_seen, g.finished, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
-  -- By the last two listings; a day if they are not known.
+  -- The time between the last two listings; a day if it is unknown.
   least(greatest(coalesce(extract(epoch from g.finished) - extract(epoch from g.previous), 86400), 3600), 1e8)::double precision as listing,
   coalesce(lo.is_fork, false)::boolean as fork,
   coalesce(p.changes, k.changes)::double precision as prior_changes, coalesce(p.days, k.days)::double precision as prior_days,
@@ -227,7 +227,7 @@ type OriginFreshnessRow struct {
 	TypicalCost  float64
 }
 
-// OriginFreshness returns what is known of listed origins whose visit types have the policy. Go's
+// OriginFreshness returns the estimates and stats of listed origins whose visit types have the policy. Go's
 // zero time stands for null.
 func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams) ([]OriginFreshnessRow, error) {
 	rows, err := q.db.Query(ctx, originFreshness, arg.URL, arg.VisitType)
@@ -291,8 +291,8 @@ type SetListerFreshnessParams struct {
 	Walk       string
 }
 
-// SetListerFreshness writes what a whole walk has found: it replaces the estimates of listers, and marks
-// the moments as complete, unless the walk was cancelled as a visit type got the policy meanwhile.
+// SetListerFreshness writes the result of a whole walk: it replaces the estimates of listers and marks the
+// moments as complete. It does nothing if the walk was cancelled because another visit type got the policy.
 func (q *Queries) SetListerFreshness(ctx context.Context, arg SetListerFreshnessParams) error {
 	_, err := q.db.Exec(ctx, setListerFreshness,
 		arg.VisitTypes,
@@ -320,7 +320,7 @@ type SetMomentsParams struct {
 	Urls      []string
 }
 
-// SetMoments computes the moments of the candidates of some origins on some pages. The caller holds
+// SetMoments computes the moments of the candidates of the origins on a range of pages. The caller holds
 // the lock of candidates.
 func (q *Queries) SetMoments(ctx context.Context, arg SetMomentsParams) error {
 	_, err := q.db.Exec(ctx, setMoments, arg.FirstPage, arg.EndPage, arg.Urls)
@@ -369,7 +369,7 @@ type WriteFreshnessParams struct {
 	Moments    []time.Time
 }
 
-// WriteFreshness writes what is known of origins, unless a later visit is known already.
+// WriteFreshness writes estimates of origins, unless the row has a later visit.
 func (q *Queries) WriteFreshness(ctx context.Context, arg WriteFreshnessParams) error {
 	_, err := q.db.Exec(ctx, writeFreshness,
 		arg.VisitTypes,

@@ -30,7 +30,7 @@ type CancelGraphParams struct {
 	Graph int64
 }
 
-// Changing graphs by hand.
+// Changes of graphs by people.
 // CancelGraph marks a graph as cancelled, and queues checks of its tasks that have not ended.
 func (q *Queries) CancelGraph(ctx context.Context, arg CancelGraphParams) (int64, error) {
 	result, err := q.db.Exec(ctx, cancelGraph, arg.At, arg.Graph)
@@ -57,8 +57,8 @@ type ChangeDependenciesParams struct {
 	Remove   []int64
 }
 
-// ChangeDependencies deletes dependencies of tasks, changes the tasks' numbers of dependencies, and
-// clears which one each watches, until its check.
+// ChangeDependencies deletes dependencies of tasks and updates the tasks' counts of dependencies. It clears
+// the watched dependency of each task until its check.
 func (q *Queries) ChangeDependencies(ctx context.Context, arg ChangeDependenciesParams) error {
 	_, err := q.db.Exec(ctx, changeDependencies,
 		arg.Tasks,
@@ -78,7 +78,7 @@ type CheckDeadlinesParams struct {
 	At       time.Time
 }
 
-// CheckDeadlines queues checks of the tasks whose deadline has passed, unless one is queued.
+// CheckDeadlines queues checks of tasks whose deadline has passed. It queues no second check of a task.
 func (q *Queries) CheckDeadlines(ctx context.Context, arg CheckDeadlinesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, checkDeadlines, arg.MaxTasks, arg.At)
 	var check_graph_deadlines int64
@@ -95,9 +95,8 @@ type CheckGraphTasksParams struct {
 	EndTask   int64
 }
 
-// CheckGraphTasks queues checks of the waiting tasks, of some numbers, whose dependency ended without a
-// change being noted, for instance while triggers were off. It also forgets deleted tasks on which no
-// task depends.
+// CheckGraphTasks queues checks of waiting tasks in a range of numbers whose dependency ended without a
+// recorded change, for instance while triggers were off. It also forgets deleted tasks without dependents.
 func (q *Queries) CheckGraphTasks(ctx context.Context, arg CheckGraphTasksParams) (int64, error) {
 	row := q.db.QueryRow(ctx, checkGraphTasks, arg.FirstTask, arg.EndTask)
 	var check_graph_tasks int64
@@ -153,8 +152,8 @@ type CreateGraphTasksParams struct {
 	Priority  []string
 }
 
-// CreateGraphTasks creates tasks. They are one-shot, and have as many retries as
-// their type says unless retries says otherwise (-1).
+// CreateGraphTasks creates one-shot tasks. Each has retries as its retries says, or if that is -1, as its
+// type says.
 func (q *Queries) CreateGraphTasks(ctx context.Context, arg CreateGraphTasksParams) error {
 	_, err := q.db.Exec(ctx, createGraphTasks,
 		arg.At,
@@ -172,7 +171,7 @@ const dependenciesOf = `-- name: DependenciesOf :many
 select task, depends_on, needs from scheduler_go.graph_edges where task = any($1::bigint[])
 `
 
-// DependenciesOf lists the dependencies of some tasks.
+// DependenciesOf lists the dependencies of the tasks.
 func (q *Queries) DependenciesOf(ctx context.Context, tasks []int64) ([]SchedulerGoGraphEdge, error) {
 	rows, err := q.db.Query(ctx, dependenciesOf, tasks)
 	if err != nil {
@@ -202,7 +201,7 @@ type EdgesBelowRow struct {
 	DependsOn int64
 }
 
-// EdgesBelow lists the direct and indirect dependencies of some tasks.
+// EdgesBelow lists the direct and indirect dependencies of the tasks.
 func (q *Queries) EdgesBelow(ctx context.Context, tasks []int64) ([]EdgesBelowRow, error) {
 	rows, err := q.db.Query(ctx, edgesBelow, tasks)
 	if err != nil {
@@ -232,7 +231,7 @@ type EmptyGraphsParams struct {
 	EndGraph   int64
 }
 
-// EmptyGraphs returns the graphs of some numbers without tasks, on whose tasks none depends.
+// EmptyGraphs returns the graphs in a range of numbers that have no tasks and no tasks with dependents.
 func (q *Queries) EmptyGraphs(ctx context.Context, arg EmptyGraphsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, emptyGraphs, arg.FirstGraph, arg.EndGraph)
 	if err != nil {
@@ -257,7 +256,7 @@ const endOfGraphTasks = `-- name: EndOfGraphTasks :one
 select (greatest((select max(task) from scheduler_go.graph_tasks), (select max(task) from scheduler_go.graph_gone), -1) + 1)::bigint as task
 `
 
-// EndOfGraphTasks returns the number after the last task of a graph, living or deleted.
+// EndOfGraphTasks returns the number after the last task of a graph, existing or deleted.
 func (q *Queries) EndOfGraphTasks(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, endOfGraphTasks)
 	var task int64
@@ -269,7 +268,7 @@ const endOfGraphs = `-- name: EndOfGraphs :one
 select (coalesce(max(id), -1) + 1)::bigint as id from scheduler_go.graphs
 `
 
-// EndOfGraphs returns the number after the last graph's.
+// EndOfGraphs returns the number after the last graph.
 func (q *Queries) EndOfGraphs(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, endOfGraphs)
 	var id int64
@@ -293,7 +292,7 @@ const firstGraphTask = `-- name: FirstGraphTask :one
 select coalesce(least((select min(task) from scheduler_go.graph_tasks), (select min(task) from scheduler_go.graph_gone)), 0)::bigint as task
 `
 
-// FirstGraphTask returns the number of the first one.
+// FirstGraphTask returns the number of the first task of a graph.
 func (q *Queries) FirstGraphTask(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, firstGraphTask)
 	var task int64
@@ -331,7 +330,7 @@ type ForgetGraphTasksParams struct {
 	MaxTasks int32
 }
 
-// ForgetGraphTasks deletes our rows of some tasks of a graph.
+// ForgetGraphTasks deletes our rows of a graph's tasks.
 func (q *Queries) ForgetGraphTasks(ctx context.Context, arg ForgetGraphTasksParams) (int64, error) {
 	result, err := q.db.Exec(ctx, forgetGraphTasks, arg.Graph, arg.MaxTasks)
 	if err != nil {
@@ -349,8 +348,8 @@ type GraphAtTaskParams struct {
 	Passed   int32
 }
 
-// GraphAtTask returns the graph of a task: the first one after passing so many tasks, from the last
-// task of the last graph below end_graph downwards.
+// GraphAtTask returns the graph of the task that follows @passed tasks, downwards from the last task of the
+// last graph below end_graph.
 func (q *Queries) GraphAtTask(ctx context.Context, arg GraphAtTaskParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, graphAtTask, arg.EndGraph, arg.Passed)
 	if err != nil {
@@ -414,7 +413,7 @@ type GraphEndsRow struct {
 	Ended time.Time
 }
 
-// GraphEnds returns when tasks of a graph last ended, by their runs.
+// GraphEnds returns when the graph's tasks last ended, by their runs.
 func (q *Queries) GraphEnds(ctx context.Context, graph int64) ([]GraphEndsRow, error) {
 	rows, err := q.db.Query(ctx, graphEnds, graph)
 	if err != nil {
@@ -444,7 +443,7 @@ type GraphKeyRow struct {
 	Digest []byte
 }
 
-// GraphKey returns what a key stands for.
+// GraphKey returns the graph and the request that a key belongs to.
 func (q *Queries) GraphKey(ctx context.Context, key string) (GraphKeyRow, error) {
 	row := q.db.QueryRow(ctx, graphKey, key)
 	var i GraphKeyRow
@@ -470,7 +469,7 @@ type GraphTaskRow struct {
 	Since        *time.Time
 }
 
-// GraphTask returns a task's place in its graph; no row for other tasks.
+// GraphTask returns a task's row in its graph; no row for a task without a graph.
 func (q *Queries) GraphTask(ctx context.Context, task int64) ([]GraphTaskRow, error) {
 	rows, err := q.db.Query(ctx, graphTask, task)
 	if err != nil {
@@ -520,7 +519,7 @@ type GraphTasksRow struct {
 	Since        *time.Time
 }
 
-// GraphTasks lists the tasks of a graph, dependencies before dependents.
+// GraphTasks lists the tasks of a graph, dependencies before their dependents.
 func (q *Queries) GraphTasks(ctx context.Context, graph int64) ([]GraphTasksRow, error) {
 	rows, err := q.db.Query(ctx, graphTasks, graph)
 	if err != nil {
@@ -570,7 +569,7 @@ type GraphTasksOfRow struct {
 	Since        *time.Time
 }
 
-// GraphTasksOf returns the places of some tasks in their graphs.
+// GraphTasksOf returns the tasks' rows in their graphs.
 func (q *Queries) GraphTasksOf(ctx context.Context, tasks []int64) ([]GraphTasksOfRow, error) {
 	rows, err := q.db.Query(ctx, graphTasksOf, tasks)
 	if err != nil {
@@ -626,7 +625,7 @@ cross join lateral (
 where position($5::text in s.name) > 0
   and ($6::timestamptz is null or s.submitted >= $6)
   and ($7::timestamptz is null or s.submitted < $7)
-  and ($8::text <> 'cancelled' or s.cancelled is not null) -- before their tasks are counted
+  and ($8::text <> 'cancelled' or s.cancelled is not null) -- decided before the graph's tasks are counted
   and case $8::text
         when '' then true
         when 'cancelled' then true
@@ -665,9 +664,10 @@ type GraphsRow struct {
 	More      bool
 }
 
-// Reading graphs.
-// Graphs lists graphs of some numbers, newest first, with the number of tasks by state, of the last
-// max_tasks tasks of each. It looks at max_looked graphs. A state is open, failed, completed or cancelled; ” is any.
+// Reads of graphs.
+// Graphs lists graphs in a range of numbers, newest first. It counts tasks by state among the last
+// max_tasks of each graph, and reads at most max_looked graphs. A state is open, failed, completed or
+// cancelled; ” is any.
 func (q *Queries) Graphs(ctx context.Context, arg GraphsParams) ([]GraphsRow, error) {
 	rows, err := q.db.Query(ctx, graphs,
 		arg.MaxTasks,
@@ -716,7 +716,7 @@ const graphsPending = `-- name: GraphsPending :one
 select scheduler_go.graphs_pending($1)
 `
 
-// GraphsPending reports whether the drain has anything to do.
+// GraphsPending reports whether the drain has work.
 func (q *Queries) GraphsPending(ctx context.Context, at time.Time) (bool, error) {
 	row := q.db.QueryRow(ctx, graphsPending, at)
 	var graphs_pending bool
@@ -728,8 +728,8 @@ const lockDependencies = `-- name: LockDependencies :many
 select id from task where id = any($1::bigint[]) order by id for share
 `
 
-// LockDependencies locks tasks, so that they end only after this transaction, and their ends see which
-// tasks wait for them.
+// LockDependencies locks tasks, so that they end only after this transaction. The trigger at their end then
+// sees the rows of the tasks that wait for them.
 func (q *Queries) LockDependencies(ctx context.Context, ids []int64) ([]int64, error) {
 	rows, err := q.db.Query(ctx, lockDependencies, ids)
 	if err != nil {
@@ -754,7 +754,7 @@ const lockGraphTasks = `-- name: LockGraphTasks :exec
 select from task where id = any($1::bigint[]) order by id for no key update
 `
 
-// LockGraphTasks keeps others from changing some tasks until this transaction ends.
+// LockGraphTasks locks tasks against changes until this transaction ends.
 func (q *Queries) LockGraphTasks(ctx context.Context, ids []int64) error {
 	_, err := q.db.Exec(ctx, lockGraphTasks, ids)
 	return err
@@ -765,7 +765,8 @@ const lockGraphs = `-- name: LockGraphs :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0))
 `
 
-// Graphs: submitting them, and the drain that releases their tasks; see sql/graphs/submit.go and sql/graphs/drain.go.
+// Graphs: their submission, and the drain that releases their tasks. See sql/graphs/submit.go and
+// sql/graphs/drain.go.
 // LockGraphs takes the advisory lock of graphs.
 func (q *Queries) LockGraphs(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockGraphs)
@@ -801,7 +802,7 @@ const notifyGraphs = `-- name: NotifyGraphs :exec
 select pg_notify('scheduler_go_graph', '')
 `
 
-// NotifyGraphs wakes the runners: there may be something to claim.
+// NotifyGraphs wakes the runners, as tasks may be ready.
 func (q *Queries) NotifyGraphs(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, notifyGraphs)
 	return err
@@ -816,7 +817,7 @@ type PlaceOfGraphsParams struct {
 	Passed   int32
 }
 
-// PlaceOfGraphs returns the number of a graph: the first one below end_graph after passing so many, downwards.
+// PlaceOfGraphs returns the number of the graph that follows @passed graphs below end_graph, downwards.
 func (q *Queries) PlaceOfGraphs(ctx context.Context, arg PlaceOfGraphsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, placeOfGraphs, arg.EndGraph, arg.Passed)
 	if err != nil {
@@ -849,7 +850,7 @@ type RecordGraphEdgesParams struct {
 	Needs     []string
 }
 
-// RecordGraphEdges writes which task waits for which. An empty condition is none.
+// RecordGraphEdges writes dependencies between tasks. An empty condition stands for null.
 func (q *Queries) RecordGraphEdges(ctx context.Context, arg RecordGraphEdgesParams) error {
 	_, err := q.db.Exec(ctx, recordGraphEdges, arg.Task, arg.DependsOn, arg.Needs)
 	return err
@@ -874,7 +875,7 @@ type RecordGraphTasksParams struct {
 	Retries      []int64
 }
 
-// RecordGraphTasks adds tasks to a graph. A watch of 0, a deadline in the year 1 and retries of -1 are none.
+// RecordGraphTasks adds tasks to a graph. Watch 0, a deadline in the year 1 and retries -1 stand for null.
 func (q *Queries) RecordGraphTasks(ctx context.Context, arg RecordGraphTasksParams) error {
 	_, err := q.db.Exec(ctx, recordGraphTasks,
 		arg.Graph,
@@ -903,7 +904,7 @@ type ReleaseTaskParams struct {
 	Task int64
 }
 
-// ReleaseTask lets a waiting task run at once, whatever it waits for.
+// ReleaseTask lets a waiting task run at once, even with unmet dependencies.
 func (q *Queries) ReleaseTask(ctx context.Context, arg ReleaseTaskParams) (int64, error) {
 	result, err := q.db.Exec(ctx, releaseTask, arg.At, arg.Task)
 	if err != nil {
@@ -923,8 +924,8 @@ type RetryGraphTasksParams struct {
 	At       time.Time
 }
 
-// RetryGraphTasks reopens the next tasks of a graph, after one, that failed or couldn't run: they wait,
-// and a check of them is queued.
+// RetryGraphTasks reopens the next failed or never run tasks of a graph, after a given one: they wait, and
+// their checks are queued.
 func (q *Queries) RetryGraphTasks(ctx context.Context, arg RetryGraphTasksParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, retryGraphTasks,
 		arg.Graph,
@@ -954,7 +955,7 @@ const reviveGraph = `-- name: ReviveGraph :execrows
 update scheduler_go.graphs set cancelled = null where id = $1
 `
 
-// ReviveGraph undoes CancelGraph.
+// ReviveGraph reverts CancelGraph.
 func (q *Queries) ReviveGraph(ctx context.Context, graph int64) (int64, error) {
 	result, err := q.db.Exec(ctx, reviveGraph, graph)
 	if err != nil {
@@ -975,7 +976,7 @@ type RuntimesRow struct {
 	Seconds float64
 }
 
-// Runtimes returns what the last 1,000 runs of some types took, in seconds on average.
+// Runtimes returns the mean runtime of the last 1,000 runs of each type, in seconds.
 func (q *Queries) Runtimes(ctx context.Context, types []string) ([]RuntimesRow, error) {
 	rows, err := q.db.Query(ctx, runtimes, types)
 	if err != nil {
@@ -1016,8 +1017,8 @@ type SettleGraphTasksRow struct {
 	Reopened bool
 }
 
-// SettleGraphTasks does the queued checks: it releases or disables tasks. If these is not null, it
-// checks these tasks instead. reopened is whether there is something to take back first.
+// SettleGraphTasks does queued checks: it releases or disables tasks. If these is not null, it checks these
+// tasks instead. reopened is whether TakeBackGraphFailures must run first.
 func (q *Queries) SettleGraphTasks(ctx context.Context, arg SettleGraphTasksParams) (SettleGraphTasksRow, error) {
 	row := q.db.QueryRow(ctx, settleGraphTasks,
 		arg.MaxTasks,
@@ -1055,7 +1056,7 @@ type SizeOfGraphRow struct {
 	Edges int64
 }
 
-// SizeOfGraph counts the tasks of a graph, and their dependencies, up to a number of each.
+// SizeOfGraph counts the tasks and the dependencies of a graph, each up to a bound.
 func (q *Queries) SizeOfGraph(ctx context.Context, arg SizeOfGraphParams) (SizeOfGraphRow, error) {
 	row := q.db.QueryRow(ctx, sizeOfGraph, arg.Graph, arg.MaxTasks, arg.MaxEdges)
 	var i SizeOfGraphRow
@@ -1072,8 +1073,8 @@ type SpreadGraphChangesParams struct {
 	MaxEdges   int64
 }
 
-// SpreadGraphChanges queues checks of the dependents of changed tasks, and returns the
-// number of changes it took.
+// SpreadGraphChanges queues checks of the dependents of changed tasks. It returns the number of changes
+// that it took.
 func (q *Queries) SpreadGraphChanges(ctx context.Context, arg SpreadGraphChangesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, spreadGraphChanges, arg.MaxChanges, arg.MaxEdges)
 	var spread_graph_changes int64
@@ -1100,8 +1101,8 @@ type TakeBackGraphFailuresRow struct {
 	More   bool
 }
 
-// TakeBackGraphFailures opens the tasks that could not run because of tasks that are open again. It
-// returns how many changes it took, how many tasks others had locked, and whether there is more to take back.
+// TakeBackGraphFailures reopens tasks that could not run because of tasks that are open again. It returns
+// the number of changes that it took, the number of tasks locked by others, and whether more are left.
 func (q *Queries) TakeBackGraphFailures(ctx context.Context, arg TakeBackGraphFailuresParams) (TakeBackGraphFailuresRow, error) {
 	row := q.db.QueryRow(ctx, takeBackGraphFailures,
 		arg.MaxTasks,
@@ -1144,8 +1145,8 @@ type TasksToDependOnRow struct {
 	Policy model.TaskPolicy
 }
 
-// Submitting: tasks get their numbers first, dependencies lower ones than their dependents.
-// TasksToDependOn returns the existing tasks of some numbers.
+// Submission: tasks get numbers first, dependencies lower ones than their dependents.
+// TasksToDependOn returns the numbers of existing tasks among the given ones.
 func (q *Queries) TasksToDependOn(ctx context.Context, ids []int64) ([]TasksToDependOnRow, error) {
 	rows, err := q.db.Query(ctx, tasksToDependOn, ids)
 	if err != nil {
@@ -1170,7 +1171,7 @@ const tryLockGraphs = `-- name: TryLockGraphs :one
 select pg_try_advisory_xact_lock(hashtextextended('swh-scheduler graphs', 0))
 `
 
-// TryLockGraphs takes the advisory lock of graphs if it is free, and reports whether it was.
+// TryLockGraphs takes the advisory lock of graphs if it is free, and reports whether it took it.
 func (q *Queries) TryLockGraphs(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, tryLockGraphs)
 	var pg_try_advisory_xact_lock bool
@@ -1206,8 +1207,7 @@ type UnmetDependenciesRow struct {
 	Condition string
 }
 
-// UnmetDependencies lists the dependencies that a task still waits for, or because of which
-// it can't run.
+// UnmetDependencies lists the dependencies that a task waits for, or that prevent it from running.
 func (q *Queries) UnmetDependencies(ctx context.Context, arg UnmetDependenciesParams) ([]UnmetDependenciesRow, error) {
 	rows, err := q.db.Query(ctx, unmetDependencies, arg.Task, arg.MaxDependencies)
 	if err != nil {
@@ -1253,8 +1253,8 @@ type UnsettledGraphTasksParams struct {
 	MaxTasks int32
 }
 
-// UnsettledGraphTasks lists tasks of a graph, after one, that have to be looked at: those that wait and watch
-// no dependency; of a cancelled graph, those that were not sent or may be tried again.
+// UnsettledGraphTasks lists the tasks of a graph, after a given one, that need a check. These are waiting
+// tasks that watch no dependency. In a cancelled graph, they are tasks not sent or with retries left.
 func (q *Queries) UnsettledGraphTasks(ctx context.Context, arg UnsettledGraphTasksParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, unsettledGraphTasks, arg.Graph, arg.After, arg.MaxTasks)
 	if err != nil {

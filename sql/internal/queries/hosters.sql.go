@@ -27,7 +27,7 @@ type AddHosterClaimsParams struct {
 	ForgetUntil time.Time
 }
 
-// AddHosterClaims writes how many visits were claimed of each hoster, and deletes old rows.
+// AddHosterClaims records the number of claimed visits by hoster, and deletes old rows.
 func (q *Queries) AddHosterClaims(ctx context.Context, arg AddHosterClaimsParams) error {
 	_, err := q.db.Exec(ctx, addHosterClaims,
 		arg.Hosters,
@@ -47,7 +47,7 @@ type HosterListersRow struct {
 	Hoster string
 }
 
-// HosterListers names the hoster that each lister's instance is.
+// HosterListers returns the hoster of each lister's instance.
 func (q *Queries) HosterListers(ctx context.Context) ([]HosterListersRow, error) {
 	rows, err := q.db.Query(ctx, hosterListers)
 	if err != nil {
@@ -94,9 +94,9 @@ type HosterLoadsRow struct {
 	Claimed  int64
 }
 
-// HosterLoads counts, by hoster, the visits in flight, but not those that began too long before the
-// moment up to which ends are known, and the visits claimed since a moment. When they began
-// is that of began().
+// HosterLoads counts, by hoster, the visits in flight and the visits claimed since a moment. It leaves out
+// visits that began too long before the moment up to which ends are known. began() gives the time of their
+// beginning.
 func (q *Queries) HosterLoads(ctx context.Context, arg HosterLoadsParams) ([]HosterLoadsRow, error) {
 	rows, err := q.db.Query(ctx, hosterLoads, arg.Now, arg.LostAfter, arg.ClaimedAfter)
 	if err != nil {
@@ -122,8 +122,8 @@ const lockHosters = `-- name: LockHosters :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler hosters', 0))
 `
 
-// Hosters: their visits in flight, and those claimed lately.
-// LockHosters makes claims of visits wait for each other, so that no two take the same capacity.
+// Hosters: their visits in flight, and their recent claims.
+// LockHosters serializes claims of visits, so that no two take the same capacity.
 func (q *Queries) LockHosters(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockHosters)
 	return err

@@ -37,9 +37,9 @@ type DueKeeperJobsRow struct {
 	Failure string
 }
 
-// Maintenance jobs, each done by one process at a time.
-// DueKeeperJobs returns those of the given jobs that are due and that no process has leased, and those
-// whose last run failed, with its error. A job that failed is due sooner.
+// Maintenance jobs. One process at a time runs a job.
+// DueKeeperJobs returns the given jobs that are due and not leased, and those whose last run failed, with
+// the error. A failed job is due sooner.
 func (q *Queries) DueKeeperJobs(ctx context.Context, arg DueKeeperJobsParams) ([]DueKeeperJobsRow, error) {
 	rows, err := q.db.Query(ctx, dueKeeperJobs, arg.AfterFailure, arg.Jobs, arg.Periods)
 	if err != nil {
@@ -73,8 +73,8 @@ type EndKeeperJobParams struct {
 	Began  time.Time
 }
 
-// EndKeeperJob records the result of the run that began at a moment, unless another process
-// has taken the job over.
+// EndKeeperJob records the result of the run that began at a moment, unless another process has taken the
+// job over.
 func (q *Queries) EndKeeperJob(ctx context.Context, arg EndKeeperJobParams) error {
 	_, err := q.db.Exec(ctx, endKeeperJob,
 		arg.Result,
@@ -97,7 +97,7 @@ type KeeperJobsRow struct {
 	Failed  bool
 }
 
-// KeeperJobs lists the jobs, and how the last run of each went.
+// KeeperJobs lists the jobs with the result of each last run.
 func (q *Queries) KeeperJobs(ctx context.Context) ([]KeeperJobsRow, error) {
 	rows, err := q.db.Query(ctx, keeperJobs)
 	if err != nil {
@@ -128,8 +128,8 @@ const mayMaintainOrigins = `-- name: MayMaintainOrigins :one
 select (has_table_privilege('listed_origins', 'select') and has_table_privilege('scheduler_go.candidate_changes', 'delete'))::boolean as may
 `
 
-// MayMaintainOrigins reports whether the user has the rights for jobs that read origins, or write what is known of
-// them.
+// MayMaintainOrigins reports whether the user has the rights for jobs that read origins or write estimates
+// of them.
 func (q *Queries) MayMaintainOrigins(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, mayMaintainOrigins)
 	var may bool
@@ -153,7 +153,7 @@ type TakeKeeperJobParams struct {
 	AfterFailure float64
 }
 
-// TakeKeeperJob leases a job, unless another process has it or has begun it in the last period.
+// TakeKeeperJob leases a job, unless another process leases it or began it in the last period.
 func (q *Queries) TakeKeeperJob(ctx context.Context, arg TakeKeeperJobParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, takeKeeperJob,
 		arg.Job,

@@ -27,7 +27,7 @@ type BacklogsRow struct {
 	Oldest   time.Time
 }
 
-// Backlogs counts the backlogs of the lanes of a set.
+// Backlogs counts the backlogs of a lane set by lane.
 func (q *Queries) Backlogs(ctx context.Context, laneSet *string) ([]BacklogsRow, error) {
 	rows, err := q.db.Query(ctx, backlogs, laneSet)
 	if err != nil {
@@ -75,7 +75,7 @@ type CountWorkParams struct {
 	HalfLife float64
 }
 
-// CountWork adds to sketches.
+// CountWork adds runtimes to sketches.
 func (q *Queries) CountWork(ctx context.Context, arg CountWorkParams) error {
 	_, err := q.db.Exec(ctx, countWork,
 		arg.Now,
@@ -101,7 +101,7 @@ type DropHeldVisitsParams struct {
 	Date      []time.Time
 }
 
-// DropHeldVisits deletes held failed visits that were counted.
+// DropHeldVisits deletes held failed visits that are counted.
 func (q *Queries) DropHeldVisits(ctx context.Context, arg DropHeldVisitsParams) error {
 	_, err := q.db.Exec(ctx, dropHeldVisits, arg.URL, arg.VisitType, arg.Date)
 	return err
@@ -111,7 +111,7 @@ const forgetHeldVisits = `-- name: ForgetHeldVisits :exec
 delete from scheduler_go.held_visits where task_id = any($1::uuid[])
 `
 
-// ForgetHeldVisits deletes held failed visits that were time-outs.
+// ForgetHeldVisits deletes held failed visits that turned out to be time-outs.
 func (q *Queries) ForgetHeldVisits(ctx context.Context, taskIds []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, forgetHeldVisits, taskIds)
 	return err
@@ -137,8 +137,7 @@ type ForgetLanesParams struct {
 	TimeoutsBefore time.Time
 }
 
-// ForgetLanes deletes old history, time-outs and memories, and what is left of lanes and
-// listers that are gone.
+// ForgetLanes deletes old history, time-outs and memories, and the rows of removed lanes and listers.
 func (q *Queries) ForgetLanes(ctx context.Context, arg ForgetLanesParams) error {
 	_, err := q.db.Exec(ctx, forgetLanes, arg.MemoryBefore, arg.HistoryBefore, arg.TimeoutsBefore)
 	return err
@@ -157,7 +156,7 @@ type HoldVisitsParams struct {
 	Date      []time.Time
 }
 
-// HoldVisits writes failed visits that do not count yet.
+// HoldVisits records failed visits that don't count yet.
 func (q *Queries) HoldVisits(ctx context.Context, arg HoldVisitsParams) error {
 	_, err := q.db.Exec(ctx, holdVisits,
 		arg.TaskID,
@@ -172,7 +171,7 @@ const laneFeatures = `-- name: LaneFeatures :many
 
 select k.memory,
        (s.last_snapshot is null)::boolean as first,
-       -- A difference of far dates may be more than an interval holds.
+       -- A difference of distant dates may exceed an interval.
        coalesce(case when abs(l.updated) < 'infinity' and isfinite(s.last_visit)
          then l.updated - extract(epoch from s.last_visit)::double precision end, 0)::double precision as behind,
        (m.memory is not null)::boolean as known, coalesce(m.seconds, 0)::real as seconds, coalesce(m.before, 0)::real as before,
@@ -213,11 +212,10 @@ type LaneFeaturesRow struct {
 	BehindThen float32
 }
 
-// Lanes: backlogs, sending them, and the memory of how long work takes.
-// LaneFeatures returns what a lane is chosen by: the hash of the work's key and its memory;
-// of visits, whether nothing of the origin is archived yet, and the seconds from the last
-// visit to the last update that any lister knows: updated, in seconds since 1970, if that is a
-// number.
+// Lanes: backlogs, their sending, and the memory of runtimes.
+// LaneFeatures returns the inputs of lane selection: the hash of the work's key, and its memory. For
+// visits, also whether the origin has no archived visit yet, and the seconds from the last visit to the
+// last update of any lister. updated is that update in seconds since 1970; NaN makes the statement read it.
 func (q *Queries) LaneFeatures(ctx context.Context, arg LaneFeaturesParams) ([]LaneFeaturesRow, error) {
 	rows, err := q.db.Query(ctx, laneFeatures,
 		arg.Keys,
@@ -318,7 +316,7 @@ type LaneSketchesRow struct {
 	Weight float64
 }
 
-// LaneSketches returns the sketches of some listers, decayed to now.
+// LaneSketches returns the sketches of the listers, decayed to now.
 func (q *Queries) LaneSketches(ctx context.Context, arg LaneSketchesParams) ([]LaneSketchesRow, error) {
 	rows, err := q.db.Query(ctx, laneSketches,
 		arg.Now,
@@ -368,7 +366,7 @@ type LaneStatesRow struct {
 	Oldest   time.Time
 }
 
-// LaneStates counts the work of a set by lane.
+// LaneStates counts a set's work by lane.
 func (q *Queries) LaneStates(ctx context.Context, laneSet *string) ([]LaneStatesRow, error) {
 	rows, err := q.db.Query(ctx, laneStates, laneSet)
 	if err != nil {
@@ -419,8 +417,7 @@ type LanedVisitsRow struct {
 	Since     time.Time
 }
 
-// LanedVisits returns the sent visits of some origins that may be requeued, and locks them
-// against that.
+// LanedVisits returns the sent visits of the origins that may be requeued, and locks them against it.
 func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]LanedVisitsRow, error) {
 	rows, err := q.db.Query(ctx, lanedVisits, arg.URL, arg.VisitType)
 	if err != nil {
@@ -461,8 +458,8 @@ type MoveRunsParams struct {
 	LaneName []string
 }
 
-// MoveRuns gives open runs a new Celery task id. It must not touch status: the trigger
-// would move their tasks on.
+// MoveRuns gives open runs a new Celery task id. It must not set status: the trigger would move their tasks
+// on.
 func (q *Queries) MoveRuns(ctx context.Context, arg MoveRunsParams) error {
 	_, err := q.db.Exec(ctx, moveRuns, arg.Run, arg.NewID, arg.LaneName)
 	return err
@@ -479,7 +476,7 @@ type RecordLaneSetsParams struct {
 	LaneSets []string
 }
 
-// RecordLaneSets records that a process has lane sets in its configuration.
+// RecordLaneSets records that a process is configured with the lane sets.
 func (q *Queries) RecordLaneSets(ctx context.Context, arg RecordLaneSetsParams) error {
 	_, err := q.db.Exec(ctx, recordLaneSets, arg.Now, arg.LaneSets)
 	return err
@@ -503,7 +500,7 @@ type RecordLanesParams struct {
 	Value  []int64
 }
 
-// RecordLanes adds to the history.
+// RecordLanes adds to the history of lanes.
 func (q *Queries) RecordLanes(ctx context.Context, arg RecordLanesParams) error {
 	_, err := q.db.Exec(ctx, recordLanes,
 		arg.Set,
@@ -561,7 +558,7 @@ type ReleasedVisitsRow struct {
 	Date      time.Time
 }
 
-// ReleasedVisits lists held failed visits whose try has ended, and not by a time-out.
+// ReleasedVisits lists held failed visits whose try has ended otherwise than by a time-out.
 func (q *Queries) ReleasedVisits(ctx context.Context, maxVisits int32) ([]ReleasedVisitsRow, error) {
 	rows, err := q.db.Query(ctx, releasedVisits, maxVisits)
 	if err != nil {
@@ -601,7 +598,7 @@ type RememberWorkParams struct {
 	Heard   []time.Time
 }
 
-// RememberWork writes how long work took.
+// RememberWork records runtimes of work.
 func (q *Queries) RememberWork(ctx context.Context, arg RememberWorkParams) error {
 	_, err := q.db.Exec(ctx, rememberWork,
 		arg.Key,
@@ -641,9 +638,9 @@ type RemovedLaneSetsParams struct {
 	UnseenBefore time.Time
 }
 
-// RemovedLaneSets looks at the lane sets with a backlog, and lists those that no process has in its
-// configuration: looks have found for some time that none was seen of late, without a gap between
-// them in which nobody could say so.
+// RemovedLaneSets lists the lane sets with a backlog that no process is configured with. A set counts as
+// removed once calls have found for some time that no process recorded it recently. A gap between the
+// calls, in which no process could record, restarts that time.
 func (q *Queries) RemovedLaneSets(ctx context.Context, arg RemovedLaneSetsParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, removedLaneSets,
 		arg.Now,
@@ -685,7 +682,7 @@ with next as (
     order by f.expected desc, f.turn
     limit $13
   ) n
-  where pg_current_xact_id() is not null -- before it gets places, as raise_low_water wants
+  where pg_current_xact_id() is not null -- takes the transaction's id before the places, as raise_low_water requires
 )
 update scheduler_go.work w
 set state = 'outgoing', place = next.place, lane = $1, since = $2, queue = $3, lane_name = $4,
@@ -710,10 +707,10 @@ type SendBacklogParams struct {
 	Count        int32
 }
 
-// SendBacklog sends the first messages of a lane's backlog to the queue of a lane. Of the look_at
-// that it looks at, those that came after slowest_since and didn't time out are sent after the
-// others, those expected to take longest first. It finds messages by their ids, as its last condition
-// is one for no index.
+// SendBacklog sends the first messages of a lane's backlog to the queue of a lane. It reads look_at
+// messages. Those that entered after slowest_since and didn't time out follow the others, those with the
+// longest expected runtime first. The update finds messages by id: its condition on the state matches no
+// index.
 func (q *Queries) SendBacklog(ctx context.Context, arg SendBacklogParams) error {
 	_, err := q.db.Exec(ctx, sendBacklog,
 		arg.ToLane,
@@ -806,8 +803,8 @@ type VisitTimeoutsRow struct {
 	TimedOut  float64
 }
 
-// VisitTimeouts returns the time-outs of visits of some origins. LanedVisits comes first: a
-// visit that is requeued meanwhile is in one of the two.
+// VisitTimeouts returns the time-outs of visits of the origins. It must follow LanedVisits: either then has
+// a visit that is requeued in between.
 func (q *Queries) VisitTimeouts(ctx context.Context, arg VisitTimeoutsParams) ([]VisitTimeoutsRow, error) {
 	rows, err := q.db.Query(ctx, visitTimeouts, arg.URL, arg.VisitType)
 	if err != nil {

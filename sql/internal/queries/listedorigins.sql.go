@@ -58,8 +58,8 @@ type ListedOriginsParams struct {
 	MaxOrigins  int64
 }
 
-// ListedOrigins is a page of origins; what is null does not matter. The last URL
-// comes with all its visit types, because the next page starts after that URL.
+// ListedOrigins returns a page of origins; a null parameter is no condition. The page has all visit types
+// of its last URL, as the next page begins after that URL.
 func (q *Queries) ListedOrigins(ctx context.Context, arg ListedOriginsParams) ([]ListedOrigin, error) {
 	rows, err := q.db.Query(ctx, listedOrigins,
 		arg.ListerID,
@@ -119,9 +119,9 @@ set extra_loader_arguments = excluded.extra_loader_arguments,
 returning lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update, is_fork, forked_from_url
 `
 
-// Listed origins, as listers record them and others read them.
-// RecordListedOrigins adds or replaces origins. They come as one JSON list: unlike arrays, its fields can
-// be null. Rows are written in the order of their keys, so that two listers never deadlock.
+// Listed origins, as listers record them and other programs read them.
+// RecordListedOrigins adds or replaces origins. They come as one JSON list, as its fields, unlike array
+// elements, can be null. It writes rows in the order of their keys, so that two listers never deadlock.
 func (q *Queries) RecordListedOrigins(ctx context.Context, origins json.RawMessage) ([]ListedOrigin, error) {
 	rows, err := q.db.Query(ctx, recordListedOrigins, origins)
 	if err != nil {
@@ -171,7 +171,7 @@ type StandingsRow struct {
 	Loaded         bool
 }
 
-// Standings returns what update_metrics counts by, for the origins of some URLs.
+// Standings returns the columns that update_metrics counts by, for the origins with the URLs.
 func (q *Queries) Standings(ctx context.Context, urls []string) ([]StandingsRow, error) {
 	rows, err := q.db.Query(ctx, standings, urls)
 	if err != nil {

@@ -64,7 +64,7 @@ type ListerByNameParams struct {
 	InstanceName string
 }
 
-// ListerByName finds a lister by its name and that of its instance.
+// ListerByName finds a lister by its name and its instance's name.
 func (q *Queries) ListerByName(ctx context.Context, arg ListerByNameParams) (Lister, error) {
 	row := q.db.QueryRow(ctx, listerByName, arg.Name, arg.InstanceName)
 	var i Lister
@@ -121,7 +121,7 @@ const listersByID = `-- name: ListersByID :many
 select id, name, instance_name, created, current_state, updated, last_listing_finished_at, first_visits_queue_prefix, first_visits_scheduled_at from listers where id = any($1::uuid[]) order by name, instance_name
 `
 
-// ListersByID returns the existing listers of some identifiers.
+// ListersByID returns the listers with the identifiers.
 func (q *Queries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]Lister, error) {
 	rows, err := q.db.Query(ctx, listersByID, ids)
 	if err != nil {
@@ -176,7 +176,7 @@ type UpdateListerParams struct {
 	WasUpdated             time.Time
 }
 
-// UpdateLister writes a lister if nobody has written it since it was read.
+// UpdateLister writes a lister, unless it has been written since it was read.
 func (q *Queries) UpdateLister(ctx context.Context, arg UpdateListerParams) (Lister, error) {
 	row := q.db.QueryRow(ctx, updateLister,
 		arg.Name,

@@ -105,8 +105,8 @@ on conflict (with_priority) do update set seen = excluded.seen, last_run = exclu
     then excluded.since else s.since end
 `
 
-// NoteSending notes that a runner of ours runs. After two minutes without one, if another scheduler has
-// sent runs meanwhile, ours sends anew from now on.
+// NoteSending records that a runner of ours runs. If two minutes pass without a call, and another scheduler
+// has sent runs since, the time of sending restarts at this call.
 func (q *Queries) NoteSending(ctx context.Context, withPriority bool) error {
 	_, err := q.db.Exec(ctx, noteSending, withPriority)
 	return err
@@ -121,7 +121,7 @@ type SendingSinceRow struct {
 	Since        time.Time
 }
 
-// SendingSince returns since when runners of ours send.
+// SendingSince returns the moments from which only runners of ours send.
 func (q *Queries) SendingSince(ctx context.Context) ([]SendingSinceRow, error) {
 	rows, err := q.db.Query(ctx, sendingSince)
 	if err != nil {
@@ -171,9 +171,9 @@ type SilentRunsRow struct {
 	Scheduled    *time.Time
 }
 
-// SilentRuns lists the runs of some numbers, scheduled or started before the moment given for their task
-// type and not ended, whose tasks still wait for them. It leaves out those whose message is in a
-// backlog or outgoing, or was sent to a lane and is not known to have started.
+// SilentRuns lists the runs in a range of numbers that were scheduled or started before their task type's
+// moment and have not ended, while their tasks wait for them. It leaves out runs whose message is outgoing
+// or in a backlog, or was sent to a lane without a known start.
 func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]SilentRunsRow, error) {
 	rows, err := q.db.Query(ctx, silentRuns,
 		arg.Types,

@@ -24,7 +24,7 @@ type MetricsParams struct {
 	VisitType *string
 }
 
-// Metrics returns the last counts, of a lister or all, of a visit type or all.
+// Metrics returns the last counts of a lister or all, and of a visit type or all.
 func (q *Queries) Metrics(ctx context.Context, arg MetricsParams) ([]SchedulerMetric, error) {
 	rows, err := q.db.Query(ctx, metrics, arg.Lister, arg.VisitType)
 	if err != nil {
@@ -68,8 +68,8 @@ type StaleMetricsParams struct {
 	Skip    []uuid.UUID
 }
 
-// StaleMetrics returns the lister with origins, not among those to skip, whose counts are missing or the
-// oldest, if they are more than some seconds old.
+// StaleMetrics returns the lister with origins whose counts are missing or the oldest, if they are older
+// than some seconds. It passes over the listers in skip.
 func (q *Queries) StaleMetrics(ctx context.Context, arg StaleMetricsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, staleMetrics, arg.Seconds, arg.Skip)
 	if err != nil {
@@ -103,7 +103,7 @@ type UpdateMetricsParams struct {
 }
 
 // Counts of origins by lister and visit type.
-// UpdateMetrics counts the origins of a lister, or of all.
+// UpdateMetrics counts the origins of a lister, or of all listers.
 func (q *Queries) UpdateMetrics(ctx context.Context, arg UpdateMetricsParams) ([]SchedulerMetric, error) {
 	rows, err := q.db.Query(ctx, updateMetrics, arg.Lister, arg.Now)
 	if err != nil {

@@ -56,8 +56,8 @@ type BegunByQueueRow struct {
 	Begun int64
 }
 
-// BegunByQueue counts, by queue, the work that is known to have begun and not to have ended. Only work of groups, lanes
-// and hosters is known.
+// BegunByQueue counts, by queue, work with a known start and no known end. The ledger has only work of
+// groups, lanes and hosters.
 func (q *Queries) BegunByQueue(ctx context.Context) ([]BegunByQueueRow, error) {
 	rows, err := q.db.Query(ctx, begunByQueue)
 	if err != nil {
@@ -91,7 +91,7 @@ type CountRejectedRow struct {
 	NewRecords int64
 }
 
-// CountRejected counts the events and journal records that were set aside, and those of the last hour.
+// CountRejected counts the events and journal records that are set aside, in all and in the last hour.
 func (q *Queries) CountRejected(ctx context.Context) (CountRejectedRow, error) {
 	row := q.db.QueryRow(ctx, countRejected)
 	var i CountRejectedRow
@@ -130,9 +130,8 @@ type LedgerQueuesRow struct {
 	Oldest   time.Time
 }
 
-// LedgerQueues returns, by queue, how many messages are outgoing, and since when the oldest waits
-// that is not known to have started; the epoch if there is none. Messages without groups and
-// lanes are not known once they are sent.
+// LedgerQueues returns, by queue, the number of outgoing messages and the date of the oldest message
+// without a known start, or the epoch. The ledger has no sent messages without groups and lanes.
 func (q *Queries) LedgerQueues(ctx context.Context) ([]LedgerQueuesRow, error) {
 	rows, err := q.db.Query(ctx, ledgerQueues)
 	if err != nil {
@@ -166,7 +165,7 @@ type MetricsAgeRow struct {
 	Counted time.Time
 }
 
-// MetricsAge returns since when the oldest counts of a lister's instances are, by lister.
+// MetricsAge returns, by lister, the date of its instances' oldest counts.
 func (q *Queries) MetricsAge(ctx context.Context) ([]MetricsAgeRow, error) {
 	rows, err := q.db.Query(ctx, metricsAge)
 	if err != nil {
@@ -212,8 +211,8 @@ type OldestReadyRow struct {
 	Tasks    int64
 }
 
-// OldestReady returns since when the longest ready task waits, by type and priority, of the
-// ten thousand longest ready of each type, for some of the types in their order.
+// OldestReady returns, by type and priority, since when the longest-waiting ready task waits. It reads the
+// ten thousand longest-waiting tasks of each type, for a range of types in their order.
 func (q *Queries) OldestReady(ctx context.Context, arg OldestReadyParams) ([]OldestReadyRow, error) {
 	rows, err := q.db.Query(ctx, oldestReady, arg.FirstType, arg.Types, arg.Now)
 	if err != nil {
@@ -257,8 +256,7 @@ type OriginCountsRow struct {
 	WithPendingChanges int64
 }
 
-// OriginCounts returns the Python scheduler's counts of origins (update-metrics), by lister and visit
-// type.
+// OriginCounts returns the Python scheduler's counts of origins (update-metrics) by lister and visit type.
 func (q *Queries) OriginCounts(ctx context.Context) ([]OriginCountsRow, error) {
 	rows, err := q.db.Query(ctx, originCounts)
 	if err != nil {
@@ -301,8 +299,8 @@ type OutgoingByQueueRow struct {
 	Refused  int64
 }
 
-// Figures for monitoring, taken periodically.
-// OutgoingByQueue counts the outgoing messages of each queue, with the oldest and the number
+// Figures for monitoring, read periodically.
+// OutgoingByQueue counts the outgoing messages by queue. It returns the oldest one's date and the number
 // that the broker refused.
 func (q *Queries) OutgoingByQueue(ctx context.Context) ([]OutgoingByQueueRow, error) {
 	rows, err := q.db.Query(ctx, outgoingByQueue)
@@ -342,7 +340,7 @@ type RunningTasksRow struct {
 	Tasks  int64
 }
 
-// RunningTasks counts the tasks that run, by type and whether they have a priority.
+// RunningTasks counts the running tasks by type, with and without a priority.
 func (q *Queries) RunningTasks(ctx context.Context) ([]RunningTasksRow, error) {
 	rows, err := q.db.Query(ctx, runningTasks)
 	if err != nil {

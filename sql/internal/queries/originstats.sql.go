@@ -23,7 +23,7 @@ type OriginStatsParams struct {
 	VisitType []string
 }
 
-// OriginStats returns the stats of those origins that have some, in the order of the call.
+// OriginStats returns the stats of the origins that have any, in the order of the call.
 func (q *Queries) OriginStats(ctx context.Context, arg OriginStatsParams) ([]OriginVisitStat, error) {
 	rows, err := q.db.Query(ctx, originStats, arg.URL, arg.VisitType)
 	if err != nil {
@@ -66,7 +66,7 @@ type SetVisitQueuePositionParams struct {
 	Position  int64
 }
 
-// SetVisitQueuePosition writes how far the queue of a visit type has been worked through.
+// SetVisitQueuePosition writes a visit type's position in its queue of visits.
 func (q *Queries) SetVisitQueuePosition(ctx context.Context, arg SetVisitQueuePositionParams) error {
 	_, err := q.db.Exec(ctx, setVisitQueuePosition, arg.VisitType, arg.Position)
 	return err
@@ -95,10 +95,10 @@ set last_successful = coalesce(excluded.last_successful, s.last_successful),
     successive_visits = excluded.successive_visits
 `
 
-// Stats of origin visits, as other programs write and read them. (The journal client's statements are in
-// visitstats.sql.)
-// UpsertOriginStats writes stats, each key once. What is null stays as it is.
-// Rows are written in the order of their keys, so that two never deadlock.
+// Stats of origin visits, as other programs write and read them. (visitstats.sql has the journal client's
+// statements.)
+// UpsertOriginStats writes stats, each key once. A null field keeps its value. It writes rows in the order
+// of their keys, so that two calls never deadlock.
 func (q *Queries) UpsertOriginStats(ctx context.Context, stats json.RawMessage) error {
 	_, err := q.db.Exec(ctx, upsertOriginStats, stats)
 	return err

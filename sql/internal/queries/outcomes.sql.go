@@ -16,7 +16,7 @@ const disableTasks = `-- name: DisableTasks :exec
 update public.task set status = 'disabled' where id = any($1::bigint[]) and status <> 'disabled'
 `
 
-// DisableTasks disables tasks again that the trigger enabled as one of their runs ended.
+// DisableTasks disables tasks again after the trigger has enabled them at the end of a run.
 func (q *Queries) DisableTasks(ctx context.Context, tasks []int64) error {
 	_, err := q.db.Exec(ctx, disableTasks, tasks)
 	return err
@@ -26,7 +26,7 @@ const disabledTasks = `-- name: DisabledTasks :many
 select id from public.task where id = any($1::bigint[]) and status = 'disabled'
 `
 
-// DisabledTasks returns those of some tasks that are disabled. They are locked.
+// DisabledTasks returns the disabled ones of the tasks and locks them.
 func (q *Queries) DisabledTasks(ctx context.Context, tasks []int64) ([]int64, error) {
 	rows, err := q.db.Query(ctx, disabledTasks, tasks)
 	if err != nil {
@@ -69,9 +69,9 @@ type EndRunsParams struct {
 	Metadata []string
 }
 
-// EndRuns ends open runs, each once, which makes the trigger move their tasks
-// on. At most one run of a task may be among them. A run may start and end in
-// one step: each update of a run's times writes to four indexes. A start in the year 1 is none.
+// EndRuns ends open runs, each once; the trigger then moves their tasks on. It must get at most one run of
+// a task. A run may start and end in one call, as each update of a run's times writes to four indexes. A
+// start in the year 1 stands for null.
 func (q *Queries) EndRuns(ctx context.Context, arg EndRunsParams) error {
 	_, err := q.db.Exec(ctx, endRuns,
 		arg.Run,
@@ -95,8 +95,8 @@ type FillErrorsParams struct {
 	Error []string
 }
 
-// FillErrors gives failed runs that have no error text the one of a report that
-// came after the first: Celery announces some failures twice, once without it.
+// FillErrors gives failed runs without an error text the text of a later report: Celery reports some
+// failures twice, once without it.
 func (q *Queries) FillErrors(ctx context.Context, arg FillErrorsParams) error {
 	_, err := q.db.Exec(ctx, fillErrors, arg.Run, arg.Error)
 	return err
@@ -118,8 +118,8 @@ type FillStartsParams struct {
 	Metadata []string
 }
 
-// FillStarts adds a late start to ended runs. It must not
-// touch status: the trigger would move the task on a second time.
+// FillStarts adds a late start to ended runs. It must not set status: the trigger would move the task on a
+// second time.
 func (q *Queries) FillStarts(ctx context.Context, arg FillStartsParams) error {
 	_, err := q.db.Exec(ctx, fillStarts, arg.Run, arg.At, arg.Metadata)
 	return err
@@ -129,7 +129,7 @@ const forfeitRetries = `-- name: ForfeitRetries :exec
 update public.task set retries_left = 0 where id = any($1::bigint[]) and retries_left <> 0
 `
 
-// ForfeitRetries leaves tasks without retries until their next regular run.
+// ForfeitRetries sets tasks to no retries until their next regular run.
 func (q *Queries) ForfeitRetries(ctx context.Context, tasks []int64) error {
 	_, err := q.db.Exec(ctx, forfeitRetries, tasks)
 	return err
@@ -139,7 +139,7 @@ const forgetDurations = `-- name: ForgetDurations :exec
 delete from scheduler_go.run_durations where recorded < $1
 `
 
-// ForgetDurations deletes durations that are too old to tell about today's runs.
+// ForgetDurations deletes durations that are too old for an estimate.
 func (q *Queries) ForgetDurations(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetDurations, before)
 	return err
@@ -149,7 +149,7 @@ const forgetOldRejectedEvents = `-- name: ForgetOldRejectedEvents :execrows
 delete from scheduler_go.rejected_events where received < $1
 `
 
-// ForgetOldRejectedEvents deletes events that were set aside before a moment.
+// ForgetOldRejectedEvents deletes events set aside before a moment.
 func (q *Queries) ForgetOldRejectedEvents(ctx context.Context, before time.Time) (int64, error) {
 	result, err := q.db.Exec(ctx, forgetOldRejectedEvents, before)
 	if err != nil {
@@ -163,7 +163,7 @@ delete from scheduler_go.rejected_events
 where id <= (select max(id) from scheduler_go.rejected_events) - $1::bigint
 `
 
-// ForgetRejectedEvents keeps the newest rows only.
+// ForgetRejectedEvents deletes all but the newest rows.
 func (q *Queries) ForgetRejectedEvents(ctx context.Context, keep int64) error {
 	_, err := q.db.Exec(ctx, forgetRejectedEvents, keep)
 	return err
@@ -173,7 +173,7 @@ const forgetStarts = `-- name: ForgetStarts :exec
 delete from scheduler_go.run_starts where recorded < $1
 `
 
-// ForgetStarts deletes starts of runs of which no further event will come.
+// ForgetStarts deletes starts of runs that get no further events.
 func (q *Queries) ForgetStarts(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetStarts, before)
 	return err
@@ -187,7 +187,7 @@ join public.task t on t.id = r.task
 where r.id = any(array(
     select f.id from unnest($1::text[]) as k (backend_id)
     cross join lateral (select s.id from public.task_run s where s.backend_id = k.backend_id offset 0) f))
-  and r.backend_id = any($1::text[]) -- still, once it is locked
+  and r.backend_id = any($1::text[]) -- checked again after the lock
 order by r.id
 for no key update of r
 `
@@ -202,9 +202,9 @@ type LockRunsRow struct {
 	Type      string
 }
 
-// Statements for a batch of events; sql/ledger/settle.go has their order.
-// LockRuns locks the runs of some events, in the order of all listeners. Each id costs one
-// look-up, also where nothing tells PostgreSQL that hardly two runs have the same one.
+// Statements for a batch of events. sql/ledger/settle.go runs them in order.
+// LockRuns locks the runs of events in the order that all listeners use. Each id costs one index look-up,
+// even if statistics don't show that ids are unique.
 func (q *Queries) LockRuns(ctx context.Context, backendIds []string) ([]LockRunsRow, error) {
 	rows, err := q.db.Query(ctx, lockRuns, backendIds)
 	if err != nil {
@@ -256,7 +256,7 @@ type NewestStartsRow struct {
 	Worker    string
 }
 
-// NewestStarts returns the newest starts heard of some runs. Writers hold the run's lock.
+// NewestStarts returns the newest recorded starts of runs. Writers hold the run's lock.
 func (q *Queries) NewestStarts(ctx context.Context, runs []int64) ([]NewestStartsRow, error) {
 	rows, err := q.db.Query(ctx, newestStarts, runs)
 	if err != nil {
@@ -294,7 +294,7 @@ type RecordDurationsParams struct {
 	Heard   []time.Time
 }
 
-// RecordDurations writes how long runs took; a repeat changes nothing.
+// RecordDurations records the durations of runs. A repeat changes nothing.
 func (q *Queries) RecordDurations(ctx context.Context, arg RecordDurationsParams) error {
 	_, err := q.db.Exec(ctx, recordDurations, arg.Run, arg.Seconds, arg.Heard)
 	return err
@@ -345,7 +345,7 @@ type RejectEventsParams struct {
 	Always    []bool
 }
 
-// RejectEvents sets aside events that cannot be applied, if they are about known runs, or always.
+// RejectEvents sets aside events that cannot be applied, if they are about known runs or have always set.
 func (q *Queries) RejectEvents(ctx context.Context, arg RejectEventsParams) error {
 	_, err := q.db.Exec(ctx, rejectEvents,
 		arg.Received,
@@ -380,9 +380,9 @@ type RevokeRetriesParams struct {
 	Reason []string
 }
 
-// RevokeRetries takes back the retry that followed a failed run, as somebody revoked the run: a
-// one-shot task is done with, and a recurring one waits for its next regular run. It changes nothing
-// once the task has been sent again, or moved by others.
+// RevokeRetries takes back the retry after a failed run that a person revoked. A one-shot task is then
+// done, and a recurring one waits for its next regular run. It does nothing once the task has been sent
+// again or changed by others.
 func (q *Queries) RevokeRetries(ctx context.Context, arg RevokeRetriesParams) error {
 	_, err := q.db.Exec(ctx, revokeRetries, arg.Run, arg.Reason)
 	return err

@@ -33,8 +33,8 @@ type GrabReadyTasksParams struct {
 }
 
 // Ready tasks, for a scheduler that sends them itself.
-// GrabReadyTasks marks the ready tasks of a type as scheduled, those waiting
-// longest first. Two at once take different tasks.
+// GrabReadyTasks marks the ready tasks of a type as scheduled, the longest-waiting first. Concurrent calls
+// take different tasks.
 func (q *Queries) GrabReadyTasks(ctx context.Context, arg GrabReadyTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, grabReadyTasks,
 		arg.Type,
@@ -84,7 +84,8 @@ type NextReadyParams struct {
 	WithPriority bool
 }
 
-// NextReady returns when the next task of a type, with or without priority, becomes ready after a moment.
+// NextReady returns the time after a moment at which the next task of a type, with or without priority,
+// becomes ready.
 func (q *Queries) NextReady(ctx context.Context, arg NextReadyParams) ([]time.Time, error) {
 	rows, err := q.db.Query(ctx, nextReady, arg.Type, arg.At, arg.WithPriority)
 	if err != nil {

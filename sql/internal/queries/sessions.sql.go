@@ -48,8 +48,8 @@ type BoundSessionsParams struct {
 	Most int64
 }
 
-// BoundSessions deletes sessions that have ended, and those of a user but for the newest; not those that another
-// login is deleting.
+// BoundSessions deletes sessions that have ended, and all but a user's newest ones. It skips sessions that
+// another login is deleting.
 func (q *Queries) BoundSessions(ctx context.Context, arg BoundSessionsParams) error {
 	_, err := q.db.Exec(ctx, boundSessions, arg.Who, arg.Most)
 	return err
@@ -59,7 +59,7 @@ const endSession = `-- name: EndSession :execrows
 delete from scheduler_go.sessions where key = $1
 `
 
-// EndSession ends the session of a key.
+// EndSession ends the session with the key.
 func (q *Queries) EndSession(ctx context.Context, key []byte) (int64, error) {
 	result, err := q.db.Exec(ctx, endSession, key)
 	if err != nil {
@@ -78,7 +78,7 @@ type EndSessionsParams struct {
 	Who       []string
 }
 
-// EndSessions ends sessions by their numbers, and those of users; or all.
+// EndSessions ends the sessions with the numbers and those of the users, or all.
 func (q *Queries) EndSessions(ctx context.Context, arg EndSessionsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, endSessions, arg.Everyones, arg.Ids, arg.Who)
 	if err != nil {
@@ -91,7 +91,7 @@ const forgetFormKey = `-- name: ForgetFormKey :exec
 delete from scheduler_go.form_key
 `
 
-// ForgetFormKey deletes the key: what it has signed counts for nothing.
+// ForgetFormKey deletes the key, which invalidates all that it has signed.
 func (q *Queries) ForgetFormKey(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetFormKey)
 	return err
@@ -144,7 +144,7 @@ type SessionRow struct {
 	Credential []byte
 }
 
-// Session returns the session of a key, unless it has ended.
+// Session returns the session with the key, unless it has ended.
 func (q *Queries) Session(ctx context.Context, key []byte) ([]SessionRow, error) {
 	rows, err := q.db.Query(ctx, session, key)
 	if err != nil {

@@ -20,7 +20,7 @@ type CountSetAsideRow struct {
 	Origins int64
 }
 
-// CountSetAside counts the tasks and origins that are set aside, each up to a bound.
+// CountSetAside counts the tasks and origins set aside, each up to a bound.
 func (q *Queries) CountSetAside(ctx context.Context, bound int64) (CountSetAsideRow, error) {
 	row := q.db.QueryRow(ctx, countSetAside, bound)
 	var i CountSetAsideRow
@@ -37,7 +37,7 @@ type DropCandidateChangesParams struct {
 	URL       string
 }
 
-// DropCandidateChanges removes the changes of an origin.
+// DropCandidateChanges deletes the changes of an origin.
 func (q *Queries) DropCandidateChanges(ctx context.Context, arg DropCandidateChangesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, dropCandidateChanges, arg.VisitType, arg.URL)
 	if err != nil {
@@ -59,7 +59,7 @@ type NewlySetAsideOriginsRow struct {
 	Reason    string
 }
 
-// NewlySetAsideOrigins returns some origins that were set aside and not returned before.
+// NewlySetAsideOrigins returns origins that were set aside, each once.
 func (q *Queries) NewlySetAsideOrigins(ctx context.Context, maxRows int64) ([]NewlySetAsideOriginsRow, error) {
 	rows, err := q.db.Query(ctx, newlySetAsideOrigins, maxRows)
 	if err != nil {
@@ -91,7 +91,7 @@ type NewlySetAsideTasksRow struct {
 	Reason string
 }
 
-// NewlySetAsideTasks returns some tasks that were set aside and not returned before.
+// NewlySetAsideTasks returns tasks that were set aside, each once.
 func (q *Queries) NewlySetAsideTasks(ctx context.Context, maxRows int64) ([]NewlySetAsideTasksRow, error) {
 	rows, err := q.db.Query(ctx, newlySetAsideTasks, maxRows)
 	if err != nil {
@@ -133,7 +133,7 @@ where s.until <= now()
        and scheduler_go.origin_content(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update) = s.content)
 `
 
-// RetryOrigins puts back the origins that changed or whose time has passed.
+// RetryOrigins takes back the origins that have changed or whose time has passed.
 func (q *Queries) RetryOrigins(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, retryOrigins)
 	return err
@@ -145,7 +145,7 @@ where s.until <= now()
    or not exists (select from task t where t.id = s.task and md5(t.arguments::text) = s.arguments)
 `
 
-// RetryTasks puts back the tasks whose arguments changed or whose time has passed.
+// RetryTasks takes back the tasks whose arguments have changed or whose time has passed.
 func (q *Queries) RetryTasks(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, retryTasks)
 	return err
@@ -167,7 +167,7 @@ type SetAsideOriginsRow struct {
 	Until        time.Time
 }
 
-// SetAsideOrigins returns why an origin is set aside, by lister and visit type.
+// SetAsideOrigins returns the reasons why an origin is set aside, by lister and visit type.
 func (q *Queries) SetAsideOrigins(ctx context.Context, url string) ([]SetAsideOriginsRow, error) {
 	rows, err := q.db.Query(ctx, setAsideOrigins, url)
 	if err != nil {
@@ -205,7 +205,7 @@ type SetAsideTaskRow struct {
 	Until  time.Time
 }
 
-// SetAsideTask returns why a task is set aside; no row if it isn't.
+// SetAsideTask returns the reason why a task is set aside; no row if it isn't.
 func (q *Queries) SetAsideTask(ctx context.Context, task int64) ([]SetAsideTaskRow, error) {
 	rows, err := q.db.Query(ctx, setAsideTask, task)
 	if err != nil {
@@ -239,8 +239,8 @@ from taken join task t on t.id = taken.task
 on conflict do nothing
 `
 
-// SetGraphTaskAside removes the next check of a task of a graph and sets the task aside, until the
-// maintenance job of graphs checks it again.
+// SetGraphTaskAside removes the next check of a graph's task and sets the task aside. The maintenance job
+// of graphs checks the task again.
 func (q *Queries) SetGraphTaskAside(ctx context.Context, reason string) error {
 	_, err := q.db.Exec(ctx, setGraphTaskAside, reason)
 	return err
@@ -261,8 +261,8 @@ type SetOriginAsideParams struct {
 	VisitType string
 }
 
-// Tasks and origins that no claim takes, as they cannot be sent as they are.
-// SetOriginAside sets an origin aside, for all its listers. It must then no longer be a candidate.
+// Tasks and origins that no claim takes, because they cannot be sent as they are.
+// SetOriginAside sets an origin aside for all its listers. The caller then removes its candidate.
 func (q *Queries) SetOriginAside(ctx context.Context, arg SetOriginAsideParams) error {
 	_, err := q.db.Exec(ctx, setOriginAside, arg.Reason, arg.URL, arg.VisitType)
 	return err

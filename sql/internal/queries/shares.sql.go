@@ -27,8 +27,8 @@ type ChargeSharesParams struct {
 	Pieces  []int32
 }
 
-// Shares: what the groups of a queue have underway and used.
-// ChargeShares writes charges for ended work, which the next claim takes.
+// Shares: the work underway and the usage of a queue's groups.
+// ChargeShares records charges for ended work. The next claim takes them.
 func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) error {
 	_, err := q.db.Exec(ctx, chargeShares,
 		arg.Queue,
@@ -66,7 +66,7 @@ type ForgetSharesParams struct {
 	Groups []string
 }
 
-// ForgetShares deletes groups without work underway.
+// ForgetShares deletes the groups without work underway.
 func (q *Queries) ForgetShares(ctx context.Context, arg ForgetSharesParams) error {
 	_, err := q.db.Exec(ctx, forgetShares, arg.Queue, arg.Groups)
 	return err
@@ -86,7 +86,7 @@ type ForgetUnusedSharesParams struct {
 	HistoryBefore time.Time
 }
 
-// ForgetUnusedShares deletes what is left of queues that are not claimed for any more.
+// ForgetUnusedShares deletes the rows of queues without recent claims.
 func (q *Queries) ForgetUnusedShares(ctx context.Context, arg ForgetUnusedSharesParams) error {
 	_, err := q.db.Exec(ctx, forgetUnusedShares, arg.UnusedBefore, arg.HistoryBefore)
 	return err
@@ -119,7 +119,7 @@ type GroupedListersRow struct {
 }
 
 // GroupedListers lists the listers with candidates of a visit type, with one index step each.
-// During a build, any lister may have some; and parked candidates have no index by lister.
+// During a build, any lister may have candidates. Parked candidates have no index by lister.
 func (q *Queries) GroupedListers(ctx context.Context, arg GroupedListersParams) ([]GroupedListersRow, error) {
 	rows, err := q.db.Query(ctx, groupedListers, arg.VisitType, arg.ParkedToo)
 	if err != nil {
@@ -206,8 +206,8 @@ type InFlightByGroupRow struct {
 	Begun      []float64
 }
 
-// InFlightByGroup returns what is underway in a queue: how many messages of each group, the expected cost of those
-// that no worker has begun, and of each of the others the cost and the seconds since it began.
+// InFlightByGroup returns a queue's work underway by group: the number of messages, the expected cost of
+// those not begun, and for each other message its cost and the seconds since it began.
 func (q *Queries) InFlightByGroup(ctx context.Context, arg InFlightByGroupParams) ([]InFlightByGroupRow, error) {
 	rows, err := q.db.Query(ctx, inFlightByGroup, arg.Now, arg.Queue)
 	if err != nil {
@@ -289,7 +289,7 @@ type ShareHistoryRow struct {
 	Pieces     int64
 }
 
-// ShareHistory sums the work that ended since a moment, by group.
+// ShareHistory sums ended work since a moment, by group.
 func (q *Queries) ShareHistory(ctx context.Context, arg ShareHistoryParams) ([]ShareHistoryRow, error) {
 	rows, err := q.db.Query(ctx, shareHistory, arg.Queue, arg.Since)
 	if err != nil {
@@ -331,7 +331,7 @@ type TakeChargesRow struct {
 	Pieces     int32
 }
 
-// TakeCharges removes the charges of the groups of a queue, and adds them to the history.
+// TakeCharges deletes the charges of a queue's groups, adds them to the history, and returns them.
 func (q *Queries) TakeCharges(ctx context.Context, queue string) ([]TakeChargesRow, error) {
 	rows, err := q.db.Query(ctx, takeCharges, queue)
 	if err != nil {

@@ -28,7 +28,7 @@ type EndTaskRunParams struct {
 	BackendID string
 }
 
-// EndTaskRun records how a run ended; the trigger then moves its task on.
+// EndTaskRun records the end of a run; the trigger then moves its task on.
 func (q *Queries) EndTaskRun(ctx context.Context, arg EndTaskRunParams) ([]TaskRun, error) {
 	rows, err := q.db.Query(ctx, endTaskRun,
 		arg.Status,
@@ -69,7 +69,7 @@ where id = any(array(
   select max(f.id) from (select s.id from task_run s where s.task = $1 offset 0) f))
 `
 
-// LastTaskRun is the last run of a task, found as TaskRuns finds them.
+// LastTaskRun returns the last run of a task, found as by TaskRuns.
 func (q *Queries) LastTaskRun(ctx context.Context, task int64) ([]TaskRun, error) {
 	rows, err := q.db.Query(ctx, lastTaskRun, task)
 	if err != nil {
@@ -115,7 +115,8 @@ type OfCeleryIDRow struct {
 	URL  string
 }
 
-// OfCeleryID finds the tasks whose runs have an id of Celery's, and the origin of the work in the ledger that has it (task is 0).
+// OfCeleryID finds the tasks whose runs have the Celery task id, and the origin of the ledger's work with
+// that id (task is 0).
 func (q *Queries) OfCeleryID(ctx context.Context, arg OfCeleryIDParams) ([]OfCeleryIDRow, error) {
 	rows, err := q.db.Query(ctx, ofCeleryID, arg.BackendID, arg.TaskID)
 	if err != nil {
@@ -147,7 +148,7 @@ type OpenRunsRow struct {
 	BackendID string
 }
 
-// OpenRuns returns the runs of some tasks that have not ended, with their messages.
+// OpenRuns returns the runs of the tasks that have not ended, with their messages.
 func (q *Queries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRunsRow, error) {
 	rows, err := q.db.Query(ctx, openRuns, tasks)
 	if err != nil {
@@ -182,7 +183,7 @@ type ScheduleTaskRunParams struct {
 	Metadata  json.RawMessage
 }
 
-// Runs of tasks, as other programs record them. (The listener's statements are in outcomes.sql.)
+// Runs of tasks, as other programs record them. (outcomes.sql has the listener's statements.)
 // ScheduleTaskRun records that a run was sent.
 func (q *Queries) ScheduleTaskRun(ctx context.Context, arg ScheduleTaskRunParams) (TaskRun, error) {
 	row := q.db.QueryRow(ctx, scheduleTaskRun,
@@ -212,8 +213,8 @@ from json_to_recordset($1::json) as new (
   task bigint, backend_id text, scheduled timestamptz, metadata jsonb)
 `
 
-// ScheduleTaskRuns records that runs were sent. They come as one JSON list: unlike arrays, its fields
-// can be null.
+// ScheduleTaskRuns records that runs were sent. They come as one JSON list, as its fields, unlike array
+// elements, can be null.
 func (q *Queries) ScheduleTaskRuns(ctx context.Context, runs json.RawMessage) error {
 	_, err := q.db.Exec(ctx, scheduleTaskRuns, runs)
 	return err
@@ -276,7 +277,7 @@ type TaskRunsParams struct {
 	MaxRuns *int64
 }
 
-// TaskRuns are the runs of some tasks, found by these, not by a walk in the order of their ids.
+// TaskRuns returns the runs of the tasks. It finds them by task, not by a scan in the order of run ids.
 func (q *Queries) TaskRuns(ctx context.Context, arg TaskRunsParams) ([]TaskRun, error) {
 	rows, err := q.db.Query(ctx, taskRuns, arg.Tasks, arg.MaxRuns)
 	if err != nil {
@@ -318,8 +319,7 @@ type UrgentRunsRow struct {
 	NextRun   time.Time
 }
 
-// UrgentRuns returns the priorities of the tasks of some runs, where they have one, and when these
-// tasks became ready.
+// UrgentRuns returns the priorities of the runs' tasks that have one, and when these tasks became ready.
 func (q *Queries) UrgentRuns(ctx context.Context, backendIds []string) ([]UrgentRunsRow, error) {
 	rows, err := q.db.Query(ctx, urgentRuns, backendIds)
 	if err != nil {

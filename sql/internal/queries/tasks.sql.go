@@ -19,7 +19,7 @@ from swh_scheduler_create_tasks_from_temp()
 order by id
 `
 
-// CreateTasksFromTable creates those of them that don't exist yet, by the Python scheduler's rule.
+// CreateTasksFromTable creates the tasks that don't exist yet, by the Python scheduler's rule.
 func (q *Queries) CreateTasksFromTable(ctx context.Context) ([]Task, error) {
 	rows, err := q.db.Query(ctx, createTasksFromTable)
 	if err != nil {
@@ -58,8 +58,8 @@ from json_to_recordset($1::json) as new (
   policy task_policy, retries_left bigint, priority task_priority)
 `
 
-// FillTaskTable puts tasks to create into it. They come as one JSON list: unlike
-// arrays, its fields can be null.
+// FillTaskTable inserts the tasks to create. They come as one JSON list, as its fields, unlike array
+// elements, can be null.
 func (q *Queries) FillTaskTable(ctx context.Context, tasks json.RawMessage) error {
 	_, err := q.db.Exec(ctx, fillTaskTable, tasks)
 	return err
@@ -70,8 +70,8 @@ const makeTaskTable = `-- name: MakeTaskTable :exec
 select swh_scheduler_mktemp_task()
 `
 
-// Tasks: creating, finding, and changing them by hand.
-// MakeTaskTable makes the temporary table tmp_task, for this transaction.
+// Tasks: creation, search, and changes by people.
+// MakeTaskTable creates the temporary table tmp_task for this transaction.
 func (q *Queries) MakeTaskTable(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, makeTaskTable)
 	return err
@@ -92,7 +92,7 @@ type ReadyTasksParams struct {
 	MaxTasks     *int64
 }
 
-// ReadyTasks returns the ready tasks of a type, without priority or with any, those waiting longest first.
+// ReadyTasks returns the ready tasks of a type, without priority or with any, the longest-waiting first.
 func (q *Queries) ReadyTasks(ctx context.Context, arg ReadyTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, readyTasks,
 		arg.Type,
@@ -152,7 +152,7 @@ type SearchTasksParams struct {
 	MaxTasks   *int64
 }
 
-// SearchTasks finds tasks; what is null does not matter.
+// SearchTasks finds tasks; a null parameter is no condition.
 func (q *Queries) SearchTasks(ctx context.Context, arg SearchTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, searchTasks,
 		arg.Ids,
@@ -206,8 +206,8 @@ type SetTaskStatusParams struct {
 	Now     time.Time
 }
 
-// SetTaskStatus sets the status of tasks, all or only those that are due and not completed, and the next
-// run, unless it is null.
+// SetTaskStatus sets the status of tasks: all, or only those due and not completed. It sets the next run
+// unless that is null.
 func (q *Queries) SetTaskStatus(ctx context.Context, arg SetTaskStatusParams) error {
 	_, err := q.db.Exec(ctx, setTaskStatus,
 		arg.Status,
@@ -223,7 +223,7 @@ const tasksByID = `-- name: TasksByID :many
 select id, type, arguments, next_run, current_interval, status, policy, retries_left, priority from task where id = any($1::bigint[]) order by id
 `
 
-// TasksByID returns the existing tasks of some numbers.
+// TasksByID returns the tasks with the numbers.
 func (q *Queries) TasksByID(ctx context.Context, ids []int64) ([]Task, error) {
 	rows, err := q.db.Query(ctx, tasksByID, ids)
 	if err != nil {

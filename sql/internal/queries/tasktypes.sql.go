@@ -34,7 +34,7 @@ type CreateTaskTypeParams struct {
 	RetryDelay      pgtype.Interval
 }
 
-// CreateTaskType adds a task type, unless one of that name exists.
+// CreateTaskType adds a task type, unless one with its name exists.
 func (q *Queries) CreateTaskType(ctx context.Context, arg CreateTaskTypeParams) error {
 	_, err := q.db.Exec(ctx, createTaskType,
 		arg.Type,
@@ -55,7 +55,7 @@ const taskType = `-- name: TaskType :one
 select type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor, max_queue_length, num_retries, retry_delay from task_type where type = $1
 `
 
-// TaskType is one task type.
+// TaskType returns one task type.
 func (q *Queries) TaskType(ctx context.Context, type_ string) (TaskType, error) {
 	row := q.db.QueryRow(ctx, taskType, type_)
 	var i TaskType
@@ -79,7 +79,7 @@ const taskTypes = `-- name: TaskTypes :many
 select type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor, max_queue_length, num_retries, retry_delay from task_type order by type
 `
 
-// Task types: which Celery task runs a kind of task, how often, how many at once.
+// Task types: the Celery task of each, its intervals, and its queue's limit.
 // TaskTypes lists all task types, by name.
 func (q *Queries) TaskTypes(ctx context.Context) ([]TaskType, error) {
 	rows, err := q.db.Query(ctx, taskTypes)

@@ -23,7 +23,7 @@ type FilteredListersParams struct {
 	InstanceName string
 }
 
-// FilteredListers lists the listers of an id, a name and an instance name; "" is any.
+// FilteredListers lists the listers with an id, a name and an instance name; "" matches any.
 func (q *Queries) FilteredListers(ctx context.Context, arg FilteredListersParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, filteredListers, arg.ID, arg.Name, arg.InstanceName)
 	if err != nil {
@@ -49,8 +49,8 @@ const lockVisitType = `-- name: LockVisitType :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler visits ' || $1::text, 0))
 `
 
-// Visits: statements for the grab, whose own query sql/origins/grab.go puts together.
-// LockVisitType makes grabs of one visit type wait for each other.
+// Visits: statements for the grab. sql/origins/grab.go builds the grab's own query.
+// LockVisitType serializes the grabs of one visit type.
 func (q *Queries) LockVisitType(ctx context.Context, visitType string) error {
 	_, err := q.db.Exec(ctx, lockVisitType, visitType)
 	return err

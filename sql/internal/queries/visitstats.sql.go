@@ -21,8 +21,8 @@ from (select lister_id, url, visit_type
 where o.lister_id = found.lister_id and o.url = found.url and o.visit_type = found.visit_type
 `
 
-// Disables origins until a lister sees them again, whatever lister listed them
-// and for whatever kind of visit, as the Python scheduler does.
+// Disables origins until a lister lists them again: of all listers and visit types, as the Python scheduler
+// does.
 func (q *Queries) DisableListedOrigins(ctx context.Context, urls []string) error {
 	_, err := q.db.Exec(ctx, disableListedOrigins, urls)
 	return err
@@ -48,7 +48,7 @@ using (select coalesce((select o.id from scheduler_go.visit_turns o where o.at >
 where t.id < b.young or t.id <= b.below
 `
 
-// ForgetVisitTurns deletes old turns, and those beyond a number.
+// ForgetVisitTurns deletes old turns, and those beyond a bound.
 func (q *Queries) ForgetVisitTurns(ctx context.Context, most int64) error {
 	_, err := q.db.Exec(ctx, forgetVisitTurns, most)
 	return err
@@ -69,7 +69,7 @@ type InsertRejectedRecordsParams struct {
 	Detail    []string
 }
 
-// A record that comes again (its offset was not committed) is there already.
+// A record that comes again, because its offset was not committed, changes nothing.
 func (q *Queries) InsertRejectedRecords(ctx context.Context, arg InsertRejectedRecordsParams) error {
 	_, err := q.db.Exec(ctx, insertRejectedRecords,
 		arg.Topic,
@@ -113,8 +113,8 @@ type InsertVisitStatsParams struct {
 	SuccessiveVisits       []int32
 }
 
-// Rows of origins that had none. One that has got a row since it was looked for
-// is left out, and so missing in the count.
+// Inserts rows of origins without any. A row that another process has inserted meanwhile is left out and
+// missing in the count.
 func (q *Queries) InsertVisitStats(ctx context.Context, arg InsertVisitStatsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, insertVisitStats,
 		arg.URL,
@@ -164,9 +164,8 @@ type LockVisitStatsRow struct {
 }
 
 // The journal client's statements.
-// The stats of these origins, locked in the order of their keys, so that two
-// members of the group that share origins wait for one another and never
-// deadlock.
+// Returns the stats of the origins, locked in the order of their keys. Two members of the consumer group
+// with the same origins then wait for each other and never deadlock.
 func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) ([]LockVisitStatsRow, error) {
 	rows, err := q.db.Query(ctx, lockVisitStats, arg.URL, arg.VisitType)
 	if err != nil {
@@ -208,8 +207,8 @@ type NoteVisitsParams struct {
 	URL       []string
 }
 
-// Notes the origins whose stats the transaction writes, by one statement in place of the
-// triggers of candidates, which the setting has let them pass until the transaction ends.
+// Records the origins whose stats the transaction writes. One statement replaces the candidates' triggers:
+// the setting turns them off until the transaction ends.
 func (q *Queries) NoteVisits(ctx context.Context, arg NoteVisitsParams) error {
 	_, err := q.db.Exec(ctx, noteVisits, arg.VisitType, arg.URL)
 	return err
@@ -255,7 +254,7 @@ type RecordVisitTurnsParams struct {
 	LastBefore []time.Time
 }
 
-// RecordVisitTurns writes visits that ended otherwise than the one before.
+// RecordVisitTurns records visits whose outcome differs from the one before.
 func (q *Queries) RecordVisitTurns(ctx context.Context, arg RecordVisitTurnsParams) error {
 	_, err := q.db.Exec(ctx, recordVisitTurns,
 		arg.URL,
@@ -274,7 +273,7 @@ delete from scheduler_go.rejected_records
 where id <= (select max(id) from scheduler_go.rejected_records) - $1::bigint
 `
 
-// Keeps the latest ones only.
+// Deletes all but the newest records.
 func (q *Queries) TrimRejectedRecords(ctx context.Context, keep int64) error {
 	_, err := q.db.Exec(ctx, trimRejectedRecords, keep)
 	return err
@@ -315,9 +314,8 @@ type UpdateVisitStatsParams struct {
 	SuccessiveVisits       []int32
 }
 
-// Writes back locked rows. last_scheduled is not the journal's to write: the
-// daemons that schedule visits do, at any time. The date of success and the
-// snapshot of an origin that never had one stay null.
+// Writes back locked rows. It doesn't write last_scheduled, which the daemons that schedule visits set at
+// any time. An origin without a successful visit keeps null for its date and its snapshot.
 func (q *Queries) UpdateVisitStats(ctx context.Context, arg UpdateVisitStatsParams) error {
 	_, err := q.db.Exec(ctx, updateVisitStats,
 		arg.URL,
@@ -346,7 +344,7 @@ type VisitFailuresParams struct {
 	VisitType []string
 }
 
-// The rows are guarded by the locks of LockVisitStats.
+// The locks of LockVisitStats protect the rows.
 func (q *Queries) VisitFailures(ctx context.Context, arg VisitFailuresParams) ([]SchedulerGoVisitFailure, error) {
 	rows, err := q.db.Query(ctx, visitFailures, arg.URL, arg.VisitType)
 	if err != nil {
@@ -410,8 +408,8 @@ type VisitSurroundingsRow struct {
 	Freshness bool
 }
 
-// VisitSurroundings returns the queue positions, and whether any visit is or was on lanes, or
-// any visit type has the policy freshness. A row without a visit type is only for these.
+// VisitSurroundings returns the queue positions, whether any visit is or was on lanes, and whether any
+// visit type has the policy freshness. Without positions it returns one row without a visit type.
 func (q *Queries) VisitSurroundings(ctx context.Context) ([]VisitSurroundingsRow, error) {
 	rows, err := q.db.Query(ctx, visitSurroundings)
 	if err != nil {
@@ -493,7 +491,8 @@ type VisitsInARowRow struct {
 	LastVisit        time.Time
 }
 
-// VisitsInARow returns how many visits of an origin ended as the last one did; none without a visit.
+// VisitsInARow returns how many of an origin's last visits have the outcome of the last one. An origin
+// without visits has no row.
 func (q *Queries) VisitsInARow(ctx context.Context, arg VisitsInARowParams) ([]VisitsInARowRow, error) {
 	rows, err := q.db.Query(ctx, visitsInARow, arg.URL, arg.Most)
 	if err != nil {

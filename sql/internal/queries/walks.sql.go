@@ -47,7 +47,7 @@ select case when exists (select from scheduler_go.candidate_build where phase = 
 end::bigint as pages
 `
 
-// CandidatePages counts the pages of candidates; -1 if they are not built.
+// CandidatePages counts the pages of candidates; -1 while they are not built.
 func (q *Queries) CandidatePages(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, candidatePages)
 	var pages int64
@@ -64,7 +64,7 @@ type CheckCandidatesParams struct {
 	EndPage   int64
 }
 
-// CheckCandidates notes the candidates on some pages that differ from what they should be.
+// CheckCandidates queues changes for candidates on a range of pages that differ from their origins.
 func (q *Queries) CheckCandidates(ctx context.Context, arg CheckCandidatesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, checkCandidates, arg.FirstPage, arg.EndPage)
 	var noted int64
@@ -81,7 +81,8 @@ type CheckListedOriginsParams struct {
 	EndPage   int64
 }
 
-// CheckListedOrigins notes the origins on some pages of listed_origins that lack a candidate.
+// CheckListedOrigins queues changes for origins on a range of pages of listed_origins that lack a
+// candidate.
 func (q *Queries) CheckListedOrigins(ctx context.Context, arg CheckListedOriginsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, checkListedOrigins, arg.FirstPage, arg.EndPage)
 	var noted int64
@@ -110,8 +111,8 @@ type CountActiveRow struct {
 	Origins  int64
 }
 
-// CountActive counts the origins on some pages of candidates that changed between two
-// listings of their lister.
+// CountActive counts the origins on a range of pages of candidates that changed between two listings of
+// their lister.
 func (q *Queries) CountActive(ctx context.Context, arg CountActiveParams) ([]CountActiveRow, error) {
 	rows, err := q.db.Query(ctx, countActive,
 		arg.ListerID,
@@ -162,7 +163,7 @@ type CountPoolsRow struct {
 	Others        int64
 }
 
-// CountPools counts the origins of each pool on some pages of candidates.
+// CountPools counts the origins by pool on a range of pages of candidates.
 func (q *Queries) CountPools(ctx context.Context, arg CountPoolsParams) ([]CountPoolsRow, error) {
 	rows, err := q.db.Query(ctx, countPools, arg.FirstPage, arg.EndPage)
 	if err != nil {
@@ -207,8 +208,8 @@ type CountRunsRow struct {
 	Keep       int64
 }
 
-// CountRuns counts the runs of some numbers that were scheduled or started before a moment
-// and have not ended. keep is the first of them that has not ended, or is younger than that.
+// CountRuns counts the runs in a range of numbers that were scheduled or started before a moment and have
+// not ended. keep is the first run that has not ended, or is younger than the moment.
 func (q *Queries) CountRuns(ctx context.Context, arg CountRunsParams) (CountRunsRow, error) {
 	row := q.db.QueryRow(ctx, countRuns, arg.Before, arg.EndID, arg.FirstID)
 	var i CountRunsRow
@@ -220,7 +221,7 @@ const endOfRuns = `-- name: EndOfRuns :one
 select (coalesce(max(id), -1) + 1)::bigint as id from task_run
 `
 
-// EndOfRuns returns the number after the last run's.
+// EndOfRuns returns the number after the last run.
 func (q *Queries) EndOfRuns(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, endOfRuns)
 	var id int64
@@ -239,7 +240,7 @@ type EndWalkParams struct {
 	Place  int64
 }
 
-// EndWalk ends a walk, and makes what it found the result.
+// EndWalk ends a walk and stores its result.
 func (q *Queries) EndWalk(ctx context.Context, arg EndWalkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, endWalk, arg.Result, arg.Name, arg.Place)
 	if err != nil {
@@ -252,7 +253,7 @@ const forgetListings = `-- name: ForgetListings :exec
 delete from scheduler_go.listings l where not exists (select from listers s where s.id = l.lister_id)
 `
 
-// ForgetListings deletes the listings of listers that are gone.
+// ForgetListings deletes the listings of deleted listers.
 func (q *Queries) ForgetListings(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetListings)
 	return err
@@ -265,39 +266,12 @@ select case when exists (select from scheduler_go.candidate_build where phase = 
 end::bigint as pages
 `
 
-// ListedOriginPages counts the pages of listed_origins; -1 if candidates are not built.
+// ListedOriginPages counts the pages of listed_origins; -1 while candidates are not built.
 func (q *Queries) ListedOriginPages(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, listedOriginPages)
 	var pages int64
 	err := row.Scan(&pages)
 	return pages, err
-}
-
-const lookAtWalk = `-- name: LookAtWalk :one
-
-select coalesce(place, -1)::bigint as place, so_far, began + make_interval(secs => $1::double precision) <= clock_timestamp() as due
-from scheduler_go.walks where name = $2
-`
-
-type LookAtWalkParams struct {
-	Every float64
-	Name  string
-}
-
-type LookAtWalkRow struct {
-	Place int64
-	SoFar json.RawMessage
-	Due   bool
-}
-
-// Walks over whole tables, in steps; package bulk takes them.
-// LookAtWalk returns the place of a walk, -1 if none is underway, and whether the last one began so
-// many seconds ago, or more.
-func (q *Queries) LookAtWalk(ctx context.Context, arg LookAtWalkParams) (LookAtWalkRow, error) {
-	row := q.db.QueryRow(ctx, lookAtWalk, arg.Every, arg.Name)
-	var i LookAtWalkRow
-	err := row.Scan(&i.Place, &i.SoFar, &i.Due)
-	return i, err
 }
 
 const setActive = `-- name: SetActive :exec
@@ -312,7 +286,7 @@ type SetActiveParams struct {
 	Origins  []int64
 }
 
-// SetActive writes the counts of listings, unless a later one has ended meanwhile.
+// SetActive records the counts of listings, unless a later listing has ended.
 func (q *Queries) SetActive(ctx context.Context, arg SetActiveParams) error {
 	_, err := q.db.Exec(ctx, setActive, arg.Listers, arg.Finished, arg.Origins)
 	return err
@@ -329,7 +303,7 @@ type StepWalkParams struct {
 	Place int64
 }
 
-// StepWalk writes the next place of a walk, unless another process has done so.
+// StepWalk records the next place of a walk, unless another process has done so.
 func (q *Queries) StepWalk(ctx context.Context, arg StepWalkParams) (int64, error) {
 	result, err := q.db.Exec(ctx, stepWalk,
 		arg.Next,
@@ -357,8 +331,8 @@ type UncountedListingsRow struct {
 	Finished time.Time
 }
 
-// UncountedListings lists the listings for which the origins that changed since the listing before are
-// not counted yet; none while many changes are missing from candidates.
+// UncountedListings lists the ended listings whose changed origins are not counted yet. It returns none
+// while candidates lack many changes.
 func (q *Queries) UncountedListings(ctx context.Context, mostChanges int64) ([]UncountedListingsRow, error) {
 	rows, err := q.db.Query(ctx, uncountedListings, mostChanges)
 	if err != nil {
@@ -389,10 +363,37 @@ type WalkResultRow struct {
 	Age    float64
 }
 
-// WalkResult returns what the last whole walk found, and how many seconds ago it ended.
+// WalkResult returns the result of the last complete walk, and the seconds since its end.
 func (q *Queries) WalkResult(ctx context.Context, name string) (WalkResultRow, error) {
 	row := q.db.QueryRow(ctx, walkResult, name)
 	var i WalkResultRow
 	err := row.Scan(&i.Result, &i.Age)
+	return i, err
+}
+
+const walkState = `-- name: WalkState :one
+
+select coalesce(place, -1)::bigint as place, so_far, began + make_interval(secs => $1::double precision) <= clock_timestamp() as due
+from scheduler_go.walks where name = $2
+`
+
+type WalkStateParams struct {
+	Every float64
+	Name  string
+}
+
+type WalkStateRow struct {
+	Place int64
+	SoFar json.RawMessage
+	Due   bool
+}
+
+// Walks over whole tables, in steps, taken by package bulk.
+// WalkState returns the place of a walk, or -1 if none is underway, and whether the last one began at least
+// @every seconds ago.
+func (q *Queries) WalkState(ctx context.Context, arg WalkStateParams) (WalkStateRow, error) {
+	row := q.db.QueryRow(ctx, walkState, arg.Every, arg.Name)
+	var i WalkStateRow
+	err := row.Scan(&i.Place, &i.SoFar, &i.Due)
 	return i, err
 }

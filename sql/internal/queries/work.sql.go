@@ -69,8 +69,8 @@ type BackOffWorkParams struct {
 	Untils  []time.Time
 }
 
-// BackOffWork delays messages that the broker refused. Like the one after it, it leaves alone those
-// whose not_before is later than the caller knows of: another deliverer has them.
+// BackOffWork delays messages that the broker refused. Like LeaseOutgoing it skips messages whose
+// not_before is later than the caller read: another deliverer has them.
 func (q *Queries) BackOffWork(ctx context.Context, arg BackOffWorkParams) error {
 	_, err := q.db.Exec(ctx, backOffWork,
 		arg.Reason,
@@ -94,7 +94,7 @@ type BackoffsRow struct {
 	NotBefore time.Time
 }
 
-// Backoffs lists the postponed messages of runs.
+// Backoffs lists the delayed messages of runs.
 func (q *Queries) Backoffs(ctx context.Context, backendIds []uuid.UUID) ([]BackoffsRow, error) {
 	rows, err := q.db.Query(ctx, backoffs, backendIds)
 	if err != nil {
@@ -133,7 +133,7 @@ const forgetDeliveries = `-- name: ForgetDeliveries :exec
 delete from scheduler_go.deliveries where delivered_at < $1
 `
 
-// ForgetDeliveries deletes what was delivered before a moment, of queues in use or not.
+// ForgetDeliveries deletes deliveries before a moment, of all queues.
 func (q *Queries) ForgetDeliveries(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetDeliveries, before)
 	return err
@@ -152,8 +152,8 @@ type ForgetObservationsParams struct {
 	LookedBefore  time.Time
 }
 
-// ForgetObservations deletes looks from before a moment that say no more than another one from before it, and all from before
-// an earlier moment.
+// ForgetObservations deletes observations from before a moment that a better one from before it covers, and
+// all from before an earlier moment.
 func (q *Queries) ForgetObservations(ctx context.Context, arg ForgetObservationsParams) error {
 	_, err := q.db.Exec(ctx, forgetObservations, arg.UselessBefore, arg.LookedBefore)
 	return err
@@ -198,7 +198,7 @@ type LeaseOutgoingRow struct {
 	NotBefore time.Time
 }
 
-// LeaseOutgoing keeps messages from being sent for some seconds; 0 frees them.
+// LeaseOutgoing keeps messages from being sent for some seconds; 0 ends the lease.
 func (q *Queries) LeaseOutgoing(ctx context.Context, arg LeaseOutgoingParams) ([]LeaseOutgoingRow, error) {
 	rows, err := q.db.Query(ctx, leaseOutgoing, arg.Seconds, arg.TaskIds, arg.Untils)
 	if err != nil {
@@ -229,8 +229,8 @@ type LeftQueueParams struct {
 	LookedBefore time.Time
 }
 
-// LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
-// another moment.
+// LeftQueue returns the latest moment before which all sent messages had left the queue, by observations
+// made before @looked_before.
 func (q *Queries) LeftQueue(ctx context.Context, arg LeftQueueParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, leftQueue, arg.Queue, arg.LookedBefore)
 	var column_1 time.Time
@@ -245,7 +245,7 @@ order by place
 for no key update skip locked
 `
 
-// LockOutgoing locks outgoing messages, but not those that another deliverer or a listener has locked.
+// LockOutgoing locks outgoing messages. It skips those that another deliverer or a listener has locked.
 func (q *Queries) LockOutgoing(ctx context.Context, taskIds []uuid.UUID) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, lockOutgoing, taskIds)
 	if err != nil {
@@ -281,10 +281,10 @@ type LockQueuesRow struct {
 }
 
 // The ledger of work, and recent deliveries.
-// LockQueues takes the advisory locks of queues, in the order given, which must be sorted. It
-// returns when it was asked, and when it got each. A session that has our time limit for
-// idle transactions (sql/postgres/sockets.go) gets a shorter one for this transaction: who holds a queue
-// and is stopped holds up everybody's claims for it.
+// LockQueues takes the advisory locks of queues, in the given order, which must be sorted. It returns the
+// time of the request and the time of each lock. A session with our time limit for idle transactions
+// (sql/postgres/sockets.go) gets a shorter limit for this transaction: a stopped process with a queue's
+// lock blocks all claims for the queue.
 func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]LockQueuesRow, error) {
 	rows, err := q.db.Query(ctx, lockQueues, queues)
 	if err != nil {
@@ -342,8 +342,8 @@ type LockWorkRow struct {
 	TaskType   string
 }
 
-// LockWork locks the outgoing, sent and settled work of some Celery task ids, in the order
-// of all listeners.
+// LockWork locks the outgoing, sent and settled work of Celery task ids, in the order that all listeners
+// use.
 func (q *Queries) LockWork(ctx context.Context, taskIds []uuid.UUID) ([]LockWorkRow, error) {
 	rows, err := q.db.Query(ctx, lockWork, taskIds)
 	if err != nil {
@@ -397,7 +397,7 @@ from (select min(w.place) as place from scheduler_go.work w where w.state = 'out
 where o.place < l.low or c.place < l.changes_low or g.place < l.graphs_low
 `
 
-// LowerLowWater lowers them to the first outgoing work and the first changes, if those are below.
+// LowerLowWater lowers these places to the first outgoing work and the first changes, if those are below.
 func (q *Queries) LowerLowWater(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, lowerLowWater)
 	if err != nil {
@@ -410,8 +410,9 @@ const markSent = `-- name: MarkSent :exec
 update scheduler_go.work set state = 'sent', since = greatest(since, statement_timestamp()) where task_id = any($1::uuid[]) and case state when 'outgoing' then true end
 `
 
-// MarkSent, like the two after it, finds messages by their ids, as its condition on the state is one
-// for no index: those of outgoing work may be full of what is gone. since moves on: a message may have been refused for hours.
+// MarkSent and the next two statements find messages by id: their condition on the state matches no index,
+// as the index of outgoing work may be full of dead entries. since moves on, as the broker may have refused
+// a message for hours.
 func (q *Queries) MarkSent(ctx context.Context, taskIds []uuid.UUID) error {
 	_, err := q.db.Exec(ctx, markSent, taskIds)
 	return err
@@ -453,9 +454,9 @@ type NextOutgoingRow struct {
 	Until     time.Time
 }
 
-// NextOutgoing locks the next messages to send, of the urgent or of the others. It skips some queues and rows, and
-// rows that another deliverer or a listener has locked. The lock is compatible with the key
-// share locks of the journal client.
+// NextOutgoing locks the next messages to send, of the urgent ones or of the others. It skips some queues
+// and rows, and rows that another deliverer or a listener has locked. Its lock is compatible with the
+// journal client's key share locks.
 func (q *Queries) NextOutgoing(ctx context.Context, arg NextOutgoingParams) ([]NextOutgoingRow, error) {
 	rows, err := q.db.Query(ctx, nextOutgoing,
 		arg.Urgent,
@@ -500,8 +501,8 @@ const outgoingDue = `-- name: OutgoingDue :one
 select scheduler_go.outgoing_due($1)
 `
 
-// OutgoingDue counts the outgoing messages that are due, urgent ones or the others, but not
-// those of queues that can't be sent to now: some of their messages wait.
+// OutgoingDue counts the due outgoing messages, urgent ones or the others. It leaves out queues that can't
+// be sent to now: some of their messages wait.
 func (q *Queries) OutgoingDue(ctx context.Context, urgent bool) (int64, error) {
 	row := q.db.QueryRow(ctx, outgoingDue, urgent)
 	var outgoing_due int64
@@ -528,8 +529,8 @@ type PassedWorkRow struct {
 	Priority int16
 }
 
-// PassedWork returns, of each queue that has work of groups which no worker had begun some seconds after
-// it was sent, by the moment up to which starts are known, the lowest priority of that work.
+// PassedWork returns the queues with work of groups that no worker had begun some seconds after it was
+// sent, by the moment up to which starts are known. It returns the lowest priority of that work by queue.
 func (q *Queries) PassedWork(ctx context.Context, arg PassedWorkParams) ([]PassedWorkRow, error) {
 	rows, err := q.db.Query(ctx, passedWork, arg.Homes, arg.Now, arg.Ageing)
 	if err != nil {
@@ -577,8 +578,9 @@ type QueueLedgersRow struct {
 	After    int64
 }
 
-// QueueLedgers counts the outgoing messages of each queue, and those that the broker confirmed: from the
-// moment on that its statistics may be of, before the broker itself was asked, and from then on.
+// QueueLedgers counts the outgoing messages of each queue, and the confirmed ones in two spans. The first
+// is from the earliest moment of the broker's statistics to the question to the broker, the second from
+// there on.
 func (q *Queries) QueueLedgers(ctx context.Context, arg QueueLedgersParams) ([]QueueLedgersRow, error) {
 	rows, err := q.db.Query(ctx, queueLedgers, arg.Queues, arg.Since, arg.Asked)
 	if err != nil {
@@ -633,9 +635,9 @@ const raiseLowWater = `-- name: RaiseLowWater :exec
 select scheduler_go.raise_low_water($1)
 `
 
-// RaiseLowWater raises the places from which the three above look at outgoing work, and drains
-// and grabs at changes of candidates, and drains at those of graphs, at the second call after any of
-// them got so many more places.
+// RaiseLowWater raises the places from which scans begin: of outgoing work in the three statements above,
+// of candidates' changes in drains and grabs, of graphs' changes in drains. It does so at the second call
+// after one of them got @step more places.
 func (q *Queries) RaiseLowWater(ctx context.Context, step int64) error {
 	_, err := q.db.Exec(ctx, raiseLowWater, step)
 	return err
@@ -656,8 +658,8 @@ type RecordDeliveriesParams struct {
 	Kept     float64
 }
 
-// RecordDeliveries writes how many messages each queue got, and deletes old rows. The date is the database's,
-// of a moment after the broker has confirmed them.
+// RecordDeliveries records the number of confirmed messages by queue, and deletes old rows. The date is by
+// the database's clock, after the broker's confirmation.
 func (q *Queries) RecordDeliveries(ctx context.Context, arg RecordDeliveriesParams) error {
 	_, err := q.db.Exec(ctx, recordDeliveries, arg.Queues, arg.Messages, arg.Kept)
 	return err
@@ -680,8 +682,9 @@ type RecordEmptyQueueParams struct {
 	Looked time.Time
 }
 
-// RecordEmptyQueue records that a queue was seen empty. The queue's lock is not held: nothing is said of what was claimed
-// in the ten minutes before, nor since the oldest message that is on its way there.
+// RecordEmptyQueue records that a queue was observed empty. The caller doesn't hold the queue's lock. So
+// the observation excludes work claimed in the ten minutes before, and since the oldest message on its way
+// to the queue.
 func (q *Queries) RecordEmptyQueue(ctx context.Context, arg RecordEmptyQueueParams) error {
 	_, err := q.db.Exec(ctx, recordEmptyQueue, arg.Queue, arg.Looked)
 	return err
@@ -710,9 +713,10 @@ type RecordWorkObservationParams struct {
 	Looked  time.Time
 }
 
-// RecordWorkObservation records which work of a queue is out of it: all that was sent before the oldest that can still be in
-// the queue. It records nothing if that can be all whose start is not known. The queue's lock is held; a deliverer may
-// just be marking messages as sent, with an earlier date. Looks are noted once a minute, and not more than 20 that don't count yet.
+// RecordWorkObservation records that all work sent before a moment has left the queue: before the oldest
+// that the queue can still hold. It records nothing if the queue can hold all work without a known start.
+// The caller holds the queue's lock; a deliverer may be marking messages as sent with an earlier date. It
+// records one observation a minute, and at most 20 that don't count yet.
 func (q *Queries) RecordWorkObservation(ctx context.Context, arg RecordWorkObservationParams) error {
 	_, err := q.db.Exec(ctx, recordWorkObservation, arg.Queue, arg.Waiting, arg.Looked)
 	return err
@@ -769,9 +773,8 @@ type SettleWorkParams struct {
 	Teaches []bool
 }
 
-// SettleWork keeps ended work whose runtime is still to be heard: with what its group was
-// charged, to correct that; with its lane set, to learn from it. started is 0 if the start
-// was not heard.
+// SettleWork keeps ended work whose runtime is not known yet: with its group's charge, to correct it, and
+// with its lane set, to learn from it. started is 0 if the start is unknown.
 func (q *Queries) SettleWork(ctx context.Context, arg SettleWorkParams) error {
 	_, err := q.db.Exec(ctx, settleWork,
 		arg.TaskID,
@@ -796,7 +799,7 @@ type StartWorkParams struct {
 	Started []float64
 }
 
-// StartWork records when work started; Celery starts it again when it retries it.
+// StartWork records the start of work. Celery starts work again at a retry.
 func (q *Queries) StartWork(ctx context.Context, arg StartWorkParams) error {
 	_, err := q.db.Exec(ctx, startWork, arg.TaskID, arg.Started)
 	return err
@@ -839,10 +842,10 @@ type WorkToGiveUpRow struct {
 	LaneName   *string
 }
 
-// WorkToGiveUp locks some sent work of a queue whose end will not be heard: what began and is
-// long past its limit, what began very long ago and has none, what is very old, and, of what is not
-// known to have begun, the oldest beyond what can still be in the queue or on the way there, if it was out of the
-// queue long ago. The queue's lock is held.
+// WorkToGiveUp locks sent work of a queue that gets no end event. It takes work that is long past its
+// limit, work without a limit that began very long ago, and very old work. Of work without a known start it
+// takes the oldest, beyond the number that the queue or the way to it can still hold, if it left the queue
+// long ago. The caller holds the queue's lock.
 func (q *Queries) WorkToGiveUp(ctx context.Context, arg WorkToGiveUpParams) ([]WorkToGiveUpRow, error) {
 	rows, err := q.db.Query(ctx, workToGiveUp,
 		arg.LostBefore,
