@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// inHandAtMost is how many messages one deliverer has in hand, as docs/explanation/architecture.md
+// inHandAtMost is how many messages one deliverer has in hand, as docs/explanation/guarantees.md
 // says.
 const inHandAtMost = 500
 

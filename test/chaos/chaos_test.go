@@ -19,7 +19,7 @@ const (
 	memoryMost = 300 << 10        // kB
 	patience   = 6 * time.Minute  // until all is done
 	// inHandAtMost is how many messages a deliverer may send again after a fault that hits
-	// it, as docs/explanation/architecture.md says.
+	// it, as docs/explanation/guarantees.md says.
 	inHandAtMost = 500
 )
 
