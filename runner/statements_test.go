@@ -22,10 +22,10 @@ import (
 )
 
 // A pass that claims 1,000 tasks, and a batch of 1,000 events, take a few statements, however
-// many tasks or events there are: as many as docs/explanation/architecture.md says.
+// many tasks or events there are: as many as docs/devel/database.md says.
 func TestStatements(t *testing.T) {
 	t.Parallel()
-	page := testenv.Read(t, "../docs/explanation/architecture.md")
+	page := testenv.Read(t, "../docs/devel/database.md")
 	for name, mode := range map[string]struct{ shares, lanes bool }{
 		"plain": {false, false}, "shares": {true, false}, "lanes": {false, true}, "shares and lanes": {true, true},
 	} {

@@ -156,10 +156,10 @@ func TestForgetUnused(t *testing.T) {
 	}
 }
 
-// docs/explanation/architecture.md says of each table of ours what bounds it.
+// docs/devel/database.md says of each table of ours what bounds it.
 func TestEachTableHasABound(t *testing.T) {
 	t.Parallel()
-	page := testenv.Read(t, filepath.Join("..", "..", "docs", "explanation", "architecture.md"))
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "devel", "database.md"))
 	_, section, _ := strings.Cut(string(page), "\n### How large tables get\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var documented []string
