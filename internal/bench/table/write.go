@@ -127,7 +127,7 @@ func (f figure) String() string {
 // where says when and on which machine the figures were measured.
 func (m *measurements) where() string {
 	f := m.facts
-	return fmt.Sprintf("Measured on %s, %s cores (%s), %s of memory, %s; Go %s, PostgreSQL %s (fsync %s), RabbitMQ %s, Kafka %s, Python %s, Celery %s, swh.scheduler %s. "+
+	return fmt.Sprintf("Measured on %s, %s cores (%s), %s of memory, %s. Versions: Go %s, PostgreSQL %s (fsync %s), RabbitMQ %s, Kafka %s, Python %s, Celery %s, swh.scheduler %s. "+
 		"Medians, with the least and the greatest of all runs.\n\n",
 		f["date"], f["cores"], f["cpu"], f["memory"], f["system"], f["go"], f["postgresql"], f["fsync"],
 		f["rabbitmq"], f["kafka"], f["python"], f["celery"], f["peer"])
