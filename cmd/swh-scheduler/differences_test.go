@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// difference is how a row of docs/how-to/replace.md is shown: by command lines, or by a test.
+// difference is how a row of docs/reference/differences.md is shown: by command lines, or by a test.
 type difference struct {
 	// test is "directory.TestName". It shows what ours does, or both.
 	test string
@@ -26,7 +26,7 @@ type difference struct {
 	remote      bool // both through our RPC server
 }
 
-// differences are those of docs/how-to/replace.md.
+// differences are those of docs/reference/differences.md.
 func differences(dir string) map[string]difference {
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -101,20 +101,21 @@ func differences(dir string) map[string]difference {
 	}
 }
 
-// docs/how-to/replace.md lists all that differs from the Python scheduler: each row has a case that
+// docs/reference/differences.md lists all that differs from the Python scheduler: each row has a case that
 // shows it, and each case a row.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
-	page := testenv.Read(t, filepath.Join("..", "..", "docs", "how-to", "replace.md"))
-	_, text, _ := strings.Cut(string(page), "\n## What differs\n")
+	page := testenv.Read(t, filepath.Join("..", "..", "docs", "reference", "differences.md"))
+	before, tables, _ := strings.Cut(string(page), "\n## Commands\n")
+	text := before + tables
 	all, tests := differences(t.TempDir()), testsOfTheRepository(t)
 	for _, named := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(text, -1) {
 		if !tests[named[1]] {
-			t.Errorf("docs/how-to/replace.md names a test that is not there: %s", named[1])
+			t.Errorf("docs/reference/differences.md names a test that is not there: %s", named[1])
 		}
 	}
 	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \| .* \|$`).FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \| .* \|$`).FindAllStringSubmatch(tables, -1) {
 		if row[1] != "what" {
 			documented[row[1]] = true
 		}
@@ -122,7 +123,7 @@ func TestDifferences(t *testing.T) {
 			t.Errorf("%s: %d cells, want 4", row[1], cells+1)
 		}
 		if _, ok := all[row[1]]; !ok && row[1] != "what" {
-			t.Errorf("docs/how-to/replace.md says that this differs, and no case shows it: %s", row[1])
+			t.Errorf("docs/reference/differences.md says that this differs, and no case shows it: %s", row[1])
 		}
 	}
 	w := newTwins(t)
@@ -131,7 +132,7 @@ func TestDifferences(t *testing.T) {
 	for what, d := range all {
 		switch {
 		case !documented[what]:
-			t.Errorf("docs/how-to/replace.md says nothing of %s", what)
+			t.Errorf("docs/reference/differences.md says nothing of %s", what)
 		case d.test != "":
 			if !tests[d.test] {
 				t.Errorf("%s: there is no test %s", what, d.test)
