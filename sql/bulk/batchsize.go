@@ -8,16 +8,15 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// BatchSize bounds the batches of one loop by what PostgreSQL can take. A batch that
-// times out (the server's statement_timeout or lock_timeout, or a deadline of ours) is
-// halved at its next try, instead of being repeated whole for ever. While batches as large
-// as the bound succeed, it grows, by an eighth each time. A time-out says nothing about a
-// single item: that is tried again.
+// BatchSize bounds the batches of one loop by what PostgreSQL can do in time. A batch that times out (the
+// server's statement_timeout or lock_timeout, or a deadline of ours) is halved at its next try, not
+// repeated whole for ever. While batches as large as the bound succeed, the bound grows by an eighth each
+// time. A time-out of a single item changes nothing: the item is tried again.
 //
 // The zero value has no bound yet. It is safe for concurrent use.
 type BatchSize struct{ bound atomic.Int64 } // 0: none
 
-// Of returns how many of n items to try in one batch.
+// Of returns the number of items, of n, to try in one batch.
 func (b *BatchSize) Of(n int) int {
 	if bound := int(b.bound.Load()); bound > 0 {
 		return min(n, bound)
@@ -25,7 +24,7 @@ func (b *BatchSize) Of(n int) int {
 	return n
 }
 
-// Note adjusts the bound to the outcome of a batch of n items; n = 0 says nothing.
+// Note adjusts the bound to the outcome of a batch of n items; n = 0 changes nothing.
 func (b *BatchSize) Note(n int, err error) {
 	bound := b.bound.Load()
 	switch {
@@ -37,11 +36,11 @@ func (b *BatchSize) Note(n int, err error) {
 	}
 }
 
-// Write writes the items from done up to end as Bisect does, in batches of this size. It returns
-// the first item that it has neither written nor set aside, also with an error.
+// Write writes the items from done up to end as Bisect does, in batches of this size. It returns the first
+// item that is neither written nor set aside, also with an error.
 //
-// A panic of write counts as a refusal, so that it ends neither the process nor, as the items come
-// again, the next one. Each item that is set aside for it panicked twice, the last time alone.
+// A panic of write counts as a refusal. So it ends neither the process nor, when the items come again, the
+// next one. An item set aside for a panic has panicked twice, the second time alone.
 func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAside func(i int, err *postgres.RefusedError)) (int, error) {
 	for done < end {
 		n := b.Of(end - done)
@@ -63,7 +62,7 @@ func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAs
 	return done, nil
 }
 
-// recovering returns the panic of write as a *postgres.RefusedError. A single item is tried a second time.
+// recovering returns a panic of write as a *postgres.RefusedError. It tries a single item a second time.
 func recovering(write func(first, end int) error, first, end int) (err error) {
 	tries := 1
 	if end-first == 1 {

@@ -9,9 +9,9 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Bisect calls write, which is one transaction, with the items from first up to end. If PostgreSQL
-// refuses a value among them, it writes each half by itself, and so on, and calls setAside with an
-// item that is refused alone. Any other error ends it; what was written before stays.
+// Bisect calls write, which is one transaction, with the items from first up to end. If PostgreSQL refuses
+// a value among them, it bisects the items, and calls setAside with an item that is refused alone. Another
+// error ends Bisect; writes before it stay.
 func Bisect(first, end int, write func(first, end int) error, setAside func(i int, err *postgres.RefusedError)) error {
 	err := write(first, end)
 	refused, ok := errors.AsType[*postgres.RefusedError](err)
@@ -29,13 +29,13 @@ func Bisect(first, end int, write func(first, end int) error, setAside func(i in
 	return Bisect(middle, end, write, setAside)
 }
 
-// allRefused is how many items PostgreSQL may refuse in one batch without taking any: if
-// there are more, the fault is not theirs.
+// allRefused bounds the items that PostgreSQL may refuse in one batch without accepting any. With more, the
+// fault is not in the items.
 const allRefused = 100
 
-// BisectIn calls do with items 0 up to n, at a savepoint of tx, as Bisect does, and setAside with items that are
-// refused alone, whose number it returns. do returns how many items it took. After an error the
-// transaction can go on.
+// BisectIn calls do with the items 0 up to n as Bisect does, each call in a savepoint of tx. do returns the
+// number of items that it took. BisectIn calls setAside with items that are refused alone, and returns
+// their number. After an error the transaction can go on.
 func BisectIn(ctx context.Context, tx *postgres.Tx, n int, do func(first, end int) (int64, error), setAside func(i int, reason *postgres.RefusedError) error) (aside int, err error) {
 	var taken int64
 	var unwritten error
@@ -60,5 +60,5 @@ func BisectIn(ctx context.Context, tx *postgres.Tx, n int, do func(first, end in
 	return aside, cmp.Or(unwritten, err)
 }
 
-// AsideRounds bounds how often one claim selects again, in place of what it set aside.
+// AsideRounds bounds how often one claim selects others in place of those that it set aside.
 const AsideRounds = 10

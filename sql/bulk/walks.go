@@ -15,26 +15,26 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Walk reads a whole table in short steps along its places, which are pages or numbers of rows. Its
-// place and what it has found so far are a row of scheduler_go.walks: any process continues it, and
-// reads the result of the last whole walk.
+// Walk reads a whole table in short steps along its places, which are numbers of pages or rows. A row of
+// scheduler_go.walks has its place and its results so far. Any process continues the walk, and reads the
+// result of the last complete walk.
 type Walk[T any] struct {
 	Name  string
-	Every time.Duration // from one beginning to the next, at least
-	Most  int           // places of one step
-	// over, if not 0, is about how long a whole walk takes if take is called once a minute: each call
-	// takes that part of the places.
+	Every time.Duration // the least time between two beginnings
+	Most  int           // places a step
+	// Over, if not 0, is the duration of a whole walk if Take is called once a minute: each call takes that
+	// part of the places.
 	Over time.Duration
 
 	Begin func(ctx context.Context) (place int64, soFar T, err error)
-	End   func(ctx context.Context) (int64, error) // after the last place; below 0 ends the walk without a result, and another one is due at once
+	End   func(ctx context.Context) (int64, error) // the place after the last; below 0 ends the walk without a result, and another one is due at once
 	Step  func(ctx context.Context, first, end int64, soFar *T) error
-	// finish, if not nil, is called with all that was found, perhaps more than once.
+	// Finish, if not nil, is called with the walk's result, possibly more than once.
 	Finish func(ctx context.Context, found T) error
 }
 
-// Take begins the walk if it is due and takes steps for about atMost. It reports whether
-// the walk has ended. A step that times out is halved.
+// Take begins the walk if it is due, and takes steps for about atMost. It reports whether the walk has
+// ended. A step that times out is halved.
 func (w Walk[T]) Take(ctx context.Context, q *queries.Queries, atMost time.Duration) (ended bool, err error) {
 	ended, err = w.steps(ctx, q, atMost)
 	return ended, stmt.Failed(err, "%s", w.Name)
@@ -88,14 +88,14 @@ func (w Walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Dura
 			return true, err
 		}
 		kept, err := q.StepWalk(ctx, queries.StepWalkParams{Name: w.Name, Place: at, Next: next, SoFar: found})
-		if err != nil || kept == 0 { // another process has taken it on
+		if err != nil || kept == 0 { // another process has continued the walk
 			return false, err
 		}
 	}
 	return false, nil
 }
 
-// Whole takes all steps at once, remembers nothing, and returns what it has found.
+// Whole takes all steps at once, without a row in scheduler_go.walks, and returns the result.
 func (w Walk[T]) Whole(ctx context.Context) (soFar T, err error) {
 	at, soFar, err := w.Begin(ctx)
 	var end int64
@@ -116,8 +116,8 @@ func (w Walk[T]) Whole(ctx context.Context) (soFar T, err error) {
 	return soFar, stmt.Failed(err, "%s", w.Name)
 }
 
-// place returns the walk's place, and what it has found so far. It begins a walk if one is due. The
-// place is below 0 if none is under way or due.
+// place returns the walk's place and its results so far. It begins a walk if one is due. The place is below
+// 0 if none is underway or due.
 func (w Walk[T]) place(ctx context.Context, q *queries.Queries) (place int64, soFar T, err error) {
 	p := queries.WalkStateParams{Name: w.Name, Every: w.Every.Seconds()}
 	at, err := q.WalkState(ctx, p)
@@ -143,7 +143,7 @@ func (w Walk[T]) place(ctx context.Context, q *queries.Queries) (place int64, so
 	return place, soFar, q.BeginWalk(ctx, queries.BeginWalkParams{Name: w.Name, Place: place, SoFar: text})
 }
 
-// BeginAt begins a walk without a result at the place that first returns.
+// BeginAt returns a Begin of a walk without a result; first returns its first place.
 func BeginAt(first func(ctx context.Context) (int64, error)) func(ctx context.Context) (int64, struct{}, error) {
 	return func(ctx context.Context) (place int64, none struct{}, err error) {
 		place, err = first(ctx)
@@ -151,14 +151,14 @@ func BeginAt(first func(ctx context.Context) (int64, error)) func(ctx context.Co
 	}
 }
 
-// ResultOf returns what the last whole walk of a name found; zero if there was none.
+// ResultOf returns the result of the last complete walk with the name; zero if there was none.
 func ResultOf[T any](ctx context.Context, q *queries.Queries, name string) (found T, err error) {
 	found, _, err = YoungResultOf[T](ctx, q, name, math.MaxInt64)
 	return found, err
 }
 
-// YoungResultOf returns what the last whole walk of a name found, and whether that is
-// younger than within.
+// YoungResultOf returns the result of the last complete walk with the name, and whether it is younger than
+// within.
 func YoungResultOf[T any](ctx context.Context, q *queries.Queries, name string, within time.Duration) (found T, young bool, err error) {
 	r, err := q.WalkResult(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {

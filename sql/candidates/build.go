@@ -18,9 +18,9 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// The phases of the build of candidates. Each step is a short transaction that records
-// how far it came, so an interrupted build resumes, and others work meanwhile; what they
-// change is noted, and drained when the build is done. Truncating a table restarts it.
+// These are the phases of the build of candidates. Each step is a short transaction that records its
+// progress, so an interrupted build resumes. Other processes work meanwhile; triggers record their changes,
+// which are drained after the build. A truncate of a table restarts the build.
 //
 //	empty ──► rows (copied along the key, a part at a time) ──► indexes ──► ready
 //	  ▲                                                                      │
@@ -32,33 +32,33 @@ const (
 	PhaseReady   = "ready"
 )
 
-// HeldBy is the SQL expression for the cooldown that holds a candidate back, by which parked
-// candidates are indexed.
+// HeldBy is the SQL expression for the cooldown that holds a candidate back. Parked candidates are indexed
+// by it.
 const HeldBy = "scheduler_go.held_by(c.due, c.last_scheduled)"
 
 const (
 	copyBatch     = 50_000          // candidates copied in one step, about a second
-	progressEvery = 5 * time.Second // between log messages of a build
+	progressEvery = 5 * time.Second // between log entries of a build
 )
 
-// Need is the indexes and columns of candidates that a configuration needs.
+// Need is the set of indexes and columns of candidates that a configuration needs.
 type Need struct {
 	ByLister    bool // candidates by lister
-	ByFork      bool // candidates that tell forks from originals
+	ByFork      bool // candidates that distinguish forks from originals
 	ByFreshness bool // candidates with moments
 	ByCooldown  bool // parked candidates, for cooldowns shorter than the default ones
 }
 
-// Has returns what candidates have.
+// Has returns the indexes and columns that candidates have.
 func Has(b queries.BuildPhaseRow) Need {
 	return Need{ByLister: b.ByLister, ByFork: b.ByFork, ByFreshness: b.ByFreshness, ByCooldown: b.ByCooldown}
 }
 
-// candidateIndexes are the statements that create the indexes of candidates, once the
-// rows are there; each does nothing if its index exists.
+// candidateIndexes returns the statements that create the indexes of candidates after the rows. A statement
+// does nothing if its index exists.
 func candidateIndexes(build Need) []string {
 	indexes := []string{
-		// A hash is a quarter of the size of the URLs, and no order is needed.
+		// A hash index is a quarter of the size of the URLs; no query needs an order.
 		"create index if not exists candidates_url_idx on scheduler_go.candidates using hash (url)",
 		"create index if not exists candidates_parked_idx on scheduler_go.candidates (visit_type, due) where parked",
 	}
@@ -69,9 +69,8 @@ func candidateIndexes(build Need) []string {
 	return indexes
 }
 
-// policyIndexes returns the statements for an index in the order of each policy: of all candidates;
-// for policies that divide their visits, of originals and forks apart; for shorter cooldowns, of
-// parked candidates too.
+// policyIndexes returns the statements for an index in the order of each policy: of all candidates; of
+// originals and of forks for policies that divide them; of parked candidates, too, for shorter cooldowns.
 func policyIndexes(prefix, key string, build Need) []string {
 	var indexes []string
 	if build.ByFork {
@@ -101,11 +100,10 @@ type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// errBuildAnew rolls back a step during which a table was truncated.
-var errBuildAnew = errors.New("a table was emptied meanwhile")
+// errRebuild rolls back a step during which a table was truncated.
+var errRebuild = errors.New("a table was emptied meanwhile")
 
-// BuildStep does one step of the build, copying as many rows as size allows, and returns
-// the phase it found.
+// BuildStep does one step of the build, with up to size rows. It returns the phase that it found.
 func BuildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.BuildPhaseRow, error) {
 	var build queries.BuildPhaseRow
 	rows := size.Of(copyBatch)
@@ -124,7 +122,7 @@ func BuildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.
 		case phaseRows:
 			copied, err := q.CopyCandidates(ctx, int64(rows))
 			if err == nil && copied < 0 {
-				return errBuildAnew
+				return errRebuild
 			}
 			return err
 		case phaseIndexes:
@@ -135,14 +133,14 @@ func BuildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.
 	if build.Phase == phaseRows {
 		size.Note(rows, err)
 	}
-	if err != nil && !errors.Is(err, errBuildAnew) {
+	if err != nil && !errors.Is(err, errRebuild) {
 		return build, fmt.Errorf("build candidates (%s): %w", build.Phase, err)
 	}
 	return build, nil
 }
 
-// candidateIndexNames lists the indexes of candidates that meet a condition, with their schema
-// whatever the search path is.
+// candidateIndexNames lists the indexes of candidates that meet a condition, with their schema for any
+// search path.
 func candidateIndexNames(ctx context.Context, db stmt.Session, condition string) ([]string, error) {
 	return stmt.Column[string](ctx, db, `select 'scheduler_go.' || relname from pg_index join pg_class c on c.oid = indexrelid
 		where indrelid = 'scheduler_go.candidates'::regclass and `+condition)
@@ -178,13 +176,12 @@ func indexStep(ctx context.Context, tx pgx.Tx, q *queries.Queries, statements []
 	}
 	finished, err := q.FinishBuild(ctx)
 	if err == nil && finished == 0 {
-		return errBuildAnew
+		return errRebuild
 	}
 	return err
 }
 
-// GiveUp waits for the lock of candidates and marks them as to be built anew, with what is
-// missing.
+// GiveUp waits for the lock of candidates and marks them for a rebuild with the missing parts.
 func GiveUp(ctx context.Context, conn *pgx.Conn, missing Need) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		q := queries.New(tx)
@@ -195,10 +192,10 @@ func GiveUp(ctx context.Context, conn *pgx.Conn, missing Need) error {
 	})
 }
 
-// Build is how far candidates are built.
+// Build is the progress of a build.
 type Build queries.BuildPhaseRow
 
-// Part returns which part is done, from 0 to 1: 1 if candidates can be used.
+// Part returns the finished part of a build, from 0 to 1; 1 if candidates can be used.
 func (b Build) Part() float64 {
 	if b.Phase == PhaseReady {
 		return 1
@@ -206,13 +203,13 @@ func (b Build) Part() float64 {
 	return min(0.99, float64(b.Rows)/float64(max(b.Origins, 1)))
 }
 
-// BuildLog logs the progress and the end of builds, one after another. The zero value is ready.
+// BuildLog logs the progress and the end of builds, one after another. Its zero value is ready.
 type BuildLog struct {
-	began, told time.Time
-	first       int64 // candidates when it began
+	began, logged time.Time
+	first         int64 // candidates at the beginning
 }
 
-// Report logs a step, if the last message is older than every, and the end of the build.
+// Report logs a step if the last entry is older than every, and the end of the build.
 func (l *BuildLog) Report(log *slog.Logger, b Build, now time.Time, every time.Duration) {
 	building := !l.began.IsZero()
 	switch {
@@ -222,8 +219,8 @@ func (l *BuildLog) Report(log *slog.Logger, b Build, now time.Time, every time.D
 	case b.Phase == PhaseReady:
 	case !building || b.Rows < l.first:
 		*l = BuildLog{began: now, told: now, first: b.Rows}
-	case now.Sub(l.told) >= every:
-		l.told = now
+	case now.Sub(l.logged) >= every:
+		l.logged = now
 		attributes := []any{"phase", b.Phase, "rows", b.Rows, "of_about", b.Origins}
 		if copied := b.Rows - l.first; b.Phase == phaseRows && copied > 0 && b.Origins > b.Rows {
 			left := now.Sub(l.began).Seconds() * float64(b.Origins-b.Rows) / float64(copied)
@@ -233,29 +230,28 @@ func (l *BuildLog) Report(log *slog.Logger, b Build, now time.Time, every time.D
 	}
 }
 
-// BuildAll builds candidates to the end, if they are not built, and logs its
-// progress.
+// BuildAll builds candidates to the end, if they are not built, and logs the progress.
 func BuildAll(ctx context.Context, db beginner, log *slog.Logger) error {
-	var told BuildLog
+	var progress BuildLog
 	var size bulk.BatchSize
 	for {
 		rows := size.Of(copyBatch)
 		build, err := BuildStep(ctx, db, &size)
 		if postgres.TimedOut(err) && ctx.Err() == nil && size.Of(copyBatch) < rows {
-			continue // with half as many
+			continue // half as many rows at the next step
 		}
 		if err != nil {
 			return fmt.Errorf("%w; what is done stays done: run it again to go on", err)
 		}
-		told.Report(log, Build(build), time.Now(), progressEvery)
+		progress.Report(log, Build(build), time.Now(), progressEvery)
 		if build.Phase == PhaseReady {
 			return nil
 		}
 	}
 }
 
-// MissingIndexes returns the statements that create the indexes of candidates that are missing, as
-// after a build by an older program, or invalid.
+// MissingIndexes returns the statements for the indexes of candidates that are missing, as after a build by
+// an older program, or invalid.
 func MissingIndexes(ctx context.Context, db stmt.Session, build Need) (missing []string, err error) {
 	made, err := candidateIndexNames(ctx, db, "indisvalid")
 	for _, statement := range candidateIndexes(build) {
@@ -266,8 +262,8 @@ func MissingIndexes(ctx context.Context, db stmt.Session, build Need) (missing [
 	return missing, err
 }
 
-// BuildIndexes concurrently creates the indexes that candidates lack, and records which ones
-// later builds create too. It first drops invalid ones, which an interrupted run left.
+// BuildIndexes creates the missing indexes of candidates concurrently, and records which ones later builds
+// create. It first drops invalid indexes of an interrupted run.
 func BuildIndexes(ctx context.Context, conn *pgx.Conn, more Need, log *slog.Logger) error {
 	invalid, err := candidateIndexNames(ctx, conn, "not indisvalid")
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package candidates builds scheduler_go.candidates, the copy of the origins from which grabs pick, and its
+// Package candidates builds scheduler_go.candidates, the copy of origins from which grabs pick, and its
 // indexes.
 package candidates

@@ -15,11 +15,11 @@ import (
 
 const (
 	archiveEvery   = 24 * time.Hour
-	tasksAStep     = 10_000 // numbers of task
+	tasksAStep     = 10_000 // numbers of tasks a step
 	archivedAtOnce = 100    // tasks in one transaction: they and their runs are in memory
 )
 
-// Archived counts what was archived.
+// Archived counts archived rows.
 type Archived struct {
 	Tasks int64 `json:"tasks"`
 	Runs  int64 `json:"runs"`
@@ -29,23 +29,22 @@ func (a Archived) String() string {
 	return fmt.Sprintf("%d tasks with %d runs archived", a.Tasks, a.Runs)
 }
 
-// ArchiveOptions say what is archived.
+// ArchiveOptions select the tasks to archive.
 type ArchiveOptions struct {
-	// Before selects, by task type, the tasks that ended before a moment; other types stay.
+	// Before has, by task type, the moment before which archived tasks ended. Other types stay.
 	Before map[string]time.Time
-	// Write, if not nil, writes tasks with their runs, a JSON object each, before they are
-	// deleted. If the deletion then fails, it is called with them again later.
+	// Write, if not nil, writes tasks with their runs, a JSON object each, before they are deleted. If the
+	// deletion then fails, a later call gets them again.
 	Write func(tasks []string) error
-	// Count, if not nil, is called with the deleted tasks and runs of each type.
+	// Count, if not nil, gets the numbers of deleted tasks and runs by type.
 	Count  func(taskType string, n Archived)
-	DryRun bool // delete and write nothing, but count
+	DryRun bool // only count; delete and write nothing
 }
 
-// Archive deletes tasks that will not run again, with their runs, as the Python scheduler's
-// archiver does: disabled ones and completed one-shot tasks. The tasks of a graph go together,
-// when the last one ended long enough ago; a task on which an open one depends stays. A pass over
-// all tasks and graphs begins once a day. Each call takes steps of it for about atMost, for tasks
-// and again for graphs.
+// Archive deletes tasks that will not run again, with their runs, as the Python scheduler's archiver does:
+// disabled ones and completed one-shot tasks. The tasks of a graph are deleted together, when the last one
+// ended long enough ago. A task with an open dependent stays. A pass over all tasks and graphs begins once
+// a day. Each call takes steps of it for about atMost, for tasks and again for graphs.
 func (s Store) Archive(ctx context.Context, o ArchiveOptions, atMost time.Duration) error {
 	for _, w := range s.archiveWalks(o) {
 		if _, err := w.Take(ctx, s.q, atMost); err != nil {

@@ -11,49 +11,46 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Graphs are tasks that wait for tasks. Who waits for whom are rows of graph_edges,
-// never changed once written, so that neither the end of a task nor a release updates a
-// row that many transactions update.
+// A graph's tasks wait for other tasks. Rows of graph_edges are the dependencies; they never change. So
+// neither the end of a task nor a release updates a row that many transactions update.
 //
 //	task ──trigger──► graph_changes ──spread──► graph_checks ──settle──► task
 //	(any writer)      (which ended)             (whom to look at)        (released, or never run)
 //
-// A waiting task has status next_run_not_scheduled and a next run in the year 9999: no
-// runner starts it, ours or the Python scheduler's, and every client can read it. (The
-// Python scheduler's archiver takes status disabled for a task that is done with; the
-// Python scheduler's clients can't read a next run at infinity.)
+// A waiting task has status next_run_not_scheduled and a next run in the year 9999. No runner starts it,
+// ours or the Python scheduler's, and every client can read it. (The status disabled would mark the task as
+// done for the Python scheduler's archiver. The Python scheduler's clients can't read a next run at
+// infinity.)
 //
-// # What is noted
+// # Recorded changes
 //
-// A waiting task watches one dependency that has not ended, the one of the highest
-// number, which likely ends last (as SAT solvers watch literals). The trigger on the end
-// of a task notes it only if it is watched. When the watched one has ended, the task
-// looks for another to watch, from there downwards: each edge is passed about once. When
-// none is left, all of them are checked in one snapshot, and the task is released. A
-// failure of a task with dependents is always noted, and so is its reopening.
+// A waiting task watches one dependency that has not ended: the one with the highest number, which likely
+// ends last (as SAT solvers watch literals). The trigger on a task's end records it only if it is watched.
+// The waiting task then looks for another dependency to watch, from there downwards, so each edge is read
+// about once. If none is left, the drain checks all of them in one snapshot and releases the task. The
+// trigger records every failure, and every reopening, of a task with dependents.
 //
-// # Why no last release is lost
+// # Concurrent ends
 //
-// Two transactions may end the last two dependencies at once, neither seeing the other.
-// So one drain at a time (an advisory lock) decides afterwards. It share-locks the row
-// of the dependency to watch until it commits: who ends that task later waits for the
-// commit and then sees that it is watched; who is ending it now holds the row, so the
-// drain, which never waits, skips it, to another dependency or to the next round.
-// Submitting a graph locks the existing tasks that it depends on in the same way.
+// Two transactions may end the last two dependencies at once, and neither sees the other's change. So one
+// drain at a time, under an advisory lock, decides afterwards. It share-locks the row of the dependency to
+// watch until it commits. A later end of that task waits for the commit, and then sees the watch. A
+// concurrent end holds the row; the drain never waits, so it skips the row for another dependency or for
+// the next round. SubmitGraph locks the existing tasks that a graph depends on in the same way.
 //
-// A round is one transaction: it happened or is still to be done, and a task that is no
-// longer waiting is not released again.
+// A round is one transaction: all of it is done or none. A round doesn't release a task that no longer
+// waits.
 //
 // # Failures
 //
-// A task that can never run is disabled, with the reason in graph_tasks; the same
-// trigger notes that for its dependents, a bounded part in each round.
+// The drain disables a task that can never run, and records the reason in graph_tasks. The same trigger
+// records that for its dependents, a bounded part in each round.
 //
-// If a disabled task is open again (task respawn), those that failed by it wait again, and so on down to
-// the last one. That comes first: rounds that do it do nothing else. Until it is done, no task is released or
-// disabled because of others, as it might be for a failure that is about to be taken back. Each decision
-// looks, in the snapshot in which it reads the dependencies, for tasks that were opened again meanwhile. A
-// task whose row others have locked holds this up for up to reopenPatience; then it is checked like any other.
+// If a disabled task is open again (task respawn), the tasks that failed because of it wait again, and so
+// on down to the last dependent. Rounds with such work do nothing else. Until it is done, the drain
+// releases and disables no task because of others: a failure might be about to be taken back. Each decision
+// checks, in the snapshot of its dependencies, for tasks that were opened again. A task whose row another
+// transaction has locked delays this by up to reopenPatience; then the drain checks it like any other.
 
 // Bounds of one round of the drain.
 const (
@@ -63,20 +60,20 @@ const (
 	forgetTasks     = 5000
 )
 
-// reopenPatience is how long all graphs wait for a locked task that is to wait again.
+// reopenPatience is how long all graphs wait for a locked task that has to wait again.
 const reopenPatience = 10 * time.Second
 
-// Round is what one round of the drain did.
+// Round is the result of one round of the drain.
 type Round struct {
 	Released int64 // tasks that may run now
-	Failed   int64 // tasks that never will
-	More     bool  // there is more to do at once
-	Waits    bool  // there is more to do once other transactions have ended
+	Failed   int64 // tasks that can never run
+	More     bool  // more work can be done at once
+	Waits    bool  // more work can be done once other transactions have ended
 }
 
-// AdvanceGraphs does one round for graphs: it releases tasks whose dependencies have ended,
-// and disables those that can never run. While another process is draining, it does
-// nothing and sets Waits. A round that times out is undone, and the next is half as large.
+// AdvanceGraphs does one round: it releases tasks whose dependencies have ended, and disables those that
+// can never run. While another process drains, it does nothing and sets Waits. A round that times out is
+// rolled back, and the next one is half as large.
 func (s Store) AdvanceGraphs(ctx context.Context, now time.Time) (Round, error) {
 	var round Round
 	pending, err := s.q.GraphsPending(ctx, now)
@@ -98,11 +95,12 @@ func (s Store) AdvanceGraphs(ctx context.Context, now time.Time) (Round, error) 
 	return round, stmt.Failed(err, "release tasks of graphs")
 }
 
-// NoteRound records how a round of so many tasks went. After a time-out the next is half as large.
+// NoteRound records the outcome of a round of so many tasks. After a time-out the next one is half as
+// large.
 func (s Store) NoteRound(tasks int, err error) { s.sizes.graphs.Note(tasks, err) }
 
-// advanceGraphs does a round in steps, as what one step disables is a change for the next.
-// The lock is held.
+// advanceGraphs does a round in steps, as a task disabled by one step is a change for the next. The caller
+// holds the lock of graphs.
 func (tx *Tx) advanceGraphs(ctx context.Context, now time.Time) (Round, error) {
 	tasks := tx.sizes.graphs.Of(drainGraphTasks)
 	part := func(whole int) int64 { return int64(max(1, whole*tasks/drainGraphTasks)) }
@@ -138,8 +136,9 @@ func (tx *Tx) advanceGraphs(ctx context.Context, now time.Time) (Round, error) {
 	return round, nil
 }
 
-// takeBackFailures has tasks wait again that could not run because of tasks that are open again. If it sets More or
-// Waits, nothing else may be done in this round. It leaves a task that PostgreSQL refuses to change to checkQueued.
+// takeBackFailures reopens tasks that could not run because of tasks that are open again. If it sets More
+// or Waits, the round must do nothing else. It leaves a task that PostgreSQL refuses to change to
+// checkQueued.
 func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now time.Time) (round Round, err error) {
 	p := queries.TakeBackGraphFailuresParams{MaxEdges: edges, At: now, PatienceSeconds: reopenPatience.Seconds()}
 	take := func(tasks int, onlyNote bool) error {
@@ -156,8 +155,7 @@ func (tx *Tx) takeBackFailures(ctx context.Context, tasks int, edges int64, now 
 	return round, errors.Join(err, unwritten)
 }
 
-// checkQueued does up to tasks queued checks. It sets aside a task that PostgreSQL refuses to
-// change.
+// checkQueued does up to tasks queued checks. It sets aside a task that PostgreSQL refuses to change.
 func (tx *Tx) checkQueued(ctx context.Context, tasks int, edges int64, now time.Time) (done queries.SettleGraphTasksRow, err error) {
 	var unwritten error
 	err = bulk.Bisect(0, tasks, func(first, end int) error {
@@ -179,10 +177,10 @@ func (tx *Tx) checkQueued(ctx context.Context, tasks int, edges int64, now time.
 	return done, errors.Join(err, unwritten)
 }
 
-// AdvanceGraph checks tasks of a graph at once, whatever else is queued: of those after a given one, up to
-// drainGraphTasks that wait and watch no dependency, or, if the graph is cancelled, were not sent. It returns the last
-// of them; 0 if there are no more. As AdvanceGraphs, it does nothing and sets Waits while another process is draining, and
-// while failures are taken back. What is left is in the queue of AdvanceGraphs.
+// AdvanceGraph checks tasks of one graph at once, before other queued checks. It checks up to
+// drainGraphTasks tasks after a given one: those that wait and watch no dependency, or, in a cancelled
+// graph, those not sent. It returns the last task; 0 if no more are left. While another process drains, and
+// while failures are taken back, it does nothing and sets Waits. AdvanceGraphs does the remaining checks.
 func (s Store) AdvanceGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, round Round, err error) {
 	err = s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *Tx) error {
 		locked, err := tx.q.TryLockGraphs(ctx)
@@ -200,7 +198,8 @@ func (s Store) AdvanceGraph(ctx context.Context, graph, after int64, now time.Ti
 	return last, round, stmt.Failed(err, "settle graph %d", graph)
 }
 
-// advanceGraph does the checks of AdvanceGraph. It leaves tasks that PostgreSQL refuses to change to the drain. The lock is held.
+// advanceGraph does the checks of AdvanceGraph. It leaves tasks that PostgreSQL refuses to change to the
+// drain. The caller holds the lock of graphs.
 func (tx *Tx) advanceGraph(ctx context.Context, graph, after int64, now time.Time) (last int64, err error) {
 	tasks, err := tx.q.UnsettledGraphTasks(ctx, queries.UnsettledGraphTasksParams{Graph: graph, After: after, MaxTasks: drainGraphTasks})
 	if err != nil || len(tasks) == 0 {
@@ -219,16 +218,16 @@ func (tx *Tx) advanceGraph(ctx context.Context, graph, after int64, now time.Tim
 	return tasks[len(tasks)-1], err
 }
 
-// Walks over graphs begin mendEvery after each other, and take so many numbers a step.
+// These are the period of walks over graphs, and the numbers a step.
 const (
 	mendEvery       = 10 * time.Minute
 	graphTasksAStep = 10_000
 	graphsAStep     = 1000
 )
 
-// MendGraphs queues checks of the waiting tasks that nothing would wake, as their dependencies ended
-// while triggers were off, or were truncated with their table. It also forgets graphs without
-// tasks. It takes steps of a walk for about atMost for either.
+// MendGraphs queues checks of waiting tasks without a recorded change: their dependencies ended while
+// triggers were off, or were truncated. It also forgets graphs without tasks. It takes steps of each walk
+// for about atMost.
 func (s Store) MendGraphs(ctx context.Context, atMost time.Duration) error {
 	_, err := bulk.Walk[struct{}]{
 		Name: "graphs", Every: mendEvery, Most: graphsAStep,
@@ -262,7 +261,7 @@ func (s Store) MendGraphs(ctx context.Context, atMost time.Duration) error {
 	return err
 }
 
-// locked runs do in a transaction that has the lock of graphs.
+// locked runs do in a transaction that holds the lock of graphs.
 func (s Store) locked(ctx context.Context, do func(*Tx) error) error {
 	return s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *Tx) error {
 		if err := tx.q.LockGraphs(ctx); err != nil {
@@ -272,7 +271,7 @@ func (s Store) locked(ctx context.Context, do func(*Tx) error) error {
 	})
 }
 
-// forgetGraph deletes a part of a graph without tasks, and reports whether there is more.
+// forgetGraph deletes a part of a graph without tasks, and reports whether more is left.
 func (tx *Tx) forgetGraph(ctx context.Context, graph int64) (more bool, err error) {
 	n, err := tx.q.ForgetGraphTasks(ctx, queries.ForgetGraphTasksParams{Graph: graph, MaxTasks: forgetTasks})
 	if err != nil || n == forgetTasks {

@@ -13,11 +13,11 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Extension is what changes in a graph.
+// Extension is a set of changes to a graph.
 type Extension struct {
-	Tasks  []NewTask // as those of a NewGraph
+	Tasks  []NewTask // as in a NewGraph
 	Add    []MoreDependency
-	Remove []Edge // of tasks of the graph; Needs doesn't count
+	Remove []Edge // between tasks of the graph; Needs is ignored
 }
 
 // MoreDependency is a dependency to add to a task of a graph.
@@ -26,9 +26,9 @@ type MoreDependency struct {
 	On   NewDependency // Place is an index in Extension.Tasks
 }
 
-// ExtendGraph adds tasks and dependencies to a graph, and removes dependencies, all or nothing, as
-// extend says for the graph's tasks. Only dependencies of tasks that wait, or can't run because of
-// others, can change. The errors are those of SubmitGraph and model.ErrUnknownGraph.
+// ExtendGraph adds tasks and dependencies to a graph and removes dependencies, all or nothing. extend gets
+// the graph's tasks and returns the changes. Only the dependencies of tasks that wait, or can't run because
+// of others, can change. The errors are those of SubmitGraph and model.ErrUnknownGraph.
 func (s Store) ExtendGraph(ctx context.Context, graph int64, key Key, extend func([]Task) (Extension, error), now time.Time) (stored Submitted, err error) {
 	var known *knownGraph
 	err = postgres.RetryLostRaces(func() error {
@@ -63,7 +63,7 @@ func (s Store) ExtendGraph(ctx context.Context, graph int64, key Key, extend fun
 	return stored, stmt.Failed(postgres.AsRefused(err), "extend graph %d", graph)
 }
 
-// extendGraph stores an extension. The lock of graphs is held.
+// extendGraph stores an extension. The caller holds the lock of graphs.
 func (tx *Tx) extendGraph(ctx context.Context, graph int64, e Extension, now time.Time) (stored Submitted, err error) {
 	if err := tx.CheckGraph(ctx, NewGraph{Tasks: e.Tasks}); err != nil {
 		return stored, err
@@ -122,7 +122,7 @@ func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]Task, err
 	return changed, tx.checkDependencies(ctx, dependents(e, changed))
 }
 
-// dependents returns the tasks that get dependencies, each with its new ones only.
+// dependents returns the tasks that get dependencies, each with the new ones only.
 func dependents(e Extension, changed map[int64]Task) (tasks []NewTask) {
 	for _, a := range e.Add {
 		tasks = append(tasks, NewTask{Name: changed[a.Task].Name, DependsOn: []NewDependency{a.On}})
@@ -130,8 +130,8 @@ func dependents(e Extension, changed map[int64]Task) (tasks []NewTask) {
 	return tasks
 }
 
-// removeDependencies deletes the dependencies to remove, and updates the tasks' numbers of dependencies
-// for these and for those to add.
+// removeDependencies deletes dependencies. It updates the tasks' counts of dependencies for these and for
+// the added ones.
 func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[int64]Task) error {
 	rows, err := tx.q.DependenciesOf(ctx, slices.Sorted(maps.Keys(changed)))
 	if err != nil {
@@ -167,13 +167,13 @@ func (tx *Tx) removeDependencies(ctx context.Context, e Extension, changed map[i
 	return tx.q.ChangeDependencies(ctx, p)
 }
 
-// checkNoCircle returns an error if one of the tasks depends on itself by way of others.
+// checkNoCircle returns an error if one of the tasks depends on itself, directly or through others.
 func (tx *Tx) checkNoCircle(ctx context.Context, ids []int64, changed map[int64]Task) error {
 	edges, err := tx.q.EdgesBelow(ctx, ids)
 	if err != nil {
 		return err
 	}
-	left := make(map[int64]int) // dependencies that don't come before their task
+	left := make(map[int64]int) // dependencies not yet known to precede the task
 	dependents := make(map[int64][]int64)
 	for _, e := range edges {
 		left[e.Task]++

@@ -11,45 +11,45 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// Summary is a graph with the number of its tasks by state; NeverRun is dependency,
-// skipped, deadline and cancelled together. More is whether it has tasks that were not counted.
+// Summary is a graph with its tasks counted by state. NeverRun counts the states dependency, skipped,
+// deadline and cancelled. More is whether the graph has uncounted tasks.
 type Summary queries.GraphsRow
 
-// Open returns how many tasks have not ended.
+// Open returns the number of tasks that have not ended.
 func (g Summary) Open() int64 { return g.Waiting + g.Ready + g.Sent + g.Running }
 
-// Task is a task of a graph. Type is empty if it was deleted; FailedBy is the dependency because of
-// which it never runs.
+// Task is a task of a graph. Type is empty for a deleted task. FailedBy is the dependency that prevents it
+// from running.
 type Task = queries.GraphTasksRow
 
-// Edge says that a task depends on another; Needs is a Condition, nil as the task's
-// AnyResult says.
+// Edge is a dependency between tasks. Needs is a Condition, nil for the task's AnyResult.
 type Edge = queries.SchedulerGoGraphEdge
 
 func summaryOf(r queries.GraphsRow) Summary { return Summary(r) }
 
-// SearchedTasks is how many tasks a page looks at: 20,000 in memory take some 20 ms. Tests have fewer.
+// SearchedTasks bounds the tasks that a page reads: 20,000 in memory take some 20 ms. Tests set it lower.
 var SearchedTasks = 20_000
 
-// Search says which graphs somebody asks for; an empty field does not matter.
+// Search is a search for graphs. An empty field is no condition.
 type Search struct {
-	Name   string     `json:"name,omitempty"`   // a part of it
+	Name   string     `json:"name,omitempty"`   // a part of the name
 	After  *time.Time `json:"after,omitempty"`  // submitted then or later
 	Before *time.Time `json:"before,omitempty"` // submitted before then
 	State  string     `json:"state,omitempty"`  // one of States
 }
 
-// States are the states that graphs are searched by: open (a task has not ended), failed (one failed or never
-// runs, and the graph was not cancelled), completed (all are) and cancelled.
+// States are the states in searches: open (a task has not ended), failed (a task failed or can never run,
+// and the graph is not cancelled), completed (all tasks are) and cancelled.
 var States = []string{"open", "failed", "completed", "cancelled"}
 
-// String returns the search as JSON, for people.
+// String returns the search as JSON.
 func (f Search) String() string {
-	text, _ := json.Marshal(f) // which has nothing that can't be
+	text, _ := json.Marshal(f) // all fields can be encoded
 	return string(text)
 }
 
-// How many graphs a page of a search looks at; fewer by state, for which it looks at tasks, too.
+// These bound the graphs that a page of a search reads. A search by state reads fewer, as it reads their
+// tasks, too.
 const (
 	searchedGraphs = 20_000
 	searchedStates = 300
@@ -58,13 +58,13 @@ const (
 // Found is a page of graphs, the newest first.
 type Found struct {
 	Graphs []Summary
-	Next   int64 // the number below which the next page begins; 0: there is none
+	Next   int64 // the next page has numbers below it; 0: last page
 }
 
-// FindGraphs returns up to limit graphs of numbers below a given one (0: all). It counts the states of
-// the last so many tasks of each, which also tell the graph's state. It looks at the next 20,000
-// graphs; in a search by state at 300, or, if tasks is math.MaxInt, at those of the next 20,000 tasks,
-// at least one.
+// FindGraphs returns up to limit graphs with numbers below the given one (0: all). It counts the states of
+// the last tasks of each graph, and derives the graph's state from them. It reads the next 20,000 graphs. A
+// search by state reads 300, or, if tasks is math.MaxInt, the graphs of the next 20,000 tasks, at least
+// one.
 func (a Queries) FindGraphs(ctx context.Context, f Search, below int64, limit, tasks int) (found Found, err error) {
 	if below <= 0 {
 		below = math.MaxInt64
@@ -78,7 +78,7 @@ func (a Queries) FindGraphs(ctx context.Context, f Search, below int64, limit, t
 				return found, stmt.Failed(err, "search graphs")
 			}
 			if len(at) > 0 {
-				first = min(at[0]+1, below-1) // leaves out the graph that is looked at in part, unless it is the only one
+				first = min(at[0]+1, below-1) // leaves out a graph read only in part, unless it is the only one
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func (a Queries) Graph(ctx context.Context, graph int64) (Summary, error) {
 	return a.graph(ctx, graph, math.MaxInt64)
 }
 
-// GraphHead returns the summary of a graph without the numbers of its tasks, or model.ErrUnknownGraph.
+// GraphHead returns the summary of a graph without counts of tasks, or model.ErrUnknownGraph.
 func (a Queries) GraphHead(ctx context.Context, graph int64) (Summary, error) {
 	return a.graph(ctx, graph, 0)
 }
@@ -130,13 +130,13 @@ func (a Queries) graph(ctx context.Context, graph, tasks int64) (Summary, error)
 	return graphs[0], nil
 }
 
-// IsSmallGraph reports whether a graph has no more than some tasks and dependencies.
+// IsSmallGraph reports whether a graph has at most the numbers of tasks and dependencies.
 func (a Queries) IsSmallGraph(ctx context.Context, graph int64, tasks, edges int) (bool, error) {
 	size, err := a.q.SizeOfGraph(ctx, queries.SizeOfGraphParams{Graph: graph, MaxTasks: int64(tasks) + 1, MaxEdges: int64(edges) + 1})
 	return size.Tasks <= int64(tasks) && size.Edges <= int64(edges), stmt.Failed(err, "count the tasks and dependencies of graph %d", graph)
 }
 
-// GraphTasks returns the tasks of a graph, each after those it depends on.
+// GraphTasks returns the tasks of a graph, each after its dependencies.
 func (a Queries) GraphTasks(ctx context.Context, graph int64) ([]Task, error) {
 	rows, err := a.q.GraphTasks(ctx, graph)
 	return rows, stmt.Failed(err, "read the tasks of graph %d", graph)
@@ -148,26 +148,26 @@ func (a Queries) GraphEdges(ctx context.Context, graph int64) ([]Edge, error) {
 	return rows, stmt.Failed(err, "read the dependencies of graph %d", graph)
 }
 
-// Dependency is a task that another waits for, or, if Broken, because of whose end the other
-// can't run. Type is empty and Status "deleted" if it was deleted;
-// Name is empty and Graph 0 if it belongs to no graph.
+// Dependency is a task that another waits for, or, if Broken, that prevents the other from running. For a
+// deleted task, Type is empty and Status is "deleted". Name is empty and Graph is 0 for a task without a
+// graph.
 type Dependency = queries.UnmetDependenciesRow
 
-// UnmetDependencies returns up to limit dependencies that a task waits for, or because of which it
-// can't run, by number; a task that depends on itself is among them.
+// UnmetDependencies returns up to limit dependencies that a task waits for or that prevent it from running,
+// by number. A task that depends on itself is among them.
 func (a Queries) UnmetDependencies(ctx context.Context, task int64, limit int) ([]Dependency, error) {
 	rows, err := a.q.UnmetDependencies(ctx, queries.UnmetDependenciesParams{Task: task, MaxDependencies: int32(limit)})
 	return rows, stmt.Failed(err, "read what task %d depends on", task)
 }
 
-// Task returns a task's place in its graph; nil if it is in none.
+// GraphTask returns a task's row in its graph; nil for a task without a graph.
 func (a Queries) GraphTask(ctx context.Context, task int64) (*Task, error) {
 	rows, err := a.q.GraphTask(ctx, task)
 	return stmt.First(stmt.List(rows, err, func(r queries.GraphTaskRow) Task { return Task(r) }))
 }
 
-// Runtimes returns how long successful runs of task types took lately, on average;
-// types of which none is known are missing.
+// Runtimes returns the mean duration of recent successful runs by task type. Types without such runs are
+// missing.
 func (a Queries) Runtimes(ctx context.Context, types []string) (map[string]time.Duration, error) {
 	rows, err := a.q.Runtimes(ctx, types)
 	runtimes := make(map[string]time.Duration, len(rows))
@@ -177,7 +177,7 @@ func (a Queries) Runtimes(ctx context.Context, types []string) (map[string]time.
 	return runtimes, stmt.Failed(err, "read how long runs took")
 }
 
-// GraphEnds returns when the last ended run of each task of a graph ended; tasks without one are missing.
+// GraphEnds returns the end of the last ended run of each task of a graph. Tasks without one are missing.
 func (a Queries) GraphEnds(ctx context.Context, graph int64) (map[int64]time.Time, error) {
 	rows, err := a.q.GraphEnds(ctx, graph)
 	ends := make(map[int64]time.Time, len(rows))

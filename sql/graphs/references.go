@@ -9,11 +9,12 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// A reference {{ task.NAME.id }} in a text of a task's arguments stands for the number of a task that it
-// depends on. A text that is nothing else becomes a number. A name may have any characters, also ends of lines.
+// A reference {{ task.NAME.id }} in a text of a task's arguments stands for the number of one of the task's
+// dependencies. A text with nothing but a reference becomes a number. A name may contain any characters,
+// including line breaks.
 var reference = regexp.MustCompile(`(?s)\{\{\s*task\.(.+?)\.id\s*\}\}`)
 
-// mayRefer matches JSON texts that may have a reference: braces, written out or escaped.
+// mayRefer matches JSON texts that may contain a reference: two opening braces, plain or escaped.
 var mayRefer = regexp.MustCompile(`(?i)(?:\{|\\u007b){2}`)
 
 // References returns the names that the arguments refer to.
@@ -33,7 +34,7 @@ func withReferences(a model.TaskArguments, id func(name string) int64) (model.Ta
 		}
 		var value any
 		d := json.NewDecoder(bytes.NewReader(*text))
-		d.UseNumber() // large integers stay what they are
+		d.UseNumber() // large integers keep their digits
 		if err := d.Decode(&value); err != nil {
 			return a, err
 		}

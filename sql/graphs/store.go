@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Queries are statements on graphs, in a transaction or not.
+// Queries are the statements on graphs, inside a transaction or not.
 type Queries struct{ q *queries.Queries }
 
 // A Store runs its own transactions.
@@ -18,22 +18,22 @@ type Store struct {
 	sizes *sizes
 }
 
-// A Tx is a transaction with what is done to graphs in it.
+// A Tx is a transaction with the methods on graphs.
 type Tx struct {
 	*postgres.Tx
 	Queries
 	sizes *sizes
 }
 
-// sizes are the sizes of rounds of the drain.
+// sizes are the batch sizes of the drain.
 type sizes struct{ graphs bulk.BatchSize }
 
-// New returns the store of a database.
+// New returns the store on a database.
 func New(db *postgres.DB) Store {
 	return Store{Queries{postgres.QueriesOf(db)}, db, new(sizes)}
 }
 
-// On returns what is done to graphs in a transaction.
+// On returns the methods on graphs in a transaction.
 func (s Store) On(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q}, s.sizes} }
 
 func (s Store) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {

@@ -19,36 +19,36 @@ import (
 
 // NewGraph is a graph to submit.
 type NewGraph struct {
-	Name string // for people; may be empty
+	Name string // may be empty
 	Key  Key
-	// Tasks are in an order in which each comes after those it depends on.
+	// Tasks are ordered: each follows its dependencies.
 	Tasks []NewTask
 }
 
-// Key is a client's key for a submission or extension, which is stored once only. The zero value
-// is none.
+// Key is a client's key for a submission or extension, so that it is stored only once. The zero value is no
+// key.
 type Key struct {
 	Text   string
-	Digest []byte // of what is submitted: another one with the same key is an error
+	Digest []byte // of the request; another request with the same key is an error
 }
 
 // NewTask is a task of a graph to submit. It is one-shot.
 type NewTask struct {
 	Name      string // in its graph
 	Type      string
-	Arguments model.TaskArguments // nil: none; with References to tasks that it depends on
+	Arguments model.TaskArguments // nil: none; may have References to the task's dependencies
 	Priority  model.TaskPriority
-	Retries   *int64 // nil: as many as its type says
+	Retries   *int64 // nil: as its type says
 
 	DependsOn []NewDependency
-	AnyResult bool      // without a condition of their own, they must have ended, not be completed
-	Deadline  time.Time // never runs if it still waits then; zero: none
+	AnyResult bool      // without a condition of their own, dependencies must have ended, not be completed
+	Deadline  time.Time // a task that still waits then never runs; zero: none
 }
 
 // NewDependency is a dependency of a task to submit.
 type NewDependency struct {
-	Name  string // by which the task's arguments may refer to it; may be empty
-	Task  int64  // number of an existing task; 0: Place counts
+	Name  string // the name for references in the task's arguments; may be empty
+	Task  int64  // number of an existing task; 0: see Place
 	Place int    // index in Tasks of an earlier task of the graph, or of the task itself
 	On    Condition
 }
@@ -56,27 +56,27 @@ type NewDependency struct {
 // Condition is how a dependency must end for the task to run.
 type Condition string
 
-// Conditions. The empty one is as NewTask.AnyResult says.
+// These are the conditions. The empty one means OnCompleted, or OnResolved with NewTask.AnyResult.
 const (
 	OnCompleted Condition = "completed"
-	OnResolved  Condition = "resolved" // in any way
+	OnResolved  Condition = "resolved" // any end
 	OnFailed    Condition = "failed"
 )
 
-// Submitted is a graph that was stored.
+// Submitted is a stored graph.
 type Submitted struct {
 	ID    int64
-	Tasks []int64 // numbers, in the order they were given; none if it is known
-	Known bool    // it was stored before, with the same key
+	Tasks []int64 // numbers, in the order of the call; empty if Known
+	Known bool    // it was stored earlier with the same key
 }
 
 // MaxDependencies is the maximum number of dependencies of a task.
 const MaxDependencies = 10_000
 
-// submitChunk is how many rows one statement makes.
+// submitChunk is the number of rows that one statement inserts.
 const submitChunk = 20_000
 
-// DependencyError says that a task cannot depend on an existing one.
+// DependencyError reports that a task cannot depend on an existing one.
 type DependencyError struct {
 	Task       string // name in the graph
 	Dependency int64
@@ -87,15 +87,15 @@ func (e *DependencyError) Error() string {
 	return fmt.Sprintf("task %q depends on task %d, %s", e.Task, e.Dependency, e.Problem)
 }
 
-// Error says why a graph can't be submitted or extended.
+// Error reports why a graph can't be submitted or extended.
 type Error struct{ Problem string }
 
 func (e *Error) Error() string { return e.Problem }
 
 func graphErrorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
 
-// CheckGraph checks that the task types and existing dependencies of a graph exist.
-// Errors are model.ErrUnknownTaskType or a *DependencyError.
+// CheckGraph checks that a graph's task types and existing dependencies exist. It returns
+// model.ErrUnknownTaskType or a *DependencyError.
 func (a Queries) CheckGraph(ctx context.Context, g NewGraph) error {
 	types, err := a.q.TaskTypes(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a Queries) CheckGraph(ctx context.Context, g NewGraph) error {
 	return a.checkDependencies(ctx, g.Tasks)
 }
 
-// checkDependencies checks that tasks can depend on the existing ones that they name.
+// checkDependencies checks that the tasks can depend on their existing dependencies.
 func (a Queries) checkDependencies(ctx context.Context, tasks []NewTask) error {
 	found, err := a.q.TasksToDependOn(ctx, existing(tasks))
 	if err != nil {
@@ -151,9 +151,8 @@ func existing(tasks []NewTask) []int64 {
 	return slices.Compact(ids)
 }
 
-// SubmitGraph stores a graph, all of it or nothing. Tasks without dependencies
-// may run from now on. The errors are those of CheckGraph, a *Error if its key is
-// that of another one, and a *postgres.RefusedError.
+// SubmitGraph stores a graph, all or nothing. Tasks without dependencies are ready at now. The errors are
+// those of CheckGraph, a *Error if another request has the key, and a *postgres.RefusedError.
 func (s Store) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (submitted Submitted, err error) {
 	var known *knownGraph
 	err = s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *Tx) error {
@@ -178,13 +177,12 @@ func (s Store) SubmitGraph(ctx context.Context, g NewGraph, now time.Time) (subm
 	return submitted, stmt.Failed(postgres.AsRefused(err), "submit graph")
 }
 
-// knownGraph is the error for a key that was used before.
+// knownGraph is the error for a request that is stored already, under its key.
 type knownGraph struct{ graph int64 }
 
 func (k *knownGraph) Error() string { return fmt.Sprintf("the key is that of graph %d", k.graph) }
 
-// takeKey writes a key, if there is one. It returns a *knownGraph if the same was submitted with it
-// before.
+// takeKey writes a key, if there is one. It returns a *knownGraph if the same request is stored with it.
 func (tx *Tx) takeKey(ctx context.Context, key Key, graph int64) error {
 	if key.Text == "" {
 		return nil
@@ -210,7 +208,7 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewTask, now 
 		return stored, err
 	}
 	var edges []Edge
-	var check []int64 // those that depend on tasks that may have ended
+	var check []int64 // tasks with dependencies that may have ended
 	place := 0
 	type row struct {
 		NewTask
@@ -251,15 +249,16 @@ func (tx *Tx) storeTasks(ctx context.Context, graph int64, tasks []NewTask, now 
 	return Submitted{ID: graph, Tasks: ids}, tx.checkLater(ctx, existing(tasks), check)
 }
 
-// edges returns the dependencies of the task with number id, and which of them to watch first: none if
-// some are outside the graph, as these may have ended. ids are the numbers of the graph's tasks.
+// edges returns the dependencies of the task with number id, and the one to watch first. outside is whether
+// some are outside the graph; these may have ended, so then none is watched. ids are the numbers of the
+// graph's tasks.
 func (t *NewTask) edges(id int64, ids []int64) (edges []Edge, watch int64, outside bool) {
 	for _, d := range t.DependsOn {
 		on := d.number(ids)
 		outside = outside || d.Task != 0
 		edges = append(edges, Edge{Task: id, DependsOn: on, Needs: new(string(d.On))})
-		if on != id || len(t.DependsOn) == 1 { // itself last
-			watch = max(watch, on) // nobody else knows of it yet
+		if on != id || len(t.DependsOn) == 1 { // a dependency on itself is watched last
+			watch = max(watch, on) // no other transaction sees the task yet
 		}
 	}
 	if outside {
@@ -268,8 +267,8 @@ func (t *NewTask) edges(id int64, ids []int64) (edges []Edge, watch int64, outsi
 	return edges, watch, outside
 }
 
-// arguments returns the task's arguments with the numbers of the tasks that they refer to;
-// edges are those of its dependencies, in their order.
+// arguments returns the task's arguments with task numbers in place of references. edges are the task's
+// dependencies, in their order.
 func (t *NewTask) arguments(edges []Edge) ([]byte, error) {
 	named := map[string]int64{}
 	for i, d := range t.DependsOn {
@@ -282,7 +281,7 @@ func (t *NewTask) arguments(edges []Edge) ([]byte, error) {
 	return tasks.EncodeArguments(filled)
 }
 
-// number returns the number of the dependency's task; ids are the numbers of the graph's tasks.
+// number returns the number of the dependency's task. ids are the numbers of the graph's tasks.
 func (d NewDependency) number(ids []int64) int64 {
 	if d.Task != 0 {
 		return d.Task
@@ -301,8 +300,8 @@ func (tx *Tx) recordEdges(ctx context.Context, edges []Edge) error {
 
 var errDependencyDeleted = errors.New("a task that it depends on was deleted meanwhile; try again")
 
-// checkLater queues a check of tasks for after the commit. The dependencies are locked
-// last, for a moment: listeners wait for those locks.
+// checkLater queues checks of tasks, for after the commit. It locks the dependencies last, for a short
+// time: listeners wait for these locks.
 func (tx *Tx) checkLater(ctx context.Context, dependencies, tasks []int64) error {
 	if len(tasks) == 0 {
 		return nil
@@ -317,9 +316,9 @@ func (tx *Tx) checkLater(ctx context.Context, dependencies, tasks []int64) error
 	return err
 }
 
-// CancelGraph cancels all unsent tasks of a graph, and the retries of sent ones: the first drainGraphTasks of them
-// at once, the others in the next rounds of the drain. It waits for extensions of graphs that are being stored. It
-// returns model.ErrUnknownGraph if there is no such graph.
+// CancelGraph cancels all unsent tasks of a graph and the retries of sent ones: the first drainGraphTasks
+// at once, the others in the next rounds of the drain. It waits for concurrent extensions. It returns
+// model.ErrUnknownGraph if there is no such graph.
 func (s Store) CancelGraph(ctx context.Context, graph int64, now time.Time) error {
 	err := postgres.RetryLostRaces(func() error {
 		return s.locked(ctx, func(tx *Tx) error {
@@ -339,13 +338,12 @@ func (s Store) CancelGraph(ctx context.Context, graph int64, now time.Time) erro
 	return stmt.Failed(err, "cancel graph %d", graph)
 }
 
-// retryBatch is how many failed tasks one statement reopens.
+// retryBatch is the number of tasks that one statement reopens.
 const retryBatch = 1000
 
-// RetryGraph reopens the tasks of a graph that have failed or couldn't run, and deletes deadlines of
-// theirs that have passed. It is one transaction: the drain looks at none of them before all are
-// open again. The drain disables again what still can't run. It returns the number of
-// tasks, or model.ErrUnknownGraph.
+// RetryGraph reopens the tasks of a graph that have failed or couldn't run, and deletes their deadlines
+// that have passed. It is one transaction: the drain sees all or none of them open. The drain disables
+// tasks that still can't run. RetryGraph returns the number of tasks, or model.ErrUnknownGraph.
 func (s Store) RetryGraph(ctx context.Context, graph int64, now time.Time) (total int, err error) {
 	err = postgres.RetryLostRaces(func() error {
 		total = 0
@@ -372,8 +370,8 @@ func (s Store) RetryGraph(ctx context.Context, graph int64, now time.Time) (tota
 	return total, stmt.Failed(err, "retry graph %d", graph)
 }
 
-// ReleaseTask lets a waiting task run from now on, whatever it waits for, and
-// reports whether it was waiting.
+// ReleaseTask lets a waiting task run from now on, even with unmet dependencies. It reports whether the
+// task was waiting.
 func (s Store) ReleaseTask(ctx context.Context, task int64, now time.Time) (bool, error) {
 	n, err := s.q.ReleaseTask(ctx, queries.ReleaseTaskParams{Task: task, At: now})
 	if err == nil && n > 0 {

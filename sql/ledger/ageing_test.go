@@ -17,15 +17,15 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Each minute two tasks with priority high become ready, and two tasks are claimed. One with
-// priority low waits for ever in the strict order. With ageing it counts as one priority
-// higher for each time that it waits, and goes before those that become ready then.
+// Each minute, two tasks with priority high become ready and two tasks are claimed. In the strict order, a
+// task with priority low waits for ever. With ageing it counts as one priority higher after each ageing,
+// and precedes tasks that become ready then.
 func TestTasksOfLowPriorityAge(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		ageing time.Duration
-		want   []string // those claimed that are not high, and the minute
-		ahead  int      // of the one that is low, of all that are ready after half an hour
+		want   []string // the claimed tasks that are not high, and the minute
+		ahead  int      // the tasks claimed before the low one, of all that are ready after half an hour
 	}{
 		"strict": {0, []string{}, 63},
 		"ageing": {10 * time.Minute, []string{"(normal,11)", "(low,21)"}, 43},
@@ -68,8 +68,8 @@ func TestTasksOfLowPriorityAge(t *testing.T) {
 	}
 }
 
-// Whatever is ready, and whenever: a claim takes those whose turn is first, and as many as there are. So a task
-// waits at most for those that became ready before it did, or within twice the ageing after that.
+// For any ready tasks, a claim takes those with the first turns, and fills its count. So a task waits at
+// most for tasks that became ready before it, or within twice the ageing after it.
 func TestTasksGoByTheirTurn(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -78,7 +78,7 @@ func TestTasksGoByTheirTurn(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		testenv.Exec(t, store.Pool(), "truncate task, task_run, scheduler_go.work")
 		ageing := rapid.SampledFrom([]time.Duration{0, time.Second, 10 * time.Minute, 3 * time.Hour}).Draw(t, "ageing")
-		turns := map[int64]time.Time{} // of the tasks that are not claimed
+		turns := map[int64]time.Time{} // of the unclaimed tasks
 		ready := map[int64]time.Time{}
 		for id := range int64(rapid.IntRange(0, 12).Draw(t, "tasks")) {
 			rank := rapid.IntRange(0, 2).Draw(t, "rank")

@@ -17,35 +17,34 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// ReadyTaskTypes lists the types that have a task to run at now, of those without
-// priority or of those with any.
+// ReadyTaskTypes lists the types with a ready task at now: without priority, or with any.
 func (s Queries) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error) {
 	return s.q.ReadyTaskTypes(ctx, queries.ReadyTaskTypesParams{Now: now, WithPriority: withPriority})
 }
 
-// TaskClaim says which tasks ClaimTasks takes and where their messages go.
+// TaskClaim selects the tasks of a claim and the queue of their messages.
 type TaskClaim struct {
 	Type         model.TaskType
 	Queue        string
 	WithPriority bool // tasks of any priority, highest first, instead of those without
 	Now          time.Time
 
-	// Ageing is how long a task with priority waits until it counts as one priority higher:
-	// until it goes before one of the next priority that becomes ready then. 0 is for ever.
+	// Ageing is the wait after which a task with priority counts as one priority higher. From then on it
+	// precedes tasks of the next priority that become ready. 0 means never.
 	Ageing time.Duration
 
-	Tried  bool           // look up Work.Tried, by which lanes are chosen
-	By     model.ShareKey // by which tasks are grouped; "": they are one group, whatever its name
+	Tried  bool           // fill in Work.Tried, an input of lane selection
+	By     model.ShareKey // the key of the task groups; "": all tasks are one group of any name
 	Groups []TaskGroup    // to claim for
 }
 
 // TaskGroup is a group of tasks to claim.
-type TaskGroup struct {
-	Name  string
+type TaskGroup struct { // the most tasks to claim
+	Name  string  // expected cost of each, in seconds
 	Count int     // how many are asked for
 	Cost  float64 // expected of each, in seconds
 
-	Priority uint8 // of their messages
+	Priority uint8 // the priority of their messages
 }
 
 // Share returns the share of a message of the group.
@@ -53,11 +52,11 @@ func (g TaskGroup) Share() Share {
 	return Share{Shared: true, Group: g.Name, Cost: g.Cost, Priority: g.Priority}
 }
 
-// ClaimTasks marks ready tasks as scheduled, of each group as many as are asked for. Each gets a run without metadata,
-// as the Python runner writes it. The longest ready come first; with priority, the highest. Tasks that cannot be sent as
-// they are (scheduler_go.odd_task), or that PostgreSQL refuses to mark, are set aside
-// instead, and others taken. It returns the number of tasks of each group, and their messages, without a queue: those of
-// groups have their Share.
+// ClaimTasks marks ready tasks as scheduled, up to Count of each group. Each gets a run without metadata,
+// as the Python runner writes it. It claims the longest-waiting first; with priority, the highest priority
+// first. Some tasks cannot be sent as they are (scheduler_go.odd_task), or PostgreSQL refuses to mark them.
+// ClaimTasks sets these aside and claims others. It returns the number of tasks by group, and their
+// messages without a queue. Messages of groups have their Share.
 func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
 	groups := slices.Clone(c.Groups)
 	taken = make([]int, len(groups))
@@ -73,9 +72,9 @@ func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []
 	return taken, work, nil
 }
 
-// claimTasks claims what is left to claim of groups, and counts down what is left and up
-// what is taken. Where PostgreSQL refuses the claim, it claims parts of it, and sets aside
-// the tasks that are refused alone. It returns the number of tasks that it set aside.
+// claimTasks claims the rest of groups, and updates the rest and taken. Where PostgreSQL refuses the claim,
+// it bisects the claim and sets aside the tasks that are refused alone. It returns the number of tasks set
+// aside.
 func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, taken []int, work *[]Work) (odd int, err error) {
 	asked := slices.Clone(groups)
 	all := 0
@@ -83,7 +82,8 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 		all += g.Count
 	}
 	*work = slices.Grow(*work, all)
-	// part is the part of the groups that is from first to end in the row of all that is asked for.
+	// part returns the groups with the counts of positions first to end, of all positions in the order of
+	// groups.
 	part := func(first, end int) []TaskGroup {
 		some, at := slices.Clone(asked), 0
 		for i, g := range asked {
@@ -113,7 +113,7 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 	return odd + aside, err
 }
 
-// setNextTaskAside sets the task aside that would be claimed next for groups.
+// setNextTaskAside sets aside the next task in the order of the claim.
 func (tx *Tx) setNextTaskAside(ctx context.Context, c TaskClaim, groups []TaskGroup, reason *postgres.RefusedError) error {
 	arguments := c.arguments(groups)
 	arguments["reason"] = reason.Error()
@@ -124,8 +124,8 @@ on conflict do nothing`, arguments)
 	return err
 }
 
-// claimTasksOnce runs the claim once. It adds the messages to work, and returns the number of
-// tasks of each group and of those that it set aside.
+// claimTasksOnce runs the claim once and adds the messages to work. It returns the number of tasks by
+// group, and the number set aside.
 func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
 	rows, err := tx.Raw.Query(ctx, c.statement(), c.arguments(groups))
 	if err != nil {
@@ -165,8 +165,8 @@ func (a *arena) copy(text []byte) []byte {
 	return (*a)[from:len(*a):len(*a)]
 }
 
-// AgeingSeconds returns the ageing for scheduler_go.turn: in the strict order, longer than any
-// task waits.
+// AgeingSeconds returns the ageing for scheduler_go.turn. Without ageing it is longer than any wait, which
+// keeps the strict order of priorities.
 func AgeingSeconds(ageing time.Duration) float64 {
 	if ageing == 0 {
 		const never = 1e11 // 3,000 years
@@ -175,7 +175,7 @@ func AgeingSeconds(ageing time.Duration) float64 {
 	return ageing.Seconds()
 }
 
-// order is the order in which tasks are claimed.
+// order returns the SQL order of the claim.
 func (c TaskClaim) order() string {
 	if c.WithPriority {
 		return "scheduler_go.turn(priority, next_run, @ageing)"
@@ -183,14 +183,14 @@ func (c TaskClaim) order() string {
 	return "next_run"
 }
 
-// ready returns a statement's first CTEs, from fixed parts: wanted are the groups, and ready
-// are the tasks to claim, locked.
+// ready returns a statement's first CTEs: wanted has the groups, ready has the locked tasks to claim. It is
+// made of fixed parts.
 func (c TaskClaim) ready() string {
 	ready := "priority is null"
 	if c.WithPriority {
 		ready = "priority is not null"
 	}
-	if c.By != "" && c.By != model.ShareByTaskType { // there the type is the group
+	if c.By != "" && c.By != model.ShareByTaskType { // for ShareByTaskType the type is the group
 		ready += " and " + migrate.TaskGroup(c.By) + " = w.name"
 	}
 	return `
@@ -208,7 +208,7 @@ with wanted as (
 )`
 }
 
-// statement puts the claim together, from fixed parts.
+// statement returns the claim's SQL, made of fixed parts.
 func (c TaskClaim) statement() string {
 	order := c.order()
 	return c.ready() + `, aside as (
@@ -239,8 +239,7 @@ func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "names": names, "counts": counts, "ageing": AgeingSeconds(c.Ageing), "tried": c.Tried}
 }
 
-// ReadyTaskGroups lists the groups that have a task of c.Type without priority to run at
-// c.Now.
+// ReadyTaskGroups lists the groups with a ready task of c.Type without priority at c.Now.
 func (tx *Tx) ReadyTaskGroups(ctx context.Context, c TaskClaim, by model.ShareKey) ([]string, error) {
 	group := migrate.TaskGroup(by)
 	const waiting = "type = @type and status = 'next_run_not_scheduled' and priority is null"
@@ -257,7 +256,7 @@ where name is not null and exists (select from task where `+waiting+` and `+grou
 	return names, stmt.Failed(err, "list the groups of ready tasks of type %q", c.Type.Type)
 }
 
-// CountReadyTasks counts the ready tasks of a group that are not set aside, up to a bound.
+// CountReadyTasks counts a group's ready tasks that are not set aside, up to most.
 func (tx *Tx) CountReadyTasks(ctx context.Context, c TaskClaim, by model.ShareKey, group string, most int) (n int, err error) {
 	inGroup := "true"
 	if by != model.ShareByTaskType {

@@ -7,14 +7,14 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// Sources of counts.
+// These are the sources of counts.
 const (
-	EndedByWorker  = "worker"  // events; by task type
-	EndedByJournal = "journal" // visits; by visit type
-	EndedWait      = "wait"    // what workers began: how long it waited from its claim; by task type, status and exception are ""
+	EndedByWorker  = "worker"  // events, by task type
+	EndedByJournal = "journal" // visits, by visit type
+	EndedWait      = "wait"    // time from claim to start, by task type; status and exception are ""
 )
 
-// Ends sums what ended and began in a batch, so that each row is written once.
+// Ends sums the ends and starts of a batch, so that each row is written once.
 type Ends map[endKey]endSum
 
 type endKey struct {
@@ -27,7 +27,7 @@ type endSum struct {
 	Seconds float64
 }
 
-// Add adds n pieces of a type, from a source. Each took so many seconds; below 0: unknown.
+// Add adds n ends of a type from a source. Each took the seconds; below 0 means unknown.
 func (e Ends) Add(source, typ, status, exception string, seconds float64, n int) {
 	key := endKey{source, typ, status, exception, -1}
 	if seconds >= 0 {
@@ -37,16 +37,17 @@ func (e Ends) Add(source, typ, status, exception string, seconds float64, n int)
 	e[key] = endSum{sum.Pieces + int64(n), sum.Seconds + max(0, seconds)*float64(n)}
 }
 
-// countEnded writes counts. It comes last in a transaction, as it locks rows that others write.
+// countEnded writes the counts. It must come last in a transaction: it locks rows that other transactions
+// write, too.
 func (tx *Tx) countEnded(e Ends) stmt.Step { return stmt.Arrays(stmt.Entries(e), tx.q.CountEnded) }
 
-// Ended is what ended of a type in the last whole minutes.
+// Ended counts a type's ends in the last whole minutes.
 type Ended struct {
 	Minute, Five, Hour int64            // in 1, 5 and 60 minutes
 	Statuses           map[string]int64 // in 60 minutes
 	FiveStatuses       map[string]int64 // in 5 minutes
-	Exceptions         map[string]int64 // of the failures in an hour, by class
-	// Took is how long those of the last hour took, where known; Seconds is the sum.
+	Exceptions         map[string]int64 // failures in 60 minutes, by class of exception
+	// Took has the known runtimes of the last 60 minutes; Seconds is their sum.
 	Took    lanes.Sketch
 	Seconds float64
 }
@@ -54,7 +55,7 @@ type Ended struct {
 // EndedKey is a source, and a task type or visit type.
 type EndedKey struct{ Source, Type string }
 
-// EndedInHour returns what ended in the last hour.
+// EndedInHour returns the counts of the last hour.
 func (a Queries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
 	rows, err := a.q.EndedInHour(ctx)
 	ended := map[EndedKey]*Ended{}

@@ -10,31 +10,32 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// OtherExceptions stands for the classes of exceptions of a type, in an hour or a day, that are not among its most frequent.
+// OtherExceptions stands for all but the most frequent classes of exceptions of a type in an hour or a day.
 const OtherExceptions = "(other)"
 
 const (
-	mostExceptions = 20  // of a type in an hour or a day
+	mostExceptions = 20  // classes by name, of a type in an hour or a day
 	mostErrors     = 200 // classes of exceptions of a type, in two years
 )
 
-// Past says what part of the past is summed, in steps of equal length since 1970. What ended in the last three hours is known by minute, in the last
-// 30 days by hour, in two years by day.
+// Past is a part of the past, in steps of equal length counted from 1970. Ends are stored by minute for
+// three hours, by hour for 30 days, by day for two years.
 type Past struct {
-	Span  string // of older rows: hour, day, or "" for none
+	Span  string // of rows older than three hours: hour, day, or "" for none
 	Since time.Time
 	Step  time.Duration
 }
 
-// Steps returns the number of the first step, and of the one that now is in.
+// Steps returns the number of the first step, and of the step that contains now.
 func (p Past) Steps(now time.Time) (first, last int64) {
 	step := int64(p.Step / time.Second)
 	return p.Since.Unix() / step, now.Unix() / step
 }
 
-// MoveEnded moves what ended more than three hours ago from minutes to hours and days, the oldest hour first, each in a transaction of its own,
-// until nothing is left or about atMost is over. It deletes hours after 30 days and days after two years. It returns how many hours it moved. Each minute is
-// moved once, whichever processes do so at the same time, and however clocks jump.
+// MoveEnded moves ends older than three hours from minutes to hours and days, the oldest hour first, one
+// transaction an hour. It stops when none is left or after about atMost. It deletes hours after 30 days and
+// days after two years. It returns the number of hours that it moved. It moves each minute once, even if
+// several processes move at the same time or clocks jump.
 func (s Store) MoveEnded(ctx context.Context, atMost time.Duration) (hours int, err error) {
 	for began := time.Now(); ; hours++ {
 		hour, err := s.q.OldEndedHour(ctx)
@@ -54,31 +55,32 @@ func (s Store) MoveEnded(ctx context.Context, atMost time.Duration) (hours int, 
 		}
 	}
 	if err := s.q.ForgetEndedPast(ctx); err != nil {
-		return hours, stmt.Failed(err, "forget what ended long ago")
+		return hours, stmt.Failed(err, "delete old hours and days")
 	}
 	return hours, stmt.Failed(s.q.ForgetErrors(ctx, mostErrors), "forget old exceptions")
 }
 
-// EndedStep is how much of a type ended in a step.
+// EndedStep counts a type's ends in a step.
 type EndedStep = queries.EndedStepsRow
 
-// EndedSteps sums what ended of all types, as workers and the journal tell.
+// EndedSteps sums the ends of all types, by workers' events and by the journal.
 func (a Queries) EndedSteps(ctx context.Context, p Past) ([]EndedStep, error) {
 	rows, err := a.q.EndedSteps(ctx, queries.EndedStepsParams{Span: p.Span, Since: p.Since, Step: p.Step.Seconds()})
 	return rows, stmt.Failed(err, "read what ended since %s", p.Since)
 }
 
-// EndedCell is how much of a type, from one source, ended in a step, by status, exception and bucket. Of a wait, it is how much started.
+// EndedCell counts a type's ends in a step, from one source, by status, exception and bucket. For the
+// source EndedWait it counts starts.
 type EndedCell struct {
 	Source, Status, Exception string
 	Step                      int64
-	Bucket                    int16 // of internal/lanes; -1: not known
+	Bucket                    int16 // of internal/lanes; -1: unknown
 	Pieces                    int64
-	Seconds                   float64 // sum of what is known
+	Seconds                   float64 // sum of the known runtimes
 }
 
-// EndedOf sums what ended of one type each of some sources. Each minute is a look-up of its own, as other types may have far more.
-// Not with sqlc, which doesn't know the columns of nested lateral queries.
+// EndedOf sums the ends of the given sources and types. It looks up each minute on its own, as other types
+// may have far more rows. It doesn't use sqlc, which doesn't resolve the columns of nested lateral queries.
 func (s Store) EndedOf(ctx context.Context, p Past, of ...EndedKey) ([]EndedCell, error) {
 	var sources, types []string
 	for _, key := range of {
@@ -96,7 +98,8 @@ group by 1, 2, 3, 4, 5`, p.Step.Seconds(), p.Since, sources, types)
 	return cells, stmt.Failed(err, "read what ended of %v", of)
 }
 
-// addPast adds hours or days to the cells of minutes. Their buckets are summed here: a row of each would cost PostgreSQL more.
+// addPast adds hours or days to the cells of minutes. It sums buckets here, as a row per bucket would cost
+// PostgreSQL more.
 func (s Store) addPast(ctx context.Context, p Past, sources, types []string, cells []EndedCell) ([]EndedCell, error) {
 	type row struct {
 		Source, Status, Exception string
@@ -131,13 +134,14 @@ cross join lateral (select * from scheduler_go.ended_past h where h.span = $5 an
 			}
 			cells[i].Pieces += r.Counts[b]
 			cells[i].Seconds += seconds
-			seconds = 0 // of all buckets together
+			seconds = 0 // the sum is for all buckets together
 		}
 	}
 	return cells, err
 }
 
-// Took returns how long what ended since a moment took, by type, of some statuses: by the minute, and days that began since then.
+// Took returns the runtimes of ends with the statuses, by type: those by minute, and those of days that
+// began after since.
 func (s Store) Took(ctx context.Context, source string, since time.Time, statuses ...string) (map[string]lanes.Sketch, error) {
 	type row struct {
 		Type   string
@@ -162,7 +166,8 @@ group by type, bucket`, source, since, statuses)
 	return took, stmt.Failed(err, "read how long work takes")
 }
 
-// FailureStep is how much of a task type failed in a step, by class of the exception, and when the first and the last of it did: by minute, hour or day.
+// FailureStep counts a task type's failures in a step by class of exception, with the first and the last,
+// to the minute, hour or day.
 type FailureStep = queries.FailureStepsRow
 
 // FailureSteps sums failures of task types.
@@ -171,10 +176,11 @@ func (a Queries) FailureSteps(ctx context.Context, p Past) ([]FailureStep, error
 	return rows, stmt.Failed(err, "read failures since %s", p.Since)
 }
 
-// ErrorClass says when tasks of a type first and last failed by a class of exception, in two years up to three hours ago.
+// ErrorClass has the first and the last failure of a type's tasks with a class of exception, within two
+// years, up to three hours ago.
 type ErrorClass = queries.SchedulerGoError
 
-// Errors lists the classes of exceptions by which tasks failed.
+// Errors lists the classes of exceptions of failed tasks.
 func (a Queries) Errors(ctx context.Context) ([]ErrorClass, error) {
 	rows, err := a.q.Errors(ctx)
 	return rows, stmt.Failed(err, "list classes of exceptions")

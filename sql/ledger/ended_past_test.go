@@ -13,7 +13,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// sums are what is known of a type, by source, status, exception and bucket, and how many seconds it took, wherever it is kept.
+// sums returns a type's counts and seconds by source, status, exception and bucket, from minutes and past
+// together.
 func sums(t *testing.T, dsn, span string) []string {
 	t.Helper()
 	return testenv.Column[string](t, testenv.Connect(t, dsn), `select concat_ws(' ', source, type, status, exception, bucket, sum(pieces)) from (
@@ -30,8 +31,9 @@ func sums(t *testing.T, dsn, span string) []string {
 		order by 1`)
 }
 
-// What ended is moved from minutes to hours and days once they are three hours old, once, by several processes at a time, whenever they do so, and
-// nothing of it is lost: not what comes late for an hour that was moved, as from a clock that jumped.
+// Ends move from minutes to hours and days once they are three hours old. Each moves once, for several
+// processes at any time. None is lost, even if it arrives late for an hour that has moved, as from a clock
+// that jumped.
 func TestEndedIsMovedOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -50,7 +52,7 @@ func TestEndedIsMovedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, ago := range []string{"interval '0'", "interval '2 days'", "interval '20 hours'", "interval '2 days'"} { // the last: minutes of hours that were moved before
+	for i, ago := range []string{"interval '0'", "interval '2 days'", "interval '20 hours'", "interval '2 days'"} { // the last: minutes of hours that moved before
 		testenv.Exec(t, conn, fmt.Sprintf(ends, ago))
 		hours, days := sums(t, dsn, "hour"), sums(t, dsn, "day")
 		for range 2 {
@@ -81,7 +83,8 @@ func TestEndedIsMovedOnce(t *testing.T) {
 	}
 }
 
-// Of each type the most frequent exceptions of an hour and a day are kept by name, and no more names, however many there are. A class that has its name keeps it.
+// An hour or a day stores the most frequent exceptions of each type by name, and no more. A class with a
+// name keeps it.
 func TestExceptionsThatAreKeptByName(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -118,7 +121,7 @@ func TestExceptionsThatAreKeptByName(t *testing.T) {
 	}
 }
 
-// Hours go after 30 days, days and exceptions after two years.
+// Hours are deleted after 30 days, days and exceptions after two years.
 func TestPastIsForgotten(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -133,7 +136,7 @@ func TestPastIsForgotten(t *testing.T) {
 	}
 }
 
-// A range is summed from what is kept by minute and by hour or day, in steps.
+// Sums over a range come from minutes and from hours or days, in steps.
 func TestPastIsRead(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

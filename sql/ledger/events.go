@@ -11,64 +11,63 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// EventReader is a listener's connection that reads a queue of events. Moments are by the
-// database's clock.
+// EventReader is a listener's connection that reads a queue of events. Times are by the database's clock.
 type EventReader struct {
-	Session  uuid.UUID // of the connection: a new connection is another reader
+	Session  uuid.UUID // one per connection
 	Queue    string
-	Since    time.Time // it has read the queue since then, or earlier
-	Complete time.Time // all that the broker sent to it before is written
+	Since    time.Time // the connection has read the queue since then or earlier
+	Complete time.Time // all events that the broker delivered to it before are written
 }
 
-// EventObservation is a look at a queue of events in which no message waited: its consumers had all that
-// were not written. It was made between two moments, by the database's clock.
+// EventObservation is an observation of a queue of events without waiting messages. Its consumers had all
+// unwritten events. It was made between Began and Ended, by the database's clock.
 type EventObservation struct {
 	Began, Ended time.Time
-	Consumers    int // how many read the queue
+	Consumers    int // the number of the queue's readers
 }
 
-// DatabaseTime asks for the time by the database's clock.
+// DatabaseTime returns the time by the database's clock.
 func (a Queries) DatabaseTime(ctx context.Context) (time.Time, error) {
 	now, err := a.q.DatabaseTime(ctx)
-	return now, stmt.Failed(err, "ask for the time")
+	return now, stmt.Failed(err, "read the time")
 }
 
-// EndsKnown returns the moment, now or earlier, up to which the ends of work are known: events that
-// came into their queue later may be unread. What nothing is heard of is judged by that moment
-// instead of by now. It is at most 7 days before now, and now if no daemon has looked at a queue of
-// events yet.
+// EndsKnown returns the moment, now or earlier, up to which all ends of work are recorded. Events that
+// entered their queue later may be unread. Code that gives up silent work measures silence up to that
+// moment instead of now. The moment is at most 7 days before now. It is now if no daemon has observed a
+// queue of events yet.
 func (a Queries) EndsKnown(ctx context.Context, now time.Time) (time.Time, error) {
 	known, err := a.q.EndsKnown(ctx, now)
-	return known, stmt.Failed(err, "read up to when the events of workers are known")
+	return known, stmt.Failed(err, "read the moment up to which events are recorded")
 }
 
-// EventsUnknown, given to RaiseEventQueue, records that a daemon has looked at a queue of events and
-// that nothing is known of it.
+// EventsUnknown, given to RaiseEventQueue, records that a daemon has observed a queue of events without
+// learning how far it is read.
 var EventsUnknown = time.Unix(0, 0)
 
-// RaiseEventQueue records that all events that came into a queue before a moment are written.
+// RaiseEventQueue records that all events that entered a queue before complete are written.
 func (a Queries) RaiseEventQueue(ctx context.Context, queue string, complete time.Time) error {
-	return stmt.Failed(a.q.RaiseEventQueue(ctx, queries.RaiseEventQueueParams{Queue: queue, Complete: complete}), "record up to when the events of workers are known")
+	return stmt.Failed(a.q.RaiseEventQueue(ctx, queries.RaiseEventQueueParams{Queue: queue, Complete: complete}), "record the moment up to which events are recorded")
 }
 
-// ReportEvents records what a listener has written, and up to when events are known by some looks
-// at the queue. A look counts once all consumers that there were are listeners which had read the queue
-// before it and have written what was sent to them by its end. It returns the moment up to which
-// events are known.
-func (s Store) ReportEvents(ctx context.Context, r EventReader, looks []EventObservation) (time.Time, error) {
+// ReportEvents records the progress of a listener, and raises the queue's moment by observations. An
+// observation counts once all consumers that it counted are listeners that read the queue before it and
+// have written all events delivered up to its end. ReportEvents returns the moment up to which all events
+// are recorded.
+func (s Store) ReportEvents(ctx context.Context, r EventReader, observations []EventObservation) (time.Time, error) {
 	err := s.q.ReportEventReader(ctx, queries.ReportEventReaderParams{Session: r.Session, Queue: r.Queue, Since: r.Since, Complete: r.Complete})
 	if err != nil {
-		return time.Time{}, stmt.Failed(err, "record what a listener has written")
+		return time.Time{}, stmt.Failed(err, "record the progress of a listener")
 	}
 	p := queries.RaiseByObservationsParams{Queue: r.Queue}
-	for _, l := range looks {
+	for _, l := range observations {
 		p.Began, p.Ended, p.Consumers = append(p.Began, l.Began), append(p.Ended, l.Ended), append(p.Consumers, int64(l.Consumers))
 	}
 	complete, err := s.q.RaiseByObservations(ctx, p)
-	return complete, stmt.Failed(err, "record up to when the events of workers are known")
+	return complete, stmt.Failed(err, "record the moment up to which events are recorded")
 }
 
-// ForgetEventReaders deletes listeners that have reported nothing for a day.
+// ForgetEventReaders deletes listeners without a report for a day.
 func (a Queries) ForgetEventReaders(ctx context.Context, now time.Time) error {
 	return stmt.Failed(a.q.ForgetEventReaders(ctx, now.Add(-postgres.Day)), "forget listeners that have ended")
 }

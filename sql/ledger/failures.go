@@ -10,14 +10,14 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// Failure is a run of a task, or a visit in the ledger, that failed.
+// Failure is a failed run of a task, or a failed visit in the ledger.
 type Failure struct {
 	At        time.Time
 	Type      string // task type
-	Exception string // as it is counted
+	Exception string // the class in the counts of ends
 	Message   string // MaxMessage characters at most
-	Worker    string // "" if it was not told
-	Task      int64  // task.id; 0: it is no run of a task
+	Worker    string // "" if unknown
+	Task      int64  // task.id; 0: no run of a task
 	VisitType string // "" unless it is a load
 	Work      uuid.UUID
 }
@@ -25,27 +25,27 @@ type Failure struct {
 // MaxMessage bounds the message of a failure, in characters.
 const MaxMessage = 500
 
-// How many failures are kept.
+// These bound the stored failures.
 const (
 	keptOfAKind  = 10_000 // of a type and an exception; see db.TaskSearch.Exception
 	keptFailures = 1_000_000
 )
 
-// FoundFailure is a failure that was recorded.
+// FoundFailure is a stored failure.
 type FoundFailure = queries.SchedulerGoFailure
 
-// ForgetFailures deletes failures of more than 30 days ago, and the oldest of too many.
+// ForgetFailures deletes failures older than 30 days, and the oldest beyond the bounds.
 func (s Store) ForgetFailures(ctx context.Context) error {
 	return stmt.Failed(s.q.ForgetFailures(ctx, queries.ForgetFailuresParams{MostOfAKind: keptOfAKind, Most: keptFailures}), "forget old failures")
 }
 
-// LastFailures returns the last failures of a task type by an exception, the newest first.
+// LastFailures returns the last failures of a task type with an exception, the newest first.
 func (a Queries) LastFailures(ctx context.Context, taskType, exception string, limit int) ([]FoundFailure, error) {
 	rows, err := a.q.LastFailures(ctx, queries.LastFailuresParams{Type: taskType, Exception: exception, Most: int32(limit)})
 	return rows, stmt.Failed(err, "read failures of %s", taskType)
 }
 
-// SampleFailures returns the last failure of each of some task types and exceptions, of those that have any.
+// SampleFailures returns the last failure for each of the task types and exceptions that have one.
 func (a Queries) SampleFailures(ctx context.Context, types, exceptions []string) ([]FoundFailure, error) {
 	rows, err := a.q.SampleFailures(ctx, queries.SampleFailuresParams{Type: types, Exception: exceptions})
 	return rows, stmt.Failed(err, "read samples of failures")
@@ -57,44 +57,45 @@ func (a Queries) FailuresOfOrigin(ctx context.Context, url string, limit int) ([
 	return rows, stmt.Failed(err, "read the failures of an origin")
 }
 
-// NoteRunning brings the list of what runs up to date. It adds runs whose first start event came at a moment or later, and drops those that
-// have ended.
+// NoteRunning updates the list of running work. It adds runs whose first start event arrived at since or
+// later, and drops runs that have ended.
 func (s Store) NoteRunning(ctx context.Context, since time.Time) error {
 	if err := s.q.AddRunning(ctx, since); err != nil {
-		return stmt.Failed(err, "list what runs")
+		return stmt.Failed(err, "list running work")
 	}
-	return stmt.Failed(s.q.DropRunning(ctx), "drop what has ended from the list of what runs")
+	return stmt.Failed(s.q.DropRunning(ctx), "drop ended runs from the list of running work")
 }
 
-// RunningRun is a run of a task that has begun and not ended.
+// RunningRun is a run of a task that has started and not ended.
 type RunningRun = queries.RunningRunsRow
 
-// RunningVisit is a visit in the ledger that has begun and not ended.
+// RunningVisit is a visit in the ledger that has started and not ended.
 type RunningVisit = queries.RunningVisitsRow
 
-// Running lists what runs of a task type, whose tasks have a name, the oldest first; of all if both are "". It looks at ten times as
-// many of each as it returns. Runs that began since NoteRunning are missing, and so are visits without groups, lanes and hosters.
+// Running lists the running work of a task type and of its tasks' Celery name, the oldest first; all if
+// both are "". It reads ten times as many rows of each as it returns. It lacks runs that started after
+// NoteRunning, and visits without groups, lanes and hosters.
 func (a Queries) Running(ctx context.Context, taskType, name string, limit int) (runs []RunningRun, visits []RunningVisit, err error) {
 	if runs, err = a.q.RunningRuns(ctx, queries.RunningRunsParams{Type: taskType, Looked: int32(10 * limit), Most: int32(limit)}); err == nil {
 		visits, err = a.q.RunningVisits(ctx, queries.RunningVisitsParams{TaskName: name, Looked: int32(10 * limit), Most: int32(limit)})
 	}
-	return runs, visits, stmt.Failed(err, "list what runs")
+	return runs, visits, stmt.Failed(err, "list running work")
 }
 
-// RunningByType counts runs of tasks that run.
+// RunningByType counts the running runs by task type.
 func (a Queries) RunningByType(ctx context.Context) (map[string]int64, error) {
 	rows, err := a.q.RunningByType(ctx)
 	counts := make(map[string]int64, len(rows))
 	for _, r := range rows {
 		counts[r.Type] = r.Runs
 	}
-	return counts, stmt.Failed(err, "count what runs")
+	return counts, stmt.Failed(err, "count running work")
 }
 
-// SlowRun is a run that succeeded, with how long it took, in seconds.
+// SlowRun is a successful run, with its runtime in seconds.
 type SlowRun = queries.SlowestRunsRow
 
-// slowestLooked bounds the runs among which the slowest are looked for.
+// slowestLooked bounds the runs that SlowestRuns reads.
 const slowestLooked = 10_000
 
 // SlowestRuns returns the slowest of the last 10,000 runs of a type that succeeded since a moment.

@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Failures are kept for 30 days, the newest 10,000 of a type and an exception.
+// Failures are stored for 30 days: the newest 10,000 of a type and an exception.
 func TestFailuresAreForgotten(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

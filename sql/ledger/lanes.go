@@ -12,18 +12,18 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// LaneFeatures is what is known of work: its lane is chosen by it.
+// LaneFeatures are the inputs of lane selection.
 type LaneFeatures struct {
-	Key    int64         // of its memory
-	Memory *lanes.Memory // nil if it was never done, and in rows of the ledger
+	Key    int64         // the hash of the memory's key
+	Memory *lanes.Memory // nil without earlier work, and in rows of the ledger
 	Lister string        // name; "" if the work has none
-	First  bool          // nothing of its origin is archived yet
+	First  bool          // no visit of the origin is archived yet
 	Behind float64       // seconds from the last visit to the last known update; 0 if unknown
 }
 
-// LaneFeatures looks up Key, Memory, First and Behind of work by its keys, in their
-// order. urls are the visited origins, "" for none; visitType is "" for work that loads
-// nothing. updated are the last updates of origins (Work.Updated), which it changes: those that are 0 are looked up.
+// LaneFeatures reads Key, Memory, First and Behind of work by its keys, in their order. urls are the
+// visited origins, "" for none. visitType is "" for work that is no load. updated are the last updates of
+// origins (Work.Updated). LaneFeatures reads those that are 0, and changes the slice.
 func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType string, updated []float64) ([]LaneFeatures, error) {
 	for i := range updated {
 		if updated[i] == 0 {
@@ -42,14 +42,14 @@ func (tx *Tx) LaneFeatures(ctx context.Context, keys, urls []string, visitType s
 	})
 }
 
-// SketchKey names a sketch of a lane set: of the first visits, or the later ones, of a
-// lister's origins; without a lister, of all.
+// SketchKey identifies a sketch of a lane set: of the first visits or the later ones of a lister's origins.
+// Lister "" is for all listers.
 type SketchKey struct {
 	Lister string
 	First  bool
 }
 
-// LaneSketches returns the sketches of some listers of a lane set, and of all, as of now.
+// LaneSketches returns the lane set's sketches of the listers and of all, decayed to now.
 func (a Queries) LaneSketches(ctx context.Context, set string, listers []string, now time.Time, halfLife time.Duration) (map[SketchKey]lanes.Sketch, error) {
 	rows, err := a.q.LaneSketches(ctx, queries.LaneSketchesParams{
 		LaneSet: set, Listers: append([]string{""}, listers...), Now: now, HalfLife: halfLife.Seconds(),
@@ -65,13 +65,13 @@ func (a Queries) LaneSketches(ctx context.Context, set string, listers []string,
 	return sketches, stmt.Failed(err, "read how long work of %q takes", set)
 }
 
-// Backlog counts the messages that wait for slots of a lane: timed out before, or not.
+// Backlog counts the messages that wait for a slot of a lane: with an earlier time-out, or without.
 type Backlog struct {
 	TimedOut, Waiting int
-	Oldest            time.Time // since when the first has waited; zero if there is none
+	Oldest            time.Time // the start of the longest wait; zero without messages
 }
 
-// add adds so many messages; oldest is 1970 for none.
+// add adds messages. oldest is 1970 for none.
 func (b *Backlog) add(timedOut, waiting int64, oldest time.Time) {
 	b.TimedOut += int(timedOut)
 	b.Waiting += int(waiting)
@@ -80,7 +80,7 @@ func (b *Backlog) add(timedOut, waiting int64, oldest time.Time) {
 	}
 }
 
-// Waited returns for how long the first message has waited; 0 if there is none.
+// Waited returns the longest wait; 0 without messages.
 func (b *Backlog) Waited(now time.Time) time.Duration {
 	if b.Oldest.IsZero() {
 		return 0
@@ -88,8 +88,8 @@ func (b *Backlog) Waited(now time.Time) time.Duration {
 	return max(0, now.Sub(b.Oldest))
 }
 
-// Backlogs counts the backlog of each of the n lanes of a set. Work of further lanes,
-// which the configuration had before, is moved to the last one.
+// Backlogs counts the backlog of each of a set's n lanes. It moves work of further lanes, from an earlier
+// configuration, to the last one.
 func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error) {
 	rows, err := tx.q.Backlogs(ctx, &set)
 	if err != nil {
@@ -107,15 +107,14 @@ func (tx *Tx) Backlogs(ctx context.Context, set string, n int) ([]Backlog, error
 	return found, err
 }
 
-// SendBacklog sends the first count messages of the backlog of lane number from to the
-// queue of lane number to, with its limits; left is how many lanes come after that one.
-// Messages that timed out come first. A later lane gets those expected to take longest, but
-// first what has waited for as long as its limit.
+// SendBacklog sends the first count messages of the backlog of lane from to the queue of lane to, with its
+// limits. left is the number of lanes after to. Messages that timed out go first. A later lane first gets
+// messages that have waited as long as its limit, then those with the longest expected runtime.
 func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, lane model.Lane, left int, now time.Time) error {
 	p := queries.SendBacklogParams{
 		LaneSet: &set, FromLane: new(int16(from)), ToLane: new(int16(to)), Count: int32(count), Now: &now, Queue: lane.Queue, LaneName: &lane.Name,
 		SoftLimit: lane.SoftTimeLimit.Seconds(), HardLimit: lane.TimeLimit.Seconds(), LanesLeft: int16(left), Retried: lane.Retry,
-		LookAt: int32(count), SlowestSince: new(now.Add(postgres.Day)), // all in their order
+		LookAt: int32(count), SlowestSince: new(now.Add(postgres.Day)), // no message is newer: all go in order
 	}
 	if from != to {
 		p.LookAt, p.SlowestSince = int32(max(count, lanes.LookAhead)), new(now.Add(-lane.SoftTimeLimit))
@@ -123,22 +122,23 @@ func (tx *Tx) SendBacklog(ctx context.Context, set string, from, to, count int, 
 	return stmt.Failed(tx.q.SendBacklog(ctx, p), "send the backlog of lane %q", lane.Name)
 }
 
-// RecordLaneSets records that a process has lane sets in its configuration.
+// RecordLaneSets records that a process is configured with the lane sets.
 func (a Queries) RecordLaneSets(ctx context.Context, sets []string, now time.Time) error {
 	return stmt.Failed(a.q.RecordLaneSets(ctx, queries.RecordLaneSetsParams{LaneSets: sets, Now: now}), "record the configured lane sets")
 }
 
-// A lane set is removed when looks have found for removedFor that no process has it, each at most
-// observedWithin after the one before. A process that has it says so each minute.
+// A lane set counts as removed once calls of RemovedLaneSets have found for removedFor that no process is
+// configured with it. The calls must be at most observedWithin apart. A process with the set records it
+// each minute.
 const (
 	configuredWithin = 2 * time.Minute
 	observedWithin   = 3 * time.Minute
 	removedFor       = 3 * time.Minute
 )
 
-// RemovedLaneSets looks at the lane sets with a backlog, once a minute, and lists those that no process has
-// had in its configuration for about five minutes. After a time without looks, as the database was away, it
-// lists none for three minutes: processes could not say that they have them.
+// RemovedLaneSets lists the lane sets with a backlog that no process has been configured with for about
+// five minutes. Callers call it once a minute. After a gap between calls, as when the database was down, it
+// lists none for three minutes: processes could not record their sets.
 func (a Queries) RemovedLaneSets(ctx context.Context, now time.Time) ([]string, error) {
 	sets, err := a.q.RemovedLaneSets(ctx, queries.RemovedLaneSetsParams{
 		Now: now, SeenAfter: now.Add(-configuredWithin), LookedAfter: now.Add(-observedWithin), UnseenBefore: now.Add(-removedFor),
@@ -146,8 +146,8 @@ func (a Queries) RemovedLaneSets(ctx context.Context, now time.Time) ([]string, 
 	return sets, stmt.Failed(err, "list the lane sets that were removed")
 }
 
-// SendWithoutLanes sends the first count messages of the backlog of a set that was
-// removed from the configuration to a queue, without limits. It returns their number.
+// SendWithoutLanes sends the first count messages of a removed set's backlog to a queue, without limits. It
+// returns their number.
 func (tx *Tx) SendWithoutLanes(ctx context.Context, set, queue string, count int, now time.Time) (int, error) {
 	n, err := tx.q.SendWithoutLanes(ctx, queries.SendWithoutLanesParams{LaneSet: &set, Queue: queue, Count: int32(count), Now: &now})
 	return int(n), err
@@ -157,7 +157,7 @@ func (tx *Tx) SendWithoutLanes(ctx context.Context, set, queue string, count int
 type LaneState struct {
 	Backlog
 	Sent    int // in its queue, on the way there, or running
-	Running int // those that are known to have started
+	Running int // with a known start
 }
 
 // LaneStates counts the messages of each of the n lanes of a set.
@@ -175,16 +175,15 @@ func (a Queries) LaneStates(ctx context.Context, set string, n int) ([]LaneState
 
 // LaneRecord is the history of a lane over some time.
 type LaneRecord struct {
-	Wait            lanes.Sketch // seconds from the claim to the start of first tries
-	Ended           int          // other than by a time-out
+	Wait            lanes.Sketch // seconds from claim to start of first tries
+	Ended           int          // ends other than time-outs
 	TimedOut        int
-	QuickSentSlow   int // predicted to need this lane, and done in the time of one before
-	SlowSentExpress int // those of TimedOut that had not timed out before
-	GivenUp         int // given up
+	QuickSentSlow   int // predicted to need this lane, and done within an earlier lane's limit
+	SlowSentExpress int // those of TimedOut without an earlier time-out
+	GivenUp         int
 }
 
-// LaneHistory returns the history since a moment, at most a day ago, by lane name, in
-// whole minutes.
+// LaneHistory returns the history since a moment, at most a day ago, by lane name and in whole minutes.
 func (a Queries) LaneHistory(ctx context.Context, set string, since time.Time) (map[string]*LaneRecord, error) {
 	rows, err := a.q.LaneHistory(ctx, queries.LaneHistoryParams{LaneSet: set, Since: since})
 	history := make(map[string]*LaneRecord)
@@ -213,17 +212,17 @@ func (a Queries) LaneHistory(ctx context.Context, set string, since time.Time) (
 	return history, stmt.Failed(err, "read the history of the lanes of %q", set)
 }
 
-// ForgetLanes deletes what is too old to matter: history, time-outs of visits (the
-// journal is not read a week late) and memories (the rarest visits are yearly), with the
-// sketches of listers and lanes that are gone.
+// ForgetLanes deletes old rows of lanes: history after a day, time-outs of visits after a week (the journal
+// is read sooner), memories after 400 days (the rarest visits are yearly). It also deletes sketches of
+// removed listers and lanes.
 func (a Queries) ForgetLanes(ctx context.Context, now time.Time) error {
 	err := a.q.ForgetLanes(ctx, queries.ForgetLanesParams{
 		HistoryBefore: now.Add(-postgres.Day), TimeoutsBefore: now.Add(-7 * postgres.Day), MemoryBefore: now.Add(-400 * postgres.Day),
 	})
-	return stmt.Failed(err, "forget what is old of lanes")
+	return stmt.Failed(err, "delete old rows of lanes")
 }
 
-// The events in the history of lanes; see LaneRecord.
+// These are the events of LaneRecord.
 const (
 	LaneWait            = "wait" // by bucket
 	LaneEnded           = "ended"
@@ -233,7 +232,7 @@ const (
 	LaneGivenUp         = "unheard"
 )
 
-// LaneRecords collects additions to the history, so that each row is written once.
+// LaneRecords sums additions to the history, so that each row is written once.
 type LaneRecords map[laneRecord]int
 
 type laneRecord struct {

@@ -15,11 +15,11 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// errAgain rolls back a grab, so that it can be made again.
+// errAgain rolls back a grab, so that the test can repeat it.
 var errAgain = errors.New("to be grabbed again")
 
-// behinds grabs all visits, if grabbed, and returns how many seconds each origin's last update
-// is after its last visit, by its name.
+// behinds grabs all visits, if grabbed. It returns, by the origin's name, the seconds from the last visit
+// to the last update.
 func behinds(t *testing.T, store *db.Store, policy model.VisitPolicy, grabbed bool) map[string]float64 {
 	t.Helper()
 	found := make(map[string]float64)
@@ -46,8 +46,8 @@ func behinds(t *testing.T, store *db.Store, policy model.VisitPolicy, grabbed bo
 	return found
 }
 
-// How far an origin is behind is by the latest update that any of its listers knows, enabled or
-// not, whether a grab has read that or it is looked up.
+// An origin's lag uses the latest update of all its listers, enabled or not, whether the grab or
+// LaneFeatures reads it.
 func TestUpdatesAreThoseOfAllListers(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -81,8 +81,7 @@ func TestUpdatesAreThoseOfAllListers(t *testing.T) {
 	check("grabbed", true, model.OldestScheduledFirst, model.OriginsWithoutLastUpdate, model.AlreadyVisitedOrderByLag)
 }
 
-// What is known of grabbed visits for their lanes takes no look at listed origins, which the
-// grab has read.
+// LaneFeatures of grabbed visits doesn't read listed origins: the grab has read them.
 func TestLanesDontReadGrabbedOriginsAgain(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
@@ -92,7 +91,7 @@ func TestLanesDontReadGrabbedOriginsAgain(t *testing.T) {
 	testenv.Exec(t, store.Pool(), "insert into origin_visit_stats (url, visit_type, last_visit) select url, 'git', now() - interval '1 year' from listed_origins")
 	sqltest.Keep(t, store)
 	testenv.Exec(t, store.Pool(), "vacuum analyze")
-	testenv.Exec(t, store.Pool(), "alter table listed_origins set (autovacuum_enabled = false)") // its reading would count
+	testenv.Exec(t, store.Pool(), "alter table listed_origins set (autovacuum_enabled = false)") // autovacuum would read blocks, too
 	read := func(features bool) int {
 		t.Helper()
 		before := sqltest.BlocksOf(t, store, "listed_origins")

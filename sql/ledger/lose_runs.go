@@ -12,13 +12,12 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// SilentRun is a run that has not ended and of which nothing was heard for long. Its
-// status is scheduled or started.
+// SilentRun is a run in status scheduled or started without an event for long.
 type SilentRun = queries.SilentRunsRow
 
-// LoseRuns ends runs as lost at now, and returns how many: those whose status has changed since they
-// were listed it leaves alone. Their tasks are retried as after a failure. Their messages leave the ledger,
-// and their groups are charged the expected cost. Locks are taken in the order of Settle. It returns a
+// LoseRuns ends runs as lost at now, and returns their number. It skips runs whose status has changed since
+// they were listed. The trigger retries their tasks as after a failure. Their messages leave the ledger,
+// and their groups are charged the expected cost. LoseRuns takes locks in the order of Settle. It returns a
 // *postgres.RefusedError if PostgreSQL refuses a value.
 func (s Store) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (lost int, err error) {
 	err = postgres.RetryLostRaces(func() error {
@@ -31,7 +30,7 @@ func (s Store) LoseRuns(ctx context.Context, runs []SilentRun, now time.Time) (l
 			var work []uuid.UUID
 			for _, r := range locked {
 				ids = append(ids, r.ID)
-				if id, ok := model.ParseTaskID(r.BackendID); ok { // otherwise not one of ours
+				if id, ok := model.ParseTaskID(r.BackendID); ok { // otherwise not an id of this program
 					work = append(work, id)
 				}
 			}

@@ -17,7 +17,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// pass sends n messages through the ledger: they are written and gone.
+// pass writes n messages to the ledger and deletes them.
 func pass(t *testing.T, store *db.Store, n int) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent)
@@ -25,14 +25,14 @@ func pass(t *testing.T, store *db.Store, n int) {
 	testenv.Exec(t, store.Pool(), "delete from scheduler_go.work where queue = 'q'")
 }
 
-// note notes n changes of candidates.
+// note adds n changes of candidates.
 func note(t *testing.T, store *db.Store, n int) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), "insert into scheduler_go.candidate_changes (visit_type, url) select 'git', n from generate_series(1, $1::int) n", n)
 }
 
-// raise raises a mark, low or changes_low, until it has passed a place, for which transactions
-// of other tests on the server have to end, too.
+// raise raises a mark, low or changes_low, until it has passed a place. Transactions of other tests on the
+// server must end for that.
 func raise(t *testing.T, store *db.Store, mark string, place int) {
 	t.Helper()
 	testenv.Becomes(t, "the mark "+mark, place, func() int {
@@ -53,7 +53,7 @@ func lowWater(t *testing.T, store *db.Store, mark string) int {
 	return testenv.Value[int](t, store.Pool(), "select "+mark+" from scheduler_go.low_water")
 }
 
-// holdSnapshot holds a snapshot of a database until the test ends.
+// holdSnapshot holds a snapshot of the database until the test ends.
 func holdSnapshot(t *testing.T, dsn string) {
 	t.Helper()
 	snapshot, err := testenv.Connect(t, dsn).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -63,7 +63,7 @@ func holdSnapshot(t *testing.T, dsn string) {
 	testenv.Exec(t, snapshot, "select count(*) from scheduler_go.work")
 }
 
-// outgoing returns the queues of all outgoing messages, as deliverers see them.
+// outgoing returns the queues of all outgoing messages, as NextOutgoing reads them.
 func outgoing(t *testing.T, store *db.Store) (queues []string) {
 	t.Helper()
 	err := store.ByPlace(t.Context(), func(ctx context.Context, tx *db.Tx) error {
@@ -88,9 +88,9 @@ func outgoing(t *testing.T, store *db.Store) (queues []string) {
 	return queues
 }
 
-// While a snapshot is held, messages that were sent stay in the table and its indexes. What
-// deliverers and claims ask doesn't read more and more of them.
-func TestLooksAtOutgoingWorkPassBySentMessages(t *testing.T) {
+// While a snapshot is held, sent messages stay in the table and its indexes as dead rows. The queries of
+// deliverers and claims don't read ever more of them.
+func TestScansOfOutgoingWorkSkipSentMessages(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
@@ -108,13 +108,13 @@ func TestLooksAtOutgoingWorkPassBySentMessages(t *testing.T) {
 	}
 }
 
-// The same of changes of candidates that were drained.
-func TestLooksAtChangesPassByDrainedOnes(t *testing.T) {
+// The same holds for drained changes of candidates.
+func TestScansOfChangesSkipDrainedOnes(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	sqltest.Keep(t, store)
-	testenv.Exec(t, store.Pool(), "alter table scheduler_go.candidate_changes set (autovacuum_enabled = false)") // its reading would count
+	testenv.Exec(t, store.Pool(), "alter table scheduler_go.candidate_changes set (autovacuum_enabled = false)") // autovacuum would read blocks, too
 	holdSnapshot(t, dsn)
 	var read []int
 	for i := range 5 {
@@ -139,8 +139,8 @@ func TestLooksAtChangesPassByDrainedOnes(t *testing.T) {
 	}
 }
 
-// The same of changes and checks of graphs, also where the tables seem to have a row or none.
-func TestLooksAtGraphsPassByWhatIsDone(t *testing.T) {
+// The same holds for changes and checks of graphs, even if the planner expects one row or none.
+func TestScansOfGraphChangesSkipDoneOnes(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
@@ -167,7 +167,7 @@ func TestLooksAtGraphsPassByWhatIsDone(t *testing.T) {
 		}
 		return sqltest.BlocksOf(t, store, "graph_changes") + sqltest.BlocksOf(t, store, "graph_checks") - before
 	}
-	if n := read(); n > 60 { // with a task whose deadline is over; 3,016 without the mark
+	if n := read(); n > 60 { // one task's deadline is over; 3,016 without the mark
 		t.Errorf("a drain with something to do read %d blocks", n)
 	}
 	if status := testenv.Value[string](t, store.Pool(), "select status from task"); status != "disabled" {
@@ -178,9 +178,8 @@ func TestLooksAtGraphsPassByWhatIsDone(t *testing.T) {
 	}
 }
 
-// Messages are confirmed, and leave the ledger, by look-ups of their keys, also while they are all
-// that is in a table full of messages that are gone.
-func TestConfirmLooksMessagesUp(t *testing.T) {
+// Confirm finds messages by key, even if the table is full of dead rows and they are its only live ones.
+func TestConfirmFindsMessagesByKey(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
@@ -212,12 +211,12 @@ func TestConfirmLooksMessagesUp(t *testing.T) {
 	}
 }
 
-// Counting the urgent messages that are due passes by the others. A queue doesn't count as long
-// as one of its messages waits, urgent or not.
+// The count of due urgent messages skips the others. A queue doesn't count while one of its messages waits,
+// urgent or not.
 func TestOutgoingDue(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
-	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)") // its reading would count
+	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)") // autovacuum would read blocks, too
 	add := func(queue string, urgent bool, n int) {
 		t.Helper()
 		testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent)
@@ -260,8 +259,8 @@ func TestOutgoingDue(t *testing.T) {
 	want(0, 0)
 }
 
-// What is written by a transaction that began before others is seen when it commits, however
-// much they sent meanwhile; what is below the mark by mistake, once somebody looks for it.
+// Rows of a transaction that began before others are found once it commits, even if the others have sent
+// many messages since. Rows below the mark by mistake are found after LowerLowWater.
 func TestLowWaterHidesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -353,7 +352,7 @@ func TestLowWaterHidesNothing(t *testing.T) {
 		t.Errorf("the check below is not found: %t, %v", lowered, err)
 	}
 	graphsPending(true)
-	// Places begin anew; the mark is of another server, whose transactions have other numbers.
+	// Places restart, and the mark is from another server with other transaction numbers.
 	run("truncate scheduler_go.work, scheduler_go.candidate_changes restart identity")
 	run("update scheduler_go.low_water set low = 100000, next = 200000, changes_low = 100000, changes_next = 200000, next_xid = '1000000000'")
 	raiseOnce(t, store)

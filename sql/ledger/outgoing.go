@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// LockOutgoing locks messages that are still outgoing, as NextOutgoing does, and leaves out those that another
-// transaction holds or has taken since.
+// LockOutgoing locks those of the messages that are still outgoing, as NextOutgoing does. It skips messages
+// that another transaction holds or has taken.
 func (tx *Tx) LockOutgoing(ctx context.Context, messages []Outgoing) error {
 	ids := make([]uuid.UUID, len(messages))
 	for i, m := range messages {

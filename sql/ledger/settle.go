@@ -15,13 +15,13 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Subjects says what a batch of events is about.
+// Subjects are the runs and the work that a batch of events concerns.
 type Subjects struct {
-	BackendIDs []string    // Celery's task ids
-	TaskIDs    []uuid.UUID // those that started or ended, and may be in the ledger
+	BackendIDs []string    // Celery task ids of runs
+	TaskIDs    []uuid.UUID // started or ended work that may be in the ledger
 }
 
-// LockedRun is a row of task_run that events are about, locked.
+// LockedRun is a locked row of task_run that events concern.
 type LockedRun struct {
 	ID, Task  int64
 	BackendID string
@@ -29,7 +29,7 @@ type LockedRun struct {
 	Scheduled time.Time
 	Status    model.RunStatus
 	HasError  bool        // its metadata has an error text
-	Newest    *StartEvent // the newest start heard of
+	Newest    *StartEvent // the newest recorded start
 }
 
 // Open reports whether the run has not ended.
@@ -37,32 +37,32 @@ func (r LockedRun) Open() bool {
 	return r.Status == model.RunScheduled || r.Status == model.RunStarted
 }
 
-// StartEvent orders the starts of a run: Celery starts it again when it retries it.
+// StartEvent orders the starts of a run: Celery starts a run again at a retry.
 type StartEvent struct {
 	EventTime float64 // the worker's clock, seconds since 1970 UTC
 	Worker    string  // breaks ties
 }
 
-// LockedWork is a row of the ledger that events are about, locked: sent or settled.
+// LockedWork is a locked row of the ledger that events concern, sent or settled.
 type LockedWork struct {
 	TaskID   uuid.UUID
 	Settled  bool
 	Home     string
-	TaskType string // "" if there is none with its task's name any more
+	TaskType string // "" without a task type of its task's name
 	Claimed  time.Time
-	Started  *float64 // worker's clock, seconds since 1970 UTC; nil for settled work whose wait is not recorded
-	TimedOut int      // on how many lanes
-	Share    Share    // Cost of settled work is what the group was charged
+	Started  *float64 // worker's clock, seconds since 1970 UTC; nil for settled work without a recorded wait
+	TimedOut int      // the number of lanes on which it timed out
+	Share    Share    // for settled work, Cost is the charge of the group
 	Lane     WorkLane
 }
 
-// Settlement is what a batch of events changes in the database.
+// Settlement is the changes of a batch of events to the database.
 type Settlement struct {
 	StartEvents []StartEventOf
 	Begun       []RunBegin    // open runs that started
 	LateStarts  []RunBegin    // of runs that had ended
 	Ended       [][]RunEnding // open runs, in waves: at most one run of a task in each
-	Errors      []RunError    // of failed runs that have none
+	Errors      []RunError    // for failed runs without an error text
 	Revoked     []RunRevoked  // runs that had failed before
 	Durations   []RunDuration
 	Requeued    []RunRequeue // open runs that continue under another task id
@@ -73,17 +73,17 @@ type Settlement struct {
 	WorkRequeued []WorkRequeue
 	TimedOut     []VisitTimeout // visits among WorkRequeued
 
-	Ends     Ends      // of types that are known
-	Failures []Failure // of these types
+	Ends     Ends      // of known types
+	Failures []Failure // of known types
 	Charges  Charges
 	Records  LaneRecords
 	Memories map[int64]WorkMemory
 	Counts   map[SketchCount]float64
-	Heard    time.Time     // the last end in Counts
+	Heard    time.Time     // the arrival of the last end in Counts
 	HalfLife time.Duration // of the counts
 }
 
-// Changes of one run or one message. Metadata is merged into the run's.
+// These are changes of one run or one message. Metadata is merged into the run's.
 type (
 	StartEventOf struct {
 		Run   int64
@@ -97,11 +97,11 @@ type (
 	}
 	RunEnding struct {
 		Run, Task int64
-		Started   *time.Time // nil leaves it as it is
+		Started   *time.Time // nil: unchanged
 		At        time.Time
 		Status    model.RunStatus
 		Metadata  RunMetadata
-		Final     bool // the task isn't tried again before its next regular run
+		Final     bool // the task isn't retried before its next regular run
 	}
 	RunRevoked struct {
 		Run, Task int64
@@ -128,9 +128,9 @@ type (
 	WorkSettle struct {
 		TaskID  uuid.UUID
 		Heard   time.Time
-		Started float64  // 0 if its start was not heard
-		Charged *float64 // not nil if its group's charge will be corrected
-		Teaches bool     // how long it took is not known yet
+		Started float64  // 0 if unknown
+		Charged *float64 // not nil if the charge of the group will be corrected
+		Teaches bool     // its runtime is still unknown, and lanes will learn from it
 	}
 	WorkRequeue struct {
 		TaskID, NewID uuid.UUID
@@ -154,14 +154,14 @@ type (
 	}
 )
 
-// RunMetadata is what a start and an end add to a run's metadata. As in the Python
-// scheduler, a start whose event names no worker writes null.
+// RunMetadata is the addition of a start and an end to a run's metadata. A start without a worker's name
+// writes null, as in the Python scheduler.
 type RunMetadata struct {
 	Starts bool
-	Worker *string // of the start
-	Error  *string // of the end; nil for none
+	Worker *string // of the start's event
+	Error  *string // of the end's event; nil for none
 
-	NotRetried string // why the task isn't tried again before its next regular run; "" for nothing
+	NotRetried string // the reason why the task isn't retried before its next regular run; "" for none
 }
 
 // String returns the JSON object.
@@ -180,18 +180,18 @@ func (m RunMetadata) String() string {
 	return string(text)
 }
 
-// Settle loads and locks the runs and the work that a batch of events is about, and writes what decide
-// returns for them, all in one transaction. Unknown runs and work are not passed to decide. After a
-// deadlock the transaction is retried, so decide may be called several times.
+// Settle locks and reads the runs and the work that a batch of events concerns, calls decide, and writes
+// decide's settlement, all in one transaction. decide doesn't get unknown runs and work. Settle retries the
+// transaction after a deadlock, so it may call decide several times.
 //
-// Locks are taken in this order, so that two listeners, or a listener and the Python one
-// (which locks one run, then its task), never deadlock: runs by id, work by task id,
-// tasks by id, rows of our other tables; only then runs and tasks are updated.
+// Settle takes locks in this order: runs by id, work by task id, tasks by id, rows of our other tables.
+// Only then it updates runs and tasks. So two listeners never deadlock, and neither do a listener and the
+// Python one, which locks one run and then its task.
 //
 // It returns a *postgres.RefusedError if PostgreSQL refuses a value.
 func (s Store) Settle(ctx context.Context, heard Subjects, decide func([]LockedRun, []LockedWork) Settlement) error {
 	return postgres.AsRefused(postgres.RetryLostRaces(func() error {
-		// Not ByKey: the trigger that the end of each run fires would plan its statements each time.
+		// ByKey would make the trigger at the end of each run plan its statements each time.
 		return s.inTx(ctx, postgres.ByIndex, func(ctx context.Context, tx *Tx) error {
 			runs, err := tx.lockRuns(ctx, heard)
 			if err != nil {
@@ -210,8 +210,8 @@ func (s Store) Settle(ctx context.Context, heard Subjects, decide func([]LockedR
 	}))
 }
 
-// delivered returns by queue how many messages that end were outgoing until now: the broker has had them, though its
-// confirmations are not written yet. Their workers may hold them still, if they acknowledge late.
+// delivered returns, by queue, the number of ended messages that were outgoing until now. The broker had
+// them, though its confirmations are not recorded yet. Workers that acknowledge late may still hold them.
 func (s Settlement) delivered(rows []queries.LockWorkRow) map[string]int32 {
 	outgoing := make(map[uuid.UUID]string)
 	for _, r := range rows {
@@ -243,7 +243,7 @@ func (s Settlement) delivered(rows []queries.LockWorkRow) map[string]int32 {
 func (tx *Tx) lockRuns(ctx context.Context, heard Subjects) ([]LockedRun, error) {
 	rows, err := tx.q.LockRuns(ctx, heard.BackendIDs)
 	runs, err := stmt.List(rows, err, func(r queries.LockRunsRow) LockedRun {
-		// The backend id is not null: the run was found by its value.
+		// The run was found by its backend id, so that is not null.
 		return LockedRun{
 			ID: r.ID, Task: r.Task, BackendID: *r.BackendID, TaskType: r.Type, Scheduled: stmt.OrZero(r.Scheduled), Status: r.Status, HasError: r.HasError,
 		}
@@ -255,7 +255,7 @@ func (tx *Tx) lockRuns(ctx context.Context, heard Subjects) ([]LockedRun, error)
 	for i := range runs {
 		byID[runs[i].ID] = &runs[i]
 	}
-	// After the locks: another listener may have written some before it released them.
+	// This read follows the locks: another listener may have written starts before it released them.
 	starts, err := tx.q.NewestStarts(ctx, slices.Collect(maps.Keys(byID)))
 	for _, s := range starts {
 		byID[s.Run].Newest = &StartEvent{EventTime: s.EventTime, Worker: s.Worker}
@@ -283,7 +283,7 @@ func lockedWorkOf(r queries.LockWorkRow) LockedWork {
 	return w
 }
 
-// writeSettlement runs one statement for each kind of change that there is.
+// writeSettlement runs one statement for each kind of change in s.
 func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 	var tasks []int64
 	for _, wave := range s.Ended {
@@ -297,12 +297,11 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks), stmt.Arrays(s.Failures, tx.q.RecordFailures)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(s.Ends)})...)
 }
 
-// settleRuns writes what becomes of runs.
+// settleRuns returns the steps that write changes of runs.
 func (tx *Tx) settleRuns(s Settlement) []stmt.Step {
 	steps := []stmt.Step{stmt.Arrays(s.StartEvents, tx.q.RecordStarts), stmt.Arrays(s.Begun, tx.q.StartRuns), stmt.Arrays(s.LateStarts, tx.q.FillStarts)}
-	// Runs of one task end one statement after another, because each moves the task on
-	// from where the one before left it, and the order within a statement is
-	// PostgreSQL's choice.
+	// Runs of one task end in separate statements: each end moves the task on from the state after the one
+	// before. Within a statement PostgreSQL chooses the order.
 	for _, wave := range s.Ended {
 		var final, ignored, disabled []int64
 		for _, r := range wave {
@@ -313,8 +312,8 @@ func (tx *Tx) settleRuns(s Settlement) []stmt.Step {
 				ignored = append(ignored, r.Task)
 			}
 		}
-		// The Python scheduler ignores events of revocations and rejections, so that a disabled task stays
-		// disabled. Its trigger on ends enables a recurring one.
+		// The Python scheduler ignores events of revocations and rejections, so a disabled task stays
+		// disabled there. Its trigger on ends would enable a recurring task.
 		steps = append(steps,
 			stmt.Keys(final, tx.q.ForfeitRetries),
 			stmt.Keys(ignored, func(ctx context.Context, tasks []int64) (err error) {
@@ -328,7 +327,7 @@ func (tx *Tx) settleRuns(s Settlement) []stmt.Step {
 	return append(steps, stmt.Arrays(s.Errors, tx.q.FillErrors), stmt.Arrays(s.Revoked, tx.q.RevokeRetries), stmt.Arrays(s.Requeued, tx.q.MoveRuns), stmt.Arrays(s.Durations, tx.q.RecordDurations))
 }
 
-// settleWork writes what becomes of work, and wakes the senders of requeued work.
+// settleWork returns the steps that write changes of work. They notify the senders of requeued work.
 func (tx *Tx) settleWork(s Settlement) []stmt.Step {
 	var requeued []uuid.UUID
 	for _, w := range s.WorkRequeued {
@@ -352,13 +351,13 @@ func (tx *Tx) settleWork(s Settlement) []stmt.Step {
 		stmt.Arrays(rows, tx.q.SettleWork),
 		stmt.Arrays(s.WorkRequeued, tx.q.RequeueWork),
 		stmt.Arrays(s.TimedOut, tx.q.RecordTimeouts),
-		stmt.Keys(requeued, tx.q.ForgetHeldVisits), // the failed visits of these tries were time-outs
+		stmt.Keys(requeued, tx.q.ForgetHeldVisits), // their failed visits were time-outs
 		stmt.Keys(requeued, notify),
 		tx.chargeShares(s.Charges),
 	}
 }
 
-// learn writes how long work of lanes took.
+// learn returns the steps that record runtimes for lanes.
 func (tx *Tx) learn(s Settlement) []stmt.Step {
 	count := func(ctx context.Context, p queries.CountWorkParams) error {
 		p.Now, p.HalfLife = s.Heard, s.HalfLife.Seconds()

@@ -11,21 +11,21 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// ShareState is the state of a group of a queue. Amounts of work are in seconds. Used,
-// Pieces and Forfeited are halved after each half-life.
+// ShareState is the state of a queue's group. Amounts of work are in seconds. Used, Pieces and Forfeited
+// decay with the half-life.
 type ShareState struct {
 	Group     string
-	Used      float64 // work that ended
-	Pieces    float64 // visits or runs that ended
-	Forfeited float64 // what it did not use while it had nothing to do
+	Used      float64 // ended work
+	Pieces    float64 // ended visits or runs
+	Forfeited float64 // its share that it did not use while it had no work
 
-	// TasksWaited and VisitsWaited are when a claim left tasks, or visits, of it waiting, though
-	// it was below its ceiling, in seconds since 1970 UTC; 0: the last one did not.
+	// TasksWaited and VisitsWaited are the times, in seconds since 1970 UTC, at which a claim left tasks or
+	// visits of the group waiting below its ceiling. 0: the last claim left none.
 	TasksWaited, VisitsWaited float64
 
-	InFlight     int     // visits or runs that are claimed and not known to have ended
-	Started      int     // those that are known to have started
-	InFlightLoad float64 // what they count for: see shares.Underway
+	InFlight     int     // claimed visits or runs without a known end
+	Started      int     // those with a known start
+	InFlightLoad float64 // their load: see shares.Underway
 }
 
 // Busy reports whether the last claim left work of the group waiting.
@@ -33,12 +33,12 @@ func (s *ShareState) Busy() bool { return s.TasksWaited > 0 || s.VisitsWaited > 
 
 const (
 	shareHistoryKept = 3 * time.Hour
-	forgottenAfter   = 20                // half-lives for which a group without work is remembered
+	forgottenAfter   = 20                // half-lives after which a group without work is deleted
 	unusedSharesKept = 90 * postgres.Day // after the last claim for the queue
 )
 
-// Shares adds up what was charged to the groups of a queue since the last claim,
-// and returns the states as of now. The queue's lock is held.
+// Shares adds the charges since the last claim to the groups' usage, and returns the states as of now. The
+// caller holds the queue's lock.
 func (tx *Tx) Shares(ctx context.Context, queue string, now time.Time, halfLife time.Duration) (map[string]*ShareState, error) {
 	states, err := tx.ShareStates(ctx, queue, now, halfLife)
 	if err != nil {
@@ -60,8 +60,7 @@ func (tx *Tx) Shares(ctx context.Context, queue string, now time.Time, halfLife 
 	return states, err
 }
 
-// ShareStates returns the states of the groups of a queue as of now. What was charged
-// since the last claim is not counted as used yet.
+// ShareStates returns the states of a queue's groups as of now, without the charges since the last claim.
 func (a Queries) ShareStates(ctx context.Context, queue string, now time.Time, halfLife time.Duration) (map[string]*ShareState, error) {
 	known, err := a.q.GroupsOfQueue(ctx, queue)
 	if err != nil {
@@ -97,13 +96,13 @@ func state(states map[string]*ShareState, group string) *ShareState {
 	return s
 }
 
-// remaining is the part of an amount that still counts after a time.
+// remaining returns the part of an amount that is left after a time.
 func remaining(after, halfLife time.Duration) float64 {
 	return math.Exp2(-max(0, after.Seconds()) / halfLife.Seconds())
 }
 
-// SaveShares writes the states, and forgets groups that have been without work for long.
-// The queue's lock is held.
+// SaveShares writes the states, and deletes groups without work for long. The caller holds the queue's
+// lock.
 func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, states map[string]*ShareState) error {
 	var known []*ShareState
 	var forget []string
@@ -124,21 +123,20 @@ func (tx *Tx) SaveShares(ctx context.Context, queue string, now time.Time, state
 		func(ctx context.Context) error { return tx.q.SaveShares(ctx, p) })
 }
 
-// ForgetUnusedShares deletes old history, and what is left of queues that are not claimed for
-// any more.
+// ForgetUnusedShares deletes old history, and the rows of queues without a claim for long.
 func (a Queries) ForgetUnusedShares(ctx context.Context, now time.Time) error {
 	err := a.q.ForgetUnusedShares(ctx, queries.ForgetUnusedSharesParams{UnusedBefore: now.Add(-unusedSharesKept), HistoryBefore: now.Add(-shareHistoryKept)})
 	return stmt.Failed(err, "forget unused shares")
 }
 
-// ShareUse is what a group used over some time.
+// ShareUse is a group's usage over some time.
 type ShareUse struct {
 	Seconds float64
 	Pieces  int
 }
 
-// ShareHistory returns what the groups of a queue used since a moment, at most three
-// hours ago, in whole minutes.
+// ShareHistory returns the usage of a queue's groups since a moment, at most three hours ago, in whole
+// minutes.
 func (a Queries) ShareHistory(ctx context.Context, queue string, since time.Time) (map[string]ShareUse, error) {
 	rows, err := a.q.ShareHistory(ctx, queries.ShareHistoryParams{Queue: queue, Since: since})
 	used := make(map[string]ShareUse, len(rows))
@@ -159,7 +157,7 @@ type charge struct {
 	Heard   time.Time
 }
 
-// Add charges a group of a queue with seconds of work of some ended messages.
+// Add charges a queue's group with seconds of work of ended messages.
 func (c Charges) Add(queue, group string, seconds float64, pieces int, heard time.Time) {
 	key := groupOfQueue{queue, group}
 	if c[key] == nil {

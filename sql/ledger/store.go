@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Queries are statements on the ledger, lanes and shares, in a transaction or not.
+// Queries are the statements on the ledger, lanes and shares, inside a transaction or not.
 type Queries struct{ q *queries.Queries }
 
 // A Store runs its own transactions.
@@ -18,21 +18,21 @@ type Store struct {
 	sizes *sizes
 }
 
-// A Tx is a transaction with what is done to the ledger in it.
+// A Tx is a transaction with the methods of the ledger.
 type Tx struct {
 	*postgres.Tx
 	Queries
 }
 
-// sizes are the sizes of the batches of maintenance.
+// sizes are the batch sizes of maintenance.
 type sizes struct{ settled bulk.BatchSize }
 
-// New returns the store of a database.
+// New returns the store on a database.
 func New(db *postgres.DB) Store {
 	return Store{Queries{postgres.QueriesOf(db)}, db, new(sizes)}
 }
 
-// On returns what is done to the ledger in a transaction.
+// On returns the ledger's methods on a transaction.
 func (s Store) On(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q}} }
 
 func (s Store) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {

@@ -15,32 +15,31 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// KnownVisits is what the database knows of some origins.
+// KnownVisits is the database's state of some origins.
 type KnownVisits struct {
-	// Stats has an element for each origin with a row, without LastScheduled, which may
-	// change while the rows are locked for the journal.
+	// Stats has an element for each origin with a row. It lacks LastScheduled, which may change while the
+	// journal's transaction holds the locks.
 	Stats          []model.VisitStats
 	LastFailures   map[model.OriginKey]VisitFailure // VisitChanges.LastFailures, as recorded
 	QueuePositions map[string]int64                 // by visit type
-	// Laned has the sent work of those origins that is requeued if it times out, TimedOut their
-	// last time-outs.
+	// Laned is the origins' sent work that is requeued after a time-out; TimedOut is their last time-outs.
 	Laned    map[model.OriginKey][]LanedVisit
 	TimedOut map[model.OriginKey]LastTimeout
-	// Freshness has those of the origins whose visit types have the policy freshness.
+	// Freshness has the origins whose visit types have the policy freshness.
 	Freshness map[model.OriginKey]origins.OriginFreshness
 }
 
-// VisitFailure is the last recorded visit of an origin that failed or found nothing.
+// VisitFailure is an origin's last recorded visit that failed or found nothing.
 type VisitFailure struct {
 	Date   time.Time
-	InARow int32 // how many did, with it; 0 after one that succeeded
+	InARow int32 // the number of such visits in a row; 0 after a success
 }
 
-// LanedVisit is a visit underway on lanes. It is locked: it neither ends nor moves before the
+// LanedVisit is a visit underway on lanes. Its lock keeps it from ending and from moving until the
 // transaction ends.
 type LanedVisit struct {
-	TaskID uuid.UUID // Celery's id of the present try
-	Since  time.Time // when that was sent
+	TaskID uuid.UUID // Celery task id of this try
+	Since  time.Time // when this try was sent
 }
 
 // LastTimeout is a visit that timed out on a lane and was requeued.
@@ -49,35 +48,34 @@ type LastTimeout struct {
 	TimedOut time.Time // by the worker's clock
 }
 
-// HeldVisit is a failed visit that does not count yet.
+// HeldVisit is a failed visit that doesn't count yet.
 type HeldVisit struct {
 	model.OriginKey
-	TaskID uuid.UUID // of the try that it may be of
+	TaskID uuid.UUID // the try that it may belong to
 	Date   time.Time
 }
 
-// VisitChanges is what some visits change.
+// VisitChanges are the changes of a batch of visits.
 type VisitChanges struct {
-	Stats        []*model.VisitStats              // of the origins asked for, each once, LastVisit set
-	LastFailures map[model.OriginKey]VisitFailure // of origins among Stats, where these don't tell it
-	Freshness    []origins.OriginFreshness        // of origins that were visited
-	DisabledURLs []string                         // origins to disable until a lister sees them again
+	Stats        []*model.VisitStats              // of the given origins, each once, with LastVisit set
+	LastFailures map[model.OriginKey]VisitFailure // of origins in Stats whose Stats lack it
+	Freshness    []origins.OriginFreshness        // of visited origins
+	DisabledURLs []string                         // origins to disable until a lister lists them again
 	Held         []HeldVisit                      // failed visits that don't count yet
-	Counted      []HeldVisit                      // those of them that count now
-	Turns        []VisitTurn                      // visits that ended otherwise than the one before
-	Ends         Ends                             // the visits that changed something, by visit type and outcome
+	Counted      []HeldVisit                      // held visits that count now
+	Turns        []VisitTurn                      // visits whose outcome differs from the visit before
+	Ends         Ends                             // visits that changed something, by visit type and outcome
 }
 
-// errStatsAppeared is for new origins that two members of the consumer group met at once.
+// errStatsAppeared reports new origins that two members of the consumer group inserted at once.
 const errStatsAppeared = postgres.LostRace("another member inserted stats of the same origins")
 
-// UpdateVisitStats locks the stats of the given origins and writes what change returns for them, all in
-// one transaction. It neither reads nor writes when the origins were last scheduled. The
-// transaction is retried after a conflict, so change may be called several times; it must not keep
-// its argument.
+// UpdateVisitStats locks the stats of the origins, calls change, and writes its changes, all in one
+// transaction. It neither reads nor writes last_scheduled. It retries the transaction after a conflict, so
+// it may call change several times. change must not keep its argument.
 //
-// For an error of the values see postgres.RefusedError. After any other error it may be unknown
-// whether the transaction took place.
+// A refused value gives a *postgres.RefusedError. After any other error, the caller can't know whether the
+// transaction took effect.
 func (s Store) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(KnownVisits) VisitChanges) error {
 	if len(keys) == 0 {
 		return nil
@@ -144,8 +142,8 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisi
 	return known, err
 }
 
-// lockLanedVisits reads the visits on lanes, then the timed-out ones: a visit that times
-// out meanwhile is found in one of the two.
+// lockLanedVisits reads the visits on lanes first and the time-outs second. A visit that times out in
+// between is in one of the two.
 func (tx *Tx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsParams, known *KnownVisits) error {
 	laned, err := tx.q.LanedVisits(ctx, queries.LanedVisitsParams(arg))
 	if err != nil {
@@ -167,8 +165,8 @@ func (tx *Tx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsPar
 	return nil
 }
 
-// writeVisits updates the rows of known and inserts the others, in the order of
-// their keys: every member waits for another in the same order.
+// writeVisits updates the rows in known and inserts the others. It inserts in the order of keys, as all
+// members of the group do.
 func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes VisitChanges) error {
 	hasRow := make(map[model.OriginKey]bool, len(known))
 	for _, s := range known {
@@ -176,7 +174,7 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 	}
 	type row struct {
 		*model.VisitStats
-		Succeeded bool // ever
+		Succeeded bool // at any time
 	}
 	var old, fresh []row
 	for _, s := range changes.Stats {
@@ -212,11 +210,11 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 		tx.countEnded(changes.Ends))
 }
 
-// ReleasedVisits lists up to limit failed visits that were kept back, whose try has
-// ended and was not requeued: they count.
+// ReleasedVisits lists up to limit held failed visits that now count: their try has ended without a
+// requeue.
 func (s Store) ReleasedVisits(ctx context.Context, limit int) ([]HeldVisit, error) {
 	rows, err := s.q.ReleasedVisits(ctx, int32(limit))
-	return stmt.List(rows, stmt.Failed(err, "list failed visits that were kept back"), func(r queries.ReleasedVisitsRow) HeldVisit {
+	return stmt.List(rows, stmt.Failed(err, "list held failed visits that count"), func(r queries.ReleasedVisitsRow) HeldVisit {
 		return HeldVisit{OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Date: r.Date}
 	})
 }

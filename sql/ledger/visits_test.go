@@ -32,7 +32,7 @@ func keysOf(n int) []model.OriginKey {
 	return keys
 }
 
-// countVisit adds a visit to each origin: SuccessiveVisits is how many it had.
+// countVisit adds a visit to each origin, counted in SuccessiveVisits.
 func countVisit(keys []model.OriginKey) func(ledger.KnownVisits) ledger.VisitChanges {
 	return func(known ledger.KnownVisits) (changes ledger.VisitChanges) {
 		stats := make(map[model.OriginKey]model.VisitStats)
@@ -55,8 +55,7 @@ func countVisit(keys []model.OriginKey) func(ledger.KnownVisits) ledger.VisitCha
 	}
 }
 
-// What is written is read back, column by column, and a column that has no value
-// yet stays null.
+// Written stats are read back, column by column. A column without a value stays null.
 func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -74,7 +73,7 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 		},
 	}
 	failures := map[model.OriginKey]ledger.VisitFailure{keys[1]: {Date: visitDay, InARow: 1}}
-	for range 2 { // inserted, then updated
+	for range 2 { // an insert, then an update
 		err := store.UpdateVisitStats(t.Context(), keys, func(ledger.KnownVisits) ledger.VisitChanges {
 			return ledger.VisitChanges{Stats: []*model.VisitStats{&want[0], &want[1]}, LastFailures: failures}
 		})
@@ -101,8 +100,8 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 	}
 }
 
-// Visits are noted for the candidates of their origins, each once, whether their rows are new or
-// not, and so is what else the transaction changes of origins.
+// Each written visit adds one change for its origin's candidates, for new and old rows. So does each other
+// change of origins in the transaction.
 func TestVisitsAreNotedForCandidates(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -141,8 +140,8 @@ func TestVisitsAreNotedForCandidates(t *testing.T) {
 	}
 }
 
-// Someone inserts a row between our look for it and our own insert: the
-// transaction is tried again with that row, which keeps last_scheduled.
+// Another process inserts a row between the read and the insert. The transaction is retried with that row,
+// which keeps last_scheduled.
 func TestVisitStatsAppearMeanwhile(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -170,8 +169,8 @@ func TestVisitStatsAppearMeanwhile(t *testing.T) {
 	}
 }
 
-// Members that update overlapping origins at once, beside a daemon that writes
-// last_scheduled in an order of its own, lose no update.
+// Members that update overlapping origins concurrently lose no update, beside a daemon that writes
+// last_scheduled in an order of its own.
 func TestVisitStatsUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -198,7 +197,7 @@ func TestVisitStatsUnderConcurrency(t *testing.T) {
 				urls[i] = key.URL
 			}
 			random.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
-			// The one that deadlocks with a member may be this one.
+			// A deadlock with a member may abort this statement.
 			_, err := store.Pool().Exec(ctx, `insert into origin_visit_stats (url, visit_type, last_scheduled)
 				select unnest($1::text[]), 'git', now() on conflict (url, visit_type) do update set last_scheduled = now()`, urls)
 			if err != nil && !strings.Contains(err.Error(), "deadlock detected") {
@@ -217,8 +216,7 @@ func TestVisitStatsUnderConcurrency(t *testing.T) {
 	}
 }
 
-// An origin is disabled for all listers and kinds of visit, and nothing else of
-// its rows changes.
+// Disabling an origin covers all listers and visit types, and changes no other column.
 func TestOriginsAreDisabled(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -241,7 +239,7 @@ func TestOriginsAreDisabled(t *testing.T) {
 	}
 }
 
-// A refusal of a value is told from other errors, and leaves nothing behind.
+// A refused value gives another error type than other failures, and rolls everything back.
 func TestRefusedValues(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -257,7 +255,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// A batch is halved until what is refused stands alone; another error ends it.
+// A refused batch is halved until the refused element is alone. Another error ends the bisection.
 func TestBisect(t *testing.T) {
 	t.Parallel()
 	other := errors.New("other")
@@ -299,7 +297,7 @@ func TestBisect(t *testing.T) {
 	}
 }
 
-// Of rejected records the latest 10,000 are kept, each once.
+// The latest 10,000 rejected records are stored, each once.
 func TestRejectedRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))

@@ -13,69 +13,68 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// DeliveriesKept is how long confirmed deliveries are kept: well above the age that the
-// broker's own statistics can have.
+// DeliveriesKept is how long confirmed deliveries are stored. It is well above the age of the broker's
+// statistics.
 const DeliveriesKept = 5 * time.Minute
 
-// Work is a row of the ledger: one message, from its claim until nothing more can be
-// heard of it. docs/explanation/architecture.md has its states. A claim creates it; zero values mean
-// none.
+// Work is a row of the ledger: one message, from its claim until no event of it can follow.
+// docs/explanation/architecture.md has its states. A claim creates it. A zero value stands for none.
 type Work struct {
 	TaskID   uuid.UUID     // Celery's task id
 	RootID   uuid.NullUUID // Celery's task id of the first try; null if this is it
 	Queue    string        // routing key; "" in a backlog
-	Home     string        // the queue that it was claimed for
+	Home     string        // the queue of the claim
 	TaskName string
 	Args     json.RawMessage
 	Kwargs   json.RawMessage
-	Urgent   bool      // sent before what is not urgent
+	Urgent   bool      // sent before messages that are not urgent
 	Claimed  time.Time // by the database's clock
 
 	Share   Share
 	Lane    WorkLane
-	Hosters []string // for whose limits it counts
+	Hosters []string // the hosters whose limits count it
 
-	Tried    bool    // the last run of its task failed; not stored
+	Tried    bool    // the task's last run failed; not stored
 	Updated  float64 // origins.GrabbedVisit.Updated; not stored
-	Attempts int32   // how often the broker refused it; not written by AddWork
+	Attempts int32   // refusals by the broker; not written by AddWork
 }
 
-// Share is the group of a message and its expected cost; the zero value is no group.
+// Share is a message's group and expected cost. Its zero value is no group.
 type Share struct {
 	Shared bool
 	Group  string
 	Cost   float64 // seconds
 
-	// Priority is that of the message in a queue with x-max-priority.
+	// Priority is the message's priority in a queue with x-max-priority.
 	Priority uint8
 }
 
-// WorkLane is the lane of a message; the zero value is none.
+// WorkLane is a message's lane. Its zero value is no lane.
 type WorkLane struct {
-	Set     string // key of the lane set in the configuration; "" without lanes
+	Set     string // the lane set's key in the configuration; "" without lanes
 	Number  int    // in the set, from 0
 	Backlog bool   // it waits for a slot of the lane
-	Name    string // the lane's; "" in a backlog
-	Left    int    // how many lanes come after it
-	Retried bool   // a time-out is no final failure if no lane comes after it
+	Name    string // the lane's name; "" in a backlog
+	Left    int    // the number of lanes after it
+	Retried bool   // a time-out on the last lane is retried like other failures
 
-	// SoftLimit is when the worker raises SoftTimeLimitExceeded in the task, HardLimit
-	// when it kills it, both from its start; 0: the worker's own limit.
+	// SoftLimit and HardLimit count from the start of the task. At SoftLimit the worker raises
+	// SoftTimeLimitExceeded in it, at HardLimit the worker kills it. 0: the worker's own limit.
 	SoftLimit, HardLimit time.Duration
 
-	Expected  float64 // seconds that it is predicted to run; 0 if unknown
-	Below     float64 // soft limit in seconds of the lane that it was predicted to outlast; 0 if none
-	VisitType string  // of the origin that it visits
+	Expected  float64 // predicted runtime in seconds; 0 if unknown
+	Below     float64 // soft limit in seconds of the lane that it is predicted to exceed; 0 for none
+	VisitType string  // of the visited origin
 	URL       string
 	LaneFeatures
 }
 
-// kept reports whether the row is needed until its end is heard.
+// kept reports whether the row stays until the work's end is known.
 func (w *Work) kept() bool { return w.Share.Shared || w.Lane.Set != "" || len(w.Hosters) > 0 }
 
-// LockQueues takes the advisory locks of some queues until the transaction ends. Every
-// claim for a queue takes its lock, so what it counts as free stays free until it commits.
-// On a host whose clock is wrong it returns a *postgres.ClockError.
+// LockQueues takes the advisory locks of queues until the transaction ends. Every claim for a queue takes
+// its lock, so free slots stay free until the claim commits. LockQueues returns a *postgres.ClockError on a
+// host with a wrong clock.
 func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
 	began := time.Now()
 	locks, err := tx.q.LockQueues(ctx, slices.Compact(slices.Sorted(slices.Values(queues))))
@@ -86,21 +85,21 @@ func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
 	return tx.NoteTime(last.Asked, last.Locked, time.Since(began))
 }
 
-// QueueLedger is what the ledger knows of a queue.
+// QueueLedger is the ledger's state of a queue.
 type QueueLedger struct {
 	Outgoing int // messages
-	Before   int // messages confirmed by the broker from QueueObserved.Since on, and before QueueObserved.Asked
-	After    int // messages confirmed by the broker from QueueObserved.Asked on
+	Before   int // messages that the broker confirmed from QueueObserved.Since until QueueObserved.Asked
+	After    int // messages that the broker confirmed from QueueObserved.Asked on
 }
 
-// QueueObserved says when a queue was observed, by the database's clock.
+// QueueObserved has the times of a queue's observation, by the database's clock.
 type QueueObserved struct {
 	Name  string
-	Since time.Time // the earliest moment that the broker's statistics may be of; less than DeliveriesKept ago
-	Asked time.Time // before the broker itself was asked, and not before Since
+	Since time.Time // the earliest moment of the broker's statistics; less than DeliveriesKept ago
+	Asked time.Time // before the question to the broker, and not before Since
 }
 
-// QueueLedgers returns what the ledger knows of some queues, in their order. All of it is read in one statement: a
+// QueueLedgers returns the ledger's state of the queues, in their order. It reads all in one statement: a
 // message is outgoing or confirmed in it, never neither.
 func (a Queries) QueueLedgers(ctx context.Context, observed ...QueueObserved) ([]QueueLedger, error) {
 	var p queries.QueueLedgersParams
@@ -113,34 +112,34 @@ func (a Queries) QueueLedgers(ctx context.Context, observed ...QueueObserved) ([
 	})
 }
 
-// SentMessages counts the work of a queue that was sent and is not known to have ended. Only
-// work of groups, lanes and hosters is kept that long.
+// SentMessages counts a queue's sent work without a known end. The ledger has only work of groups, lanes
+// and hosters until then.
 func (a Queries) SentMessages(ctx context.Context, queue string) (int, error) {
 	n, err := a.q.SentMessages(ctx, queue)
 	return int(n), err
 }
 
-// OutgoingDue counts the messages that are due to be sent by the database's clock: the
-// urgent ones, or the others. Queues that are backed off don't count.
+// OutgoingDue counts the outgoing messages due by the database's clock: the urgent ones, or the others. It
+// leaves out queues that are backed off.
 func (a Queries) OutgoingDue(ctx context.Context, urgent bool) (int, error) {
 	n, err := a.q.OutgoingDue(ctx, urgent)
 	return int(n), err
 }
 
-// lowWaterStep is how many places work, changes of candidates or graphs get between two rises of the
-// low-water marks: a look passes by index entries of so many rows that are gone, and of those of
-// two calls of RaiseLowWater.
+// lowWaterStep is the number of places that work, or changes of candidates or graphs, get between two
+// raises of the low-water marks. It bounds the dead index entries that a scan passes, together with those
+// of two calls of RaiseLowWater.
 const lowWaterStep = 5000
 
-// RaiseLowWater raises the places below which no work is outgoing and no change of candidates or
-// graphs is pending, so that looks at them don't pass by what is gone, which stays as long as the oldest
-// snapshot of the database. Called now and then, it writes seldom: versions of its row stay, too.
+// RaiseLowWater raises the places below which no work is outgoing and no change of candidates or graphs is
+// pending. Scans begin there, and so skip dead rows, which stay as long as the database's oldest snapshot.
+// RaiseLowWater writes rarely even if called often: versions of its own row stay, too.
 func (a Queries) RaiseLowWater(ctx context.Context) error {
 	return stmt.Failed(a.q.RaiseLowWater(ctx, lowWaterStep), "raise the low-water marks")
 }
 
-// LowerLowWater lowers them if there is outgoing work or a pending change below, and reports
-// whether there was: a mistake, or rows that somebody wrote by hand. It passes by all that is gone.
+// LowerLowWater lowers the marks if outgoing work or a pending change is below, and reports whether there
+// was any. The cause is a bug or a row written by hand. It scans all dead rows.
 func (a Queries) LowerLowWater(ctx context.Context) (bool, error) {
 	n, err := a.q.LowerLowWater(ctx)
 	return n > 0, stmt.Failed(err, "find rows below the low-water marks")
@@ -149,16 +148,16 @@ func (a Queries) LowerLowWater(ctx context.Context) (bool, error) {
 // Outgoing is a message that a deliverer has locked.
 type Outgoing struct {
 	Work
-	Kept bool // it stays in the ledger once it is sent
+	Kept bool // the row stays in the ledger after the broker's confirmation
 
-	// Until is when it was read, or the end of its lease. Another deliverer that takes it
-	// later puts it off beyond that.
+	// Until is the time of the read, or the end of the lease. A deliverer that takes the message later sets
+	// a later time in its row.
 	Until time.Time
 }
 
-// NextOutgoing locks up to limit messages, urgent ones or the others, that are due by the
-// database's clock, that no other transaction holds and that are not to be skipped, by their queue or
-// by themselves, oldest first. The transaction is begun by db.Store.ByPlace (postgres.ByPlace).
+// NextOutgoing locks up to limit messages, urgent ones or the others, the oldest first. The messages are
+// due by the database's clock, no other transaction holds them, their queue is not in skip and they are not
+// in skipRows. The transaction must be begun by db.Store.ByPlace (postgres.ByPlace).
 func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string, skipRows []uuid.UUID) ([]Outgoing, error) {
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, SkipRows: skipRows, MaxRows: int32(limit)})
 	return stmt.List(rows, err, func(r queries.NextOutgoingRow) Outgoing {
@@ -170,8 +169,8 @@ func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []s
 	})
 }
 
-// PassedWork returns, by queue, the lowest priority of the work of groups of some home queues
-// that no worker had begun so long after it was sent, as far as starts are known (EndsKnown).
+// PassedWork returns, by queue, the lowest priority of the home queues' group work that no worker had begun
+// within ageing after it was sent. It considers the time up to which starts are known (EndsKnown).
 func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, ageing time.Duration) (map[string]uint8, error) {
 	rows, err := tx.q.PassedWork(ctx, queries.PassedWorkParams{Homes: homes, Now: now, Ageing: ageing.Seconds()})
 	lowest := make(map[string]uint8, len(rows))
@@ -181,8 +180,8 @@ func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, age
 	return lowest, stmt.Failed(err, "read the lowest priority of overdue work")
 }
 
-// Confirm records that the broker has confirmed some messages: those that are kept
-// become sent, the others leave the ledger. Messages whose rows are gone count as delivered, too.
+// Confirm records the broker's confirmations: messages that stay become sent, the others leave the ledger.
+// Messages without a row count as delivered, too.
 func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing) error {
 	if len(confirmed) == 0 {
 		return nil
@@ -200,7 +199,7 @@ func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing) error {
 	return stmt.InOrder(ctx, stmt.Keys(gone, tx.q.DropWork), stmt.Keys(kept, tx.q.MarkSent), tx.recordDeliveries(perQueue))
 }
 
-// recordDeliveries writes how many messages queues got.
+// recordDeliveries returns the step that records the number of delivered messages by queue.
 func (tx *Tx) recordDeliveries(perQueue map[string]int32) stmt.Step {
 	p := queries.RecordDeliveriesParams{Kept: DeliveriesKept.Seconds()}
 	for queue, n := range perQueue {
@@ -215,20 +214,20 @@ func (tx *Tx) recordDeliveries(perQueue map[string]int32) stmt.Step {
 	}
 }
 
-// BackOff delays messages that the broker refused, and records the reason. It leaves alone
-// those that another deliverer has taken since.
+// BackOff delays messages that the broker refused, and records the reason. It skips messages that another
+// deliverer has taken since.
 func (tx *Tx) BackOff(ctx context.Context, messages []*Outgoing, reason string, delay time.Duration) error {
-	ids, untils := known(messages)
+	ids, untils := idsAndUntils(messages)
 	return tx.q.BackOffWork(ctx, queries.BackOffWorkParams{TaskIds: ids, Untils: untils, Reason: reason, Seconds: delay.Seconds()})
 }
 
-// Lease keeps outgoing messages from being sent for some time, by the database's clock, and
-// sets their Until; 0 frees them. It leaves alone those that another deliverer has taken since.
+// Lease keeps outgoing messages from being sent for a duration by the database's clock, and sets their
+// Until. 0 ends the lease. It skips messages that another deliverer has taken since.
 func (tx *Tx) Lease(ctx context.Context, messages []*Outgoing, duration time.Duration) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	ids, untils := known(messages)
+	ids, untils := idsAndUntils(messages)
 	leased, err := tx.q.LeaseOutgoing(ctx, queries.LeaseOutgoingParams{TaskIds: ids, Untils: untils, Seconds: duration.Seconds()})
 	for _, l := range leased {
 		messages[l.Place-1].Until = l.NotBefore
@@ -236,15 +235,15 @@ func (tx *Tx) Lease(ctx context.Context, messages []*Outgoing, duration time.Dur
 	return err
 }
 
-// known returns the ids of messages, and what is known of when each may be sent.
-func known(messages []*Outgoing) (ids []uuid.UUID, untils []time.Time) {
+// idsAndUntils returns the messages' ids and Untils.
+func idsAndUntils(messages []*Outgoing) (ids []uuid.UUID, untils []time.Time) {
 	for _, m := range messages {
 		ids, untils = append(ids, m.TaskID), append(untils, m.Until)
 	}
 	return ids, untils
 }
 
-// AddWork writes work that was claimed, in its order.
+// AddWork writes claimed work, in its order.
 func (tx *Tx) AddWork(ctx context.Context, work []Work) error {
 	var plain []queries.AddWorkParams
 	var kept []queries.AddKeptWorkParams
@@ -293,32 +292,31 @@ func (w *Work) params() queries.AddKeptWorkParams {
 	return p
 }
 
-// QueuesWithSent lists the queues with sent work in the ledger, whether or not they are
-// still configured.
+// QueuesWithSent lists the queues with sent work in the ledger, configured or not.
 func (a Queries) QueuesWithSent(ctx context.Context) ([]string, error) {
 	names, err := a.q.QueuesWithSent(ctx)
 	return names, stmt.Failed(err, "list the queues with work that was sent")
 }
 
-// MaintenanceBatch is how many rows of the ledger maintenance deletes at a time.
+// MaintenanceBatch is the number of rows of the ledger that maintenance deletes at a time.
 const MaintenanceBatch = 1000
 
-// GiveUp says which sent work of a queue is given up.
+// GiveUp selects the sent work of a queue to give up.
 type GiveUp struct {
-	Queue   string
-	Waiting int // how many messages can still be in the queue
+	Queue   string // the most messages that can still be in the queue
+	Waiting int    // how many messages can still be in the queue
 	Now     time.Time
 
-	SilentBefore time.Time // what began and whose limit ended before; what has not begun, is beyond Waiting, and was so at a look before
-	BegunBefore  time.Time // what began before, without a limit
-	LostBefore   time.Time // all that was sent before
-	Most         int       // messages at a time
+	SilentBefore time.Time // started work whose limit ended before; or work without a start, beyond Waiting now and at an observation before
+	BegunBefore  time.Time // started work without a limit: its latest start
+	LostBefore   time.Time // all work sent before
+	Most         int       // the most messages at a time
 }
 
-// GiveUpWork gives up sent work of a queue whose end will not be heard, and records which other work is out of its
-// queue, to be given up by a later call. Waiting was counted while the queue's lock was held (LockQueues), as it is
-// still. Groups are charged the expected cost. It returns the number of messages by lane set, and whether there
-// may be more.
+// GiveUpWork gives up sent work of a queue that gets no end event. It also records which work has left the
+// queue; later calls may give up that work. The caller holds the queue's lock (LockQueues) since it counted
+// Waiting. Groups are charged the expected cost. GiveUpWork returns the number of messages by lane set, and
+// whether more may be left.
 func (tx *Tx) GiveUpWork(ctx context.Context, u GiveUp) (givenUp map[string]int, more bool, err error) {
 	if err := tx.q.RecordWorkObservation(ctx, queries.RecordWorkObservationParams{Queue: u.Queue, Waiting: int64(u.Waiting), Looked: u.Now}); err != nil {
 		return nil, false, stmt.Failed(err, "record which work left queue %q", u.Queue)
@@ -346,32 +344,32 @@ func (tx *Tx) GiveUpWork(ctx context.Context, u GiveUp) (givenUp map[string]int,
 	return givenUp, len(rows) == u.Most, stmt.Failed(err, "give up work of queue %q", u.Queue)
 }
 
-// NoteEmptyQueue records that a queue was seen empty at a moment, or later.
+// NoteEmptyQueue records that a queue was observed empty at looked or later.
 func (a Queries) NoteEmptyQueue(ctx context.Context, queue string, looked time.Time) error {
 	return stmt.Failed(a.q.RecordEmptyQueue(ctx, queries.RecordEmptyQueueParams{Queue: queue, Looked: looked}), "record that queue %q is empty", queue)
 }
 
-// LeftQueue returns the moment before which all that was sent to a queue had left it when somebody looked, before
-// lookedBefore; 1970 if nobody did.
+// LeftQueue returns the latest moment before which all sent messages had left the queue, by observations
+// made before lookedBefore. It returns 1970 without observations.
 func (a Queries) LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error) {
 	left, err := a.q.LeftQueue(ctx, queries.LeftQueueParams{Queue: queue, LookedBefore: lookedBefore})
 	return left, stmt.Failed(err, "read what left queue %q", queue)
 }
 
-// ForgetObservations deletes what is known of the looks at queues before a moment, except what says most of each queue, and all
-// that is from before uselessBefore.
+// ForgetObservations deletes a queue's observations from before lookedBefore, except the one that covers
+// most. It deletes all from before uselessBefore.
 func (a Queries) ForgetObservations(ctx context.Context, lookedBefore, uselessBefore time.Time) error {
-	return stmt.Failed(a.q.ForgetObservations(ctx, queries.ForgetObservationsParams{LookedBefore: lookedBefore, UselessBefore: uselessBefore}), "forget looks at queues")
+	return stmt.Failed(a.q.ForgetObservations(ctx, queries.ForgetObservationsParams{LookedBefore: lookedBefore, UselessBefore: uselessBefore}), "delete old observations of queues")
 }
 
-// ForgetDeliveries deletes what is known of deliveries before a moment. It must be a
-// minute ago or more: younger ones are counted.
+// ForgetDeliveries deletes deliveries before a moment. The moment must be at least a minute ago: younger
+// deliveries count.
 func (a Queries) ForgetDeliveries(ctx context.Context, before time.Time) error {
 	return stmt.Failed(a.q.ForgetDeliveries(ctx, before), "forget old deliveries")
 }
 
-// ForgetSettled deletes settled work that ended before a moment, in batches. After a
-// time-out the next call begins with half as many.
+// ForgetSettled deletes settled work that ended before a moment, in batches. After a time-out, the next
+// call begins with half the batch size.
 func (s Store) ForgetSettled(ctx context.Context, before time.Time) error {
 	for {
 		most := s.sizes.settled.Of(MaintenanceBatch)
@@ -383,19 +381,19 @@ func (s Store) ForgetSettled(ctx context.Context, before time.Time) error {
 	}
 }
 
-// Backoff says why a run's message was postponed.
+// Backoff is the delay of a run's message.
 type Backoff struct {
-	Attempts int32  // how often the broker refused it
-	Reason   string // the last time
+	Attempts int32  // refusals by the broker
+	Reason   string // of the last refusal
 	Again    time.Time
 }
 
-// Backoffs finds the postponed messages of these runs, by the runs' numbers.
+// Backoffs returns the delays of the runs' messages, by run id.
 func (a Queries) Backoffs(ctx context.Context, runs []model.TaskRun) (map[int64]Backoff, error) {
 	byID := make(map[string]int64, len(runs))
 	var ids []uuid.UUID
 	for _, r := range runs {
-		if id, ok := model.ParseTaskID(stmt.OrZero(r.BackendID)); ok { // otherwise not one of ours
+		if id, ok := model.ParseTaskID(stmt.OrZero(r.BackendID)); ok { // otherwise not an id of this program
 			ids = append(ids, id)
 			byID[id.String()] = r.ID
 		}

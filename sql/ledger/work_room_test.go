@@ -12,9 +12,9 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// Most rows of kept messages stay on their pages when their starts are heard, also of messages in a row, which share
-// their pages: no entry of an index is written anew. The server is the test's own: a transaction in any of its databases
-// would keep this one from pruning pages as it goes.
+// Most rows of messages that stay in the ledger remain on their pages when their starts are written, with
+// no new index entry. That holds for messages in a row on the same pages, too. The test has a server of its
+// own: a transaction in any of the server's databases prevents the pruning of pages.
 func TestStartsWriteFewIndexEntries(t *testing.T) {
 	t.Parallel()
 	const messages, sentAtOnce, heardAtOnce = 1000, 250, 50

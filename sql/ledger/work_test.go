@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The plan of who delivers is not one that was kept from when there were few messages, and
-// sorts all of many for each batch.
+// The plan of NextOutgoing is not a cached one from a small table, which would sort many messages for each
+// batch.
 func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 	t.Parallel()
 	if err := testenv.OpenLocal(t, testenv.Database(t)).ByPlace(t.Context(), func(ctx context.Context, tx *db.Tx) error {
@@ -24,7 +24,7 @@ func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 		err := tx.Raw.QueryRow(ctx, `select custom_plans, generic_plans from pg_prepared_statements
 			where statement like '-- name: NextOutgoing %'`).Scan(&custom, &kept)
 		if kept > 0 || custom != 8 {
-			t.Errorf("%d times a plan for what is there, %d times one that was kept", custom, kept)
+			t.Errorf("%d custom plans, %d cached ones", custom, kept)
 		}
 		return err
 	}); err != nil {
@@ -32,8 +32,7 @@ func TestNextOutgoingKeepsNoPlan(t *testing.T) {
 	}
 }
 
-// The next of many messages are read without the others, even before anybody has analyzed the
-// table.
+// NextOutgoing reads only the next of many messages, even before the table's first ANALYZE.
 func TestNextOutgoingReadsNoOthers(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")

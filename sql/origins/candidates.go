@@ -12,53 +12,50 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Candidates (scheduler_go.candidates) are a copy of what visit policies select and
-// order by: one row per enabled listed origin, with an index in the order of each
-// policy, so that picking the next n origins reads about n rows, whatever the size of
-// the Python scheduler's tables.
+// Candidates (scheduler_go.candidates) are a copy of the columns that visit policies select and order by:
+// one row per enabled listed origin. Each policy has an index in its order. So picking the next n origins
+// reads about n rows, for any size of the Python scheduler's tables.
 //
 //	peer's tables ──trigger──► candidate_changes ──drain──► candidates ◄──► parked
 //	 (any writer)               (which origins)   (one at a time)    due / cooling down
 //
-// A trigger notes which origin changed, in the transaction that changed it. Draining
-// removes notes and reads the origins anew, under an advisory lock, in one snapshot. So
-// in every snapshot a candidate is right, or its origin is among the noted changes; a
-// grab reads both, and is always exact (candidates_grab.go). With more than
-// MaxPendingChanges notes for the visit type, grabs use the general query instead, at
-// the Python scheduler's cost, until enough of them are drained.
+// A trigger records each changed origin in the transaction of the change. A drain deletes these records and
+// reads the origins again, under an advisory lock and in one snapshot. So in every snapshot a candidate is
+// right, or its origin has a recorded change. A grab reads both and is always exact (candidates_grab.go).
+// With more than MaxPendingChanges of the visit type, grabs use the general query at the Python scheduler's
+// cost, until enough changes are drained.
 //
-// Drained notes stay in the index as long as the oldest snapshot of the database; looks at notes
-// begin after them (ledger.Queries.RaiseLowWater).
+// Drained changes stay in the index as long as the oldest snapshot of the database. Scans of changes begin
+// after them (ledger.Queries.RaiseLowWater).
 //
-// A candidate that was not due when it was looked at is parked: kept out of the policies'
-// indexes, which would otherwise start with everything that is cooling down. That is a
-// hint only: grabs look at parked candidates too, by their due date.
+// A drain parks a candidate that is not due, which takes it out of the policies' indexes. Otherwise these
+// would begin with all origins that are cooling down. Parking is only a hint: grabs also read parked
+// candidates by their due date.
 const (
-	// drainBatch is how many changes are drained in one transaction, and how many
-	// candidates unparked: a few hundred milliseconds.
+	// drainBatch bounds the changes drained, and the candidates unparked, in one transaction: a few hundred
+	// milliseconds.
 	drainBatch = 5000
 
-	// MaxPendingChanges is how many changes of a visit type a grab reads itself. More
-	// would cost more than reading the Python scheduler's tables.
+	// MaxPendingChanges bounds the changes of a visit type that a grab reads. Reading more would cost more
+	// than reading the Python scheduler's tables.
 	MaxPendingChanges = 10_000
 
-	// grabDrains is the number of pending changes at which a grab that marks first drains twice
-	// as many, so that grabs keep up with their own marks where nothing else sizes.
+	// grabDrains is the number of pending changes at which a marking grab first drains twice as many. So
+	// grabs drain their own marks if no other process does.
 	grabDrains = 5000
 )
 
-// Maintained is what one call of MaintainCandidates did.
+// Maintained is the result of one call of MaintainCandidates.
 type Maintained struct {
 	Drained int64            // changes
-	More    bool             // there is more to do at once
-	Build   candidates.Build // how far the build is; without a phase while another process works on it
+	More    bool             // more work can be done at once
+	Build   candidates.Build // the progress of the build; without a phase if another process holds the lock
 }
 
-// MaintainCandidates does a part of the work that keeps candidates up to date:
-// draining, unparking, and building them where they are not built (a table was
-// truncated). It does nothing while another process is doing it, and leaves building to the owner of
-// candidates, as which RPC servers work. A batch that times out
-// is an error, but what went well stays done, and the next call takes half as many.
+// MaintainCandidates does a part of the maintenance of candidates: it drains changes, unparks, and takes
+// steps of a build after a truncate. It does nothing while another process holds the lock. Only the owner
+// of candidates builds; RPC servers connect as the owner. A batch that times out is returned as an error.
+// Batches before it stay done, and the next call takes half as many rows.
 func (s Store) MaintainCandidates(ctx context.Context) (Maintained, error) {
 	var kept Maintained
 	var late error
@@ -86,8 +83,8 @@ func (s Store) MaintainCandidates(ctx context.Context) (Maintained, error) {
 	return kept, stmt.Failed(errors.Join(err, late), "keep candidates up to date")
 }
 
-// maintainCandidates drains a batch of each visit type and unparks one. The lock of candidates is held.
-// late joins the time-outs of batches, which stop no other batch.
+// maintainCandidates drains a batch of each visit type and unparks one batch. The caller holds the lock of
+// candidates. late joins the time-outs of batches; the other batches still run.
 func (tx *Tx) maintainCandidates(ctx context.Context) (kept Maintained, late, err error) {
 	visitTypes, err := tx.q.ChangedVisitTypes(ctx)
 	if err != nil {
@@ -116,9 +113,9 @@ func (tx *Tx) maintainCandidates(ctx context.Context) (kept Maintained, late, er
 	return kept, late, err
 }
 
-// drain drains up to most changes of a visit type and reports whether there may be more.
-// An origin that PostgreSQL refuses is set aside. The lock of candidates is held. After a time-out
-// the transaction can go on, with nothing drained.
+// drain drains up to most changes of a visit type and reports whether there may be more. It sets aside an
+// origin that PostgreSQL refuses. The caller holds the lock of candidates. After a time-out nothing is
+// drained, and the transaction can go on.
 func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained int64, more bool, err error) {
 	most = tx.sizes.changes.Of(most)
 	aside, err := bulk.BisectIn(ctx, tx.Tx, most, func(first, end int) (int64, error) {
@@ -132,8 +129,8 @@ func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained in
 	return drained, aside > 0 || drained == int64(most), stmt.Failed(err, "drain changes of visit type %q", visitType)
 }
 
-// setNextAside sets aside the origin whose change would be drained next. A trigger notes that as a
-// change of the origin, whose drain deletes its candidates.
+// setNextAside sets aside the origin of the next change. A trigger records that as a change of the origin,
+// whose drain deletes its candidates.
 func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *postgres.RefusedError) error {
 	url, err := tx.q.NextCandidateChange(ctx, visitType)
 	if err != nil {
@@ -145,13 +142,13 @@ func (tx *Tx) setNextAside(ctx context.Context, visitType string, reason *postgr
 	return tx.q.SetOriginAside(ctx, queries.SetOriginAsideParams{Reason: reason.Error(), URL: url, VisitType: visitType})
 }
 
-// CandidateBacklog counts the changes that are not drained yet, up to limit.
+// CandidateBacklog counts the pending changes, up to limit.
 func (s Store) CandidateBacklog(ctx context.Context, limit int64) (int64, error) {
 	return s.q.CandidateBacklog(ctx, limit)
 }
 
-// drainPending drains changes of a visit type if there are many. It does nothing while another
-// process is draining or building.
+// drainPending drains changes of a visit type if there are many. It does nothing while another process
+// drains or builds.
 func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 	pending, err := tx.q.PendingChanges(ctx, queries.PendingChangesParams{VisitType: visitType, Bound: grabDrains})
 	if err != nil || pending < grabDrains {
@@ -163,7 +160,7 @@ func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 	}
 	ready, err := tx.q.CandidatesReady(ctx)
 	if err == nil && ready {
-		// After a time-out the grab goes on: with many changes it reads the tables.
+		// After a time-out the grab goes on, and reads the tables if many changes are pending.
 		if _, _, err = tx.drain(ctx, visitType, 2*grabDrains); postgres.TimedOut(err) && ctx.Err() == nil {
 			err = nil
 		}
@@ -171,16 +168,15 @@ func (tx *Tx) drainPending(ctx context.Context, visitType string) error {
 	return err
 }
 
-// CandidateGroups counts the enabled listed origins of a visit type without a known last
-// update (the design's group A), and those with one (group B). The counts are kept as
-// candidates change, so undrained changes are missing; they are 0 during a build.
+// CandidateGroups counts a visit type's enabled listed origins without a known last update (the design's
+// group A), and with one (group B). The stored counts lack pending changes, and are 0 during a build.
 func (tx *Tx) CandidateGroups(ctx context.Context, visitType string) (without, with int64, err error) {
 	group, err := stmt.FirstOrZero(tx.q.CandidateGroups(ctx, visitType))
 	return group.WithoutUpdate, group.WithUpdate, err
 }
 
-// NextDue returns when the next candidates of a visit type become eligible after at, which is
-// not in the past; zero: never. Pending changes may make some eligible earlier.
+// NextDue returns when the visit type's next candidates become eligible after at, which must not be in the
+// past. Zero: never. Pending changes may make origins eligible earlier.
 func (a Queries) NextDue(ctx context.Context, visitType string, at time.Time) (time.Time, error) {
 	return stmt.FirstOrZero(a.q.NextDue(ctx, queries.NextDueParams{VisitType: visitType, At: at}))
 }

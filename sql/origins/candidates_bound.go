@@ -11,19 +11,19 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// MaxCandidateChanges is how many changes of candidates are kept, some 700 MB. To build
-// candidates anew then takes no longer than to drain them.
+// MaxCandidateChanges bounds the pending changes of candidates: some 700 MB. With more, a rebuild takes no
+// longer than the drain.
 const MaxCandidateChanges = 5_000_000
 
-// dropPages is how many pages of changes are deleted in one transaction: a million, in one
-// or two seconds.
+// dropPages is the number of pages of changes deleted in one transaction: a million changes in one or two
+// seconds.
 const dropPages = 10_000
 
-// Bounded is what one call of BoundChanges did.
+// Bounded is the result of one call of BoundChanges.
 type Bounded struct {
 	Drained int64
-	GivenUp bool  // candidates are not used until they are built anew
-	Deleted int64 // changes, which the build does not need
+	GivenUp bool  // grabs don't use candidates until the rebuild
+	Deleted int64 // changes that the rebuild doesn't need
 }
 
 func (b Bounded) String() string {
@@ -38,10 +38,9 @@ func (b Bounded) String() string {
 	return ""
 }
 
-// BoundChanges drains the changes of candidates for about atMost, if candidates are built. If there
-// are more than limit, built or not, it gives candidates up: it deletes the changes, and
-// candidates are empty until MaintainCandidates or Migrate builds them anew. Meanwhile grabs read
-// the tables.
+// BoundChanges drains changes of candidates for about atMost, if candidates are built. With more than limit
+// changes, built or not, it gives candidates up: it deletes the changes, and candidates are empty until
+// MaintainCandidates or Migrate rebuilds them. Until then grabs read the tables.
 func (s Store) BoundChanges(ctx context.Context, limit int64, atMost time.Duration) (b Bounded, err error) {
 	deadline := time.Now().Add(atMost)
 	pending, err := s.q.CandidateBacklog(ctx, limit+1)
@@ -68,9 +67,9 @@ func (s Store) BoundChanges(ctx context.Context, limit int64, atMost time.Durati
 	return b, err
 }
 
-// dropChanges marks candidates as to be built anew and deletes changes until a deadline: the build
-// will read the origins themselves. It stops when another process has begun the build, which
-// needs the changes from then on.
+// dropChanges marks candidates for a rebuild and deletes changes until a deadline: the build will read the
+// origins themselves. It stops when another process has begun the build, which needs the changes from then
+// on.
 func (s Store) dropChanges(ctx context.Context, deadline time.Time) (deleted int64, err error) {
 	pages, err := s.q.ChangePages(ctx)
 	for page := int64(0); page < pages && err == nil && time.Now().Before(deadline); page += dropPages {
@@ -99,7 +98,7 @@ func (s Store) dropChanges(ctx context.Context, deadline time.Time) (deleted int
 			break
 		}
 	}
-	if err == nil && deleted > 0 { // the next call would read their pages; without the privilege, this does nothing
+	if err == nil && deleted > 0 { // spares the next call reading their pages; without the privilege it does nothing
 		_, err = s.db.Pool().Exec(ctx, "vacuum scheduler_go.candidate_changes")
 	}
 	return deleted, err

@@ -15,13 +15,13 @@ const (
 	checkedBacklog = MaxPendingChanges / 2
 )
 
-// errBacklog postpones a step of the check.
+// errBacklog ends a step of the check; the next call repeats the step.
 var errBacklog = errors.New("too many changes of candidates are pending")
 
-// CheckCandidates compares candidates with the tables that they are made from. It notes the origins
-// that triggers missed as changed, for the next drains to repair, and returns their number. Called
-// once a minute, for about atMost, it compares all in about a day. It does nothing while candidates
-// are built or many changes are pending.
+// CheckCandidates compares candidates with the tables that they are made from. It records a change for each
+// origin that the triggers missed; the next drains repair them. It returns their number. Called once a
+// minute, for about atMost, it compares all rows in about a day. It does nothing during a build or while
+// many changes are pending.
 func (s Store) CheckCandidates(ctx context.Context, atMost time.Duration) (noted int64, err error) {
 	check := func(name string, end func(context.Context) (int64, error), step func(ctx context.Context, first, end int64) (int64, error)) error {
 		_, err := bulk.Walk[struct{}]{
@@ -45,7 +45,7 @@ func (s Store) CheckCandidates(ctx context.Context, atMost time.Duration) (noted
 		}
 		return err
 	}
-	// First candidates that differ or should not exist, then missing ones.
+	// First it checks candidates that differ or should not exist, then missing ones.
 	err = check("check of candidates", s.q.CandidatePages, func(ctx context.Context, first, end int64) (int64, error) {
 		return s.q.CheckCandidates(ctx, queries.CheckCandidatesParams{FirstPage: first, EndPage: end})
 	})

@@ -16,25 +16,24 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// KnownToCandidates reports whether candidates can answer a filter. They don't contain disabled
-// origins. For a filter with TableSample they select from all origins, which costs no more, unless
-// it is Inexact.
+// KnownToCandidates reports whether a grab can select by the filter from candidates. Candidates lack
+// disabled origins. For a filter with TableSample they select from all origins, at no higher cost, unless
+// the filter is Inexact.
 func KnownToCandidates(f model.VisitFilter) bool {
 	return f.Rule() != nil && !f.Disabled && (f.TableSample == 0 || !f.Inexact && f.TableSample <= 100)
 }
 
 const (
-	// minWalked and walkedPart bound the candidates that a grab looks at whose filter no index
-	// supports: minWalked, or one in walkedPart of the visit type's if that is more. To look at
-	// more would cost about as much as reading the Python scheduler's tables, so it reads these.
+	// minWalked and walkedPart bound the candidates that a grab reads for a filter without an index:
+	// minWalked, or one in walkedPart of the visit type's if that is more. Reading more would cost about as
+	// much as reading the Python scheduler's tables, so the grab reads these instead.
 	minWalked  = 20_000
 	walkedPart = 30
 )
 
-// builtCandidates are CTEs: built has a row if candidates can be used (@forks: and tell forks
-// from originals; @moments: and have moments), pending has the
-// origins with pending changes, whose candidates may be outdated. An origin is cooling if
-// all that changed is that a claim marked it, and it cools down since.
+// builtCandidates are two CTEs. built has a row if candidates can be used (with @forks: and distinguish
+// forks; with @moments: and have moments). pending has the origins with pending changes, whose candidates
+// may be outdated. An origin is cooling if all its changes are marks of claims since @cooling_since.
 const builtCandidates = `built as materialized (
 	select from scheduler_go.candidate_build
 	where phase = 'ready' and (by_fork or not @forks) and (by_freshness or not @moments) and @max_pending::bigint >= (select count(*) from (
@@ -48,23 +47,23 @@ const builtCandidates = `built as materialized (
 const pendingChanges = `scheduler_go.candidate_changes
 		where visit_type = @visit_type and place >= (select changes_low from scheduler_go.low_water)`
 
-// candidateFilter is what a grab asks of candidates c, besides its policy.
+// candidateFilter is a filter on candidates c, except its policy.
 type candidateFilter struct {
 	p          *model.Policy
-	byLister   bool     // wanted has listers, and candidates an index by lister
+	byLister   bool     // wanted has listers, and candidates have an index by lister
 	conditions []string // on c and, if stats, on its row ovs of origin_visit_stats
 	stats      bool
-	bounded    bool     // no index knows the conditions
-	ranges     []string // SQL: parts of the policy's order that may meet the conditions; none: all of it
+	bounded    bool     // no index supports the conditions
+	ranges     []string // SQL: parts of the policy's order that may meet the conditions; empty: all of it
 
-	// Parked candidates that may be due: those due before the SQL expression parkedUntil ("": all),
-	// which are all read, and those that meet a condition of early, which are walked by its index.
+	// These select the parked candidates that may be due. The grab reads all with a due date before the SQL
+	// expression parkedUntil ("": all). It walks those that meet a condition in early by its index.
 	parkedUntil string
 	early       []string
 }
 
-// filterCandidates translates a filter. The due dates of candidates include the default cooldowns;
-// other cooldowns are conditions to check.
+// filterCandidates translates a filter. The due dates of candidates include the default cooldowns; other
+// cooldowns become conditions.
 func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) (candidateFilter, error) {
 	cf := candidateFilter{p: f.Rule(), byLister: q.grouped, parkedUntil: "@now"}
 	if f.Cooldowns == model.DefaultCooldowns {
@@ -94,16 +93,16 @@ func (q *grabQuery) filterCandidates(ctx context.Context, tx *Tx, f model.VisitF
 	if open := q.openHosts("c"); len(open) > 0 {
 		cf.conditions, cf.bounded = append(cf.conditions, open...), true
 	}
-	if q.grouped { // by listers that meet the filter
+	if q.grouped { // the groups have only listers that meet the filter
 		return cf, nil
 	}
 	err := q.filterListers(ctx, tx, f, &cf)
 	return cf, err
 }
 
-// addEarly selects the parked candidates that shorter cooldowns may make due now: without indexes for
-// these, all whose due date is not further off than the largest difference; with them, only those
-// that one of these cooldowns holds back, for no longer than its own difference.
+// addEarly selects the parked candidates that shorter cooldowns may make due now. Without indexes for them,
+// it selects all with a due date within the largest difference. With them, it selects only those that one
+// of these cooldowns holds back, within its own difference.
 func (q *grabQuery) addEarly(ctx context.Context, tx *Tx, shorter []model.ShorterCooldown, now time.Time, cf *candidateFilter) error {
 	if len(shorter) == 0 {
 		return nil
@@ -135,8 +134,8 @@ func (q *grabQuery) addEarly(ctx context.Context, tx *Tx, shorter []model.Shorte
 	return nil
 }
 
-// filteredListers returns the listers whose origins a filter asks for; filtered is false if
-// those are all.
+// filteredListers returns the listers of a filter. filtered is false if the filter has no condition on
+// listers.
 func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers []uuid.UUID, filtered bool, err error) {
 	if !f.ListerID.Valid && f.ListerName == "" && f.ListerInstanceName == "" {
 		return nil, false, nil
@@ -145,8 +144,7 @@ func (tx *Tx) filteredListers(ctx context.Context, f model.VisitFilter) (listers
 	return listers, true, stmt.Failed(err, "find the listers of a filter")
 }
 
-// filterListers restricts cf to the listers of a filter, or to all but those whose instances are
-// closed.
+// filterListers restricts cf to the listers of a filter, or to all except those of closed instances.
 func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilter, cf *candidateFilter) error {
 	listers, some, err := tx.filteredListers(ctx, f)
 	open := q.openListers("c")
@@ -173,8 +171,8 @@ func (q *grabQuery) filterListers(ctx context.Context, tx *Tx, f model.VisitFilt
 	return nil
 }
 
-// grabCandidates runs a grab on candidates, and reports whether they could be used: not
-// while they are being built, too many changes are pending, or too many would be looked at.
+// grabCandidates runs a grab on candidates. usable is false during a build, with too many pending changes,
+// or if it would read too many candidates.
 func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun bool) (visits []GrabbedVisit, usable bool, err error) {
 	if !dryRun {
 		if err := tx.drainPending(ctx, f.VisitType); err != nil {
@@ -190,7 +188,7 @@ func (tx *Tx) grabCandidates(ctx context.Context, q *grabQuery, f model.VisitFil
 	return visits, usable, err
 }
 
-// selectFromCandidates sets q.selected to the CTEs that select by the filter from candidates.
+// selectFromCandidates sets q.selected to the CTEs that select from candidates by the filter.
 func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time) error {
 	q.ask()
 	cf, err := q.filterCandidates(ctx, tx, f, now)
@@ -206,14 +204,13 @@ func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.Vi
 	return nil
 }
 
-// selected returns CTEs that select what selectFromTables selects: for each row of wanted, the first
-// in the policy's order, merged from three sources in one snapshot: walks of the candidates that
-// are not parked and of the early ones, the other parked ones, and the origins with pending changes,
-// read as they are now.
+// selected returns CTEs that select the same as selectFromTables: for each row of wanted, the first origins
+// in the policy's order. They merge three sources in one snapshot: walks of unparked and early candidates;
+// the other parked candidates; the current state of origins with pending changes.
 //
-// If a bounded walk ends with too few, nothing is selected: more might come after it.
+// If a bounded walk ends with too few, nothing is selected: more might follow.
 //
-// found also has the rows that other listers have of the same URLs, without a lister, for the latest update.
+// found also has the rows of other listers for the same URLs, without a lister, for the latest update.
 func (cf *candidateFilter) selected() string {
 	order := " order by " + cf.p.OrderBy
 	candidate := strings.Join(slices.Concat([]string{"exists (select from built)", "c.visit_type = @visit_type"}, cf.p.SQL()), " and ")
@@ -283,8 +280,8 @@ func (cf *candidateFilter) selected() string {
 )`
 }
 
-// wanted returns the CTE with what is asked for and, if a walk is bounded, most with how many
-// candidates it looks at.
+// wanted returns the CTE wanted. If a walk is bounded, it also returns the CTE most, the number of
+// candidates that a walk reads.
 func (cf *candidateFilter) wanted() string {
 	cte := "wanted as materialized (select 0 as place, @count::bigint as count)"
 	if cf.byLister {
@@ -299,7 +296,7 @@ func (cf *candidateFilter) wanted() string {
 	return cte
 }
 
-// met returns the joins and conditions to append to a FROM clause with candidates c.
+// met returns joins and conditions for a FROM clause with candidates c.
 func (cf *candidateFilter) met() string {
 	met := " where true"
 	if cf.stats {

@@ -18,10 +18,10 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// The policy freshness (internal/freshness, docs/explanation/freshness.md) picks origins by their moments. The
-// moment of an origin is when a visit of it becomes worth its cost. It depends on how often visits
-// found something new (scheduler_go.freshness, written with the visit stats), on the updates that its
-// lister reports, and on a threshold, which rises and falls with what workers can do.
+// The policy freshness (internal/freshness, docs/explanation/freshness.md) picks origins by their moments.
+// An origin's moment is when a visit becomes worth its cost. It depends on how often visits found a change
+// (scheduler_go.freshness, written with the visit stats), on the updates that the lister reports, and on a
+// threshold. The threshold follows the workers' capacity.
 //
 //	visit ──► freshness: estimate, moment without updates ──┐
 //	listing ──► listed_origins ──► drain: moment_of ──► candidates.moment ──► claim
@@ -29,12 +29,12 @@ import (
 //	                       ▲                                                    │
 //	                       └──────────────── threshold ◄── prices of its visits ┘
 //
-// Nothing of this is read or written where no visit type is in scheduler_go.freshness_control.
+// Without a visit type in scheduler_go.freshness_control, none of this is read or written.
 
-// expectedCost is how long a visit is expected to take of an origin none of whose visits was on lanes.
+// expectedCost is the expected duration of a visit to an origin without earlier visits on lanes.
 const expectedCost = time.Minute
 
-// OriginFreshness is what the policy freshness knows of a listed origin.
+// OriginFreshness is the policy freshness' state of a listed origin.
 type OriginFreshness struct {
 	model.OriginKey
 	Lister uuid.UUID
@@ -42,8 +42,8 @@ type OriginFreshness struct {
 	Complete bool // all origins of the visit type have moments
 }
 
-// OriginFreshness returns what is known of those of the origins that are listed and whose
-// visit types have the policy freshness.
+// OriginFreshness returns the state of those origins that are listed and whose visit types have the policy
+// freshness.
 func (s Queries) OriginFreshness(ctx context.Context, origins []model.OriginKey) ([]OriginFreshness, error) {
 	all, err := FreshnessOf(ctx, s.q, origins)
 	return all, stmt.Failed(err, "read the freshness of %d origins", len(origins))
@@ -63,8 +63,7 @@ func FreshnessOf(ctx context.Context, q *queries.Queries, origins []model.Origin
 	})
 }
 
-// WriteFreshness writes the estimates of origins that have been visited, and their moments, computed as
-// of now.
+// WriteFreshness writes the estimates of visited origins, and their moments as of now.
 func WriteFreshness(ctx context.Context, q *queries.Queries, origins []OriginFreshness, now time.Time) error {
 	var p queries.WriteFreshnessParams
 	for i := range origins {
@@ -80,26 +79,26 @@ func WriteFreshness(ctx context.Context, q *queries.Queries, origins []OriginFre
 	return q.WriteFreshness(ctx, p)
 }
 
-// ConfigureFreshness sets the visit types that have the policy freshness, each with the longest
-// time that an origin waits for a visit.
+// ConfigureFreshness sets the visit types with the policy freshness, each with the longest wait of an
+// origin.
 func (s Store) ConfigureFreshness(ctx context.Context, longest map[string]time.Duration) error {
 	p := queries.ConfigureFreshnessParams{
 		VisitTypes: []string{}, Walk: freshnessName, Cost: expectedCost.Seconds(), Changes: freshness.General.Changes, Days: freshness.General.Days,
 		Threshold: freshness.Controller{}.Step(time.Time{}, false, 0).Threshold,
 	}
-	for _, visitType := range slices.Sorted(maps.Keys(longest)) { // rows are locked in that order
+	for _, visitType := range slices.Sorted(maps.Keys(longest)) { // sorted: the order of row locks
 		p.VisitTypes, p.Longest = append(p.VisitTypes, visitType), append(p.Longest, longest[visitType].Seconds())
 	}
 	return stmt.Failed(s.q.ConfigureFreshness(ctx, p), "set the visit types with the policy freshness")
 }
 
-// FreshnessCounts is what a walk over candidates has found of a visit type.
+// FreshnessCounts is the result of a walk over candidates for a visit type.
 type FreshnessCounts struct {
-	Origins   int64   // that were visited
-	Staleness float64 // the sum of what is expected of them, in seconds
-	Told      int64   // those of Origins whose listers report updates
-	Known     float64 // the part of Staleness that is theirs
-	Threshold float64 // when the walk began
+	Origins   int64   // visited origins
+	Staleness float64 // the sum of their expected staleness, in seconds
+	Told      int64   // those whose listers report updates
+	Known     float64 // the part of Staleness that belongs to Told
+	Threshold float64 // at the beginning of the walk
 }
 
 type freshnessWalk struct {
@@ -107,26 +106,26 @@ type freshnessWalk struct {
 	Listers    map[string]freshness.Population // by visit type and lister
 }
 
-// FreshnessCounts returns by visit type what the last whole walk found.
+// FreshnessCounts returns the results of the last complete walk by visit type.
 func (s Queries) FreshnessCounts(ctx context.Context) (map[string]FreshnessCounts, error) {
 	found, err := bulk.ResultOf[freshnessWalk](ctx, s.q, freshnessName)
 	return found.VisitTypes, err
 }
 
 const (
-	freshnessEvery = 6 * time.Hour // between walks, and how long one takes
-	freshnessPages = 32            // of candidates, in a step: some 2,500 rows
+	freshnessEvery = 6 * time.Hour // the period of walks, and the duration of one
+	freshnessPages = 32            // of candidates in a step: some 2,500 rows
 	freshnessName  = "moments of candidates"
 )
 
-// MaintainFreshness does a minute's part, for at most about atMost, of the walk that computes moments anew,
-// as thresholds move and listers report updates. One process at a time calls it.
+// MaintainFreshness takes steps, for about atMost, of the walk that recomputes moments, as thresholds
+// change and listers report updates. It expects a call a minute. One process at a time calls it.
 func (s Store) MaintainFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := s.momentsWalk(now, freshnessEvery).Take(ctx, s.q, atMost)
 	return err
 }
 
-// RenewMoments does the whole walk of MaintainFreshness at once, due or not, for simulated time. It does
+// RenewMoments does a complete walk of MaintainFreshness at once, due or not, for simulated time. It does
 // nothing while candidates are not built.
 func (s Store) RenewMoments(ctx context.Context, now time.Time) error {
 	err := s.q.CancelWalk(ctx, freshnessName)
@@ -156,16 +155,14 @@ func (s Store) momentsWalk(now time.Time, over time.Duration) bulk.Walk[freshnes
 	}
 }
 
-// MomentsComplete reports whether all origins of a visit type have the moments by which the policy
-// freshness picks them.
+// MomentsComplete reports whether all origins of a visit type have moments.
 func (tx *Tx) MomentsComplete(ctx context.Context, visitType string) (bool, error) {
 	k, err := stmt.FirstOrZero(tx.q.FreshnessControl(ctx, visitType))
 	return k.Complete, stmt.Failed(err, "read the threshold of visit type %q", visitType)
 }
 
-// ForgetFreshness takes steps, for about atMost, of a daily walk that deletes the estimates of origins
-// that have not been visited for twice the longest wait: they are gone, or their visit type has lost
-// the policy.
+// ForgetFreshness takes steps, for about atMost, of a daily walk. The walk deletes the estimates of origins
+// without a visit for twice the longest wait: they are gone, or their visit type has lost the policy.
 func (s Store) ForgetFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := bulk.Walk[struct{}]{
 		Name: "old estimates", Every: 24 * time.Hour, Most: 256,
@@ -178,16 +175,16 @@ func (s Store) ForgetFreshness(ctx context.Context, now time.Time, atMost time.D
 	return err
 }
 
-// A claim adjusts the threshold every stepEvery, by what the visits are worth that it claims; it looks
-// at pricedVisits of them.
+// A claim adjusts the threshold every stepEvery, by the values of its visits. It computes the values of
+// pricedVisits of them.
 const (
 	stepEvery    = time.Minute
 	pricedVisits = 100
 )
 
-// StepThreshold adjusts the threshold of a visit type with the policy freshness after a claim at now.
-// busy is whether messages waited for a worker before the claim. due are the origins that the policy
-// picked, in random order or by their moments; none if it picked all that were due.
+// StepThreshold adjusts a visit type's threshold after a claim at now. busy is whether messages waited for
+// a worker before the claim. due are the origins that the policy picked, in random order or by their
+// moments; none if the policy picked all that were due.
 func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time, busy bool, due []model.OriginKey) error {
 	k, err := stmt.FirstOrZero(tx.q.FreshnessControl(ctx, visitType))
 	if err != nil || k.Threshold == 0 || k.Stepped != nil && now.Sub(*k.Stepped).Abs() < stepEvery {
@@ -201,10 +198,10 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 		}
 		origins, err := FreshnessOf(ctx, tx.q, some)
 		if err != nil {
-			return stmt.Failed(err, "read what visits are worth")
+			return stmt.Failed(err, "read the values of visits")
 		}
 		for _, o := range origins {
-			// An origin that is due only because of the longest wait is worth less than the threshold.
+			// An origin due only by the longest wait is worth less than the threshold.
 			if since := now.Sub(o.Seen); !o.Seen.IsZero() && since < o.Longest {
 				values = append(values, o.Origin(now).Value(since))
 			}
@@ -215,9 +212,9 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 		"write the threshold of visit type %q", visitType)
 }
 
-// computeMoments computes the moments of the candidates on some pages as of now, and adds to found what
-// is known of them. It writes moments that are no longer right, and estimates where a lister reported
-// an update. It waits for the lock of candidates.
+// computeMoments computes the moments of the candidates on a range of pages as of now, and adds their state
+// to found. It writes moments that have changed, and estimates where a lister reported an update. It waits
+// for the lock of candidates.
 func (s Store) computeMoments(ctx context.Context, now time.Time, first, end int64, found *freshnessWalk) error {
 	return s.inTx(ctx, postgres.Plainly, func(ctx context.Context, tx *Tx) error {
 		if err := tx.q.LockCandidates(ctx); err != nil {
@@ -252,7 +249,7 @@ func (s Store) computeMoments(ctx context.Context, now time.Time, first, end int
 				continue
 			}
 			found.add(o, now)
-			// An estimate that ForgetFreshness has deleted would be written, and deleted, each time.
+			// Otherwise each walk would write an estimate that ForgetFreshness deletes again.
 			if forgotten := now.Sub(o.Seen)/2 > o.Longest; moved || news && !forgotten {
 				changed = append(changed, *o)
 			}
@@ -281,7 +278,7 @@ func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
 	w.Listers[key] = lister
 }
 
-// listerFreshness returns the priors of those listers that have enough origins with estimates.
+// listerFreshness returns the priors of listers that have enough origins with estimates.
 func listerFreshness(listers map[string]freshness.Population) (p queries.SetListerFreshnessParams, err error) {
 	p.Walk, p.VisitTypes, p.Listers = freshnessName, []string{}, []uuid.UUID{}
 	for key, population := range listers {

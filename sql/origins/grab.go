@@ -20,27 +20,26 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// GrabNextVisits picks up to count origins to visit next at the moment now, in
-// the order of the filter's policy, and unless dryRun marks them as scheduled.
+// GrabNextVisits picks up to count origins to visit at now, in the order of the filter's policy. Unless
+// dryRun is set, it marks them as scheduled.
 //
-// It is the Python scheduler's grab_next_visits: the same conditions, order and side effects
-// (last_scheduled never moves back; policies by visit target move the visit type's
-// queue position forward). An origin listed by several listers can occur once for
-// each. Grabs of one visit type wait for each other, so they never return the same
-// origin twice. An origin that cannot be sent as it is (scheduler_go.odd_origin) is left
-// out, and unless dryRun set aside, as is one that PostgreSQL refuses to mark.
+// It has the conditions, order and side effects of the Python scheduler's grab_next_visits. last_scheduled
+// never decreases; policies by visit target move the visit type's queue position forward. An origin of
+// several listers can occur once for each. Grabs of one visit type wait for each other, so they never
+// return the same origin twice. A grab leaves out an origin that cannot be sent as it is
+// (scheduler_go.odd_origin) or that PostgreSQL refuses to mark. Unless dryRun is set, it sets that origin
+// aside.
 //
-// Its cost depends on count, not on the number of origins (see candidates.go). A grab of
-// disabled origins, or of an inexact sample, reads the Python scheduler's tables as the
-// Python scheduler does, as does one with a filter that too many of the next origins
-// don't meet; the result is the same.
+// Its cost depends on count, not on the number of origins (see candidates.go). A grab of disabled origins
+// or of an inexact sample reads the Python scheduler's tables, as the Python scheduler does. So does a grab
+// with a filter that too many of the next origins don't meet. The result is the same.
 func (tx *Tx) GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error) {
 	visits, err := tx.Grabs(now).next(ctx, f, count, dryRun)
 	return stmt.List(visits, err, func(v GrabbedVisit) model.ListedOrigin { return v.Origin })
 }
 
-// Grabs are the grabs of one claim, in its transaction: those of several policies and groups, which keep the limits
-// of hosters together.
+// Grabs are the grabs of one claim for several policies and groups, in its transaction. They share the
+// limits of hosters.
 type Grabs struct {
 	tx   *Tx
 	now  time.Time
@@ -50,7 +49,7 @@ type Grabs struct {
 // Grabs begins the grabs of a claim at the moment now.
 func (tx *Tx) Grabs(now time.Time) *Grabs { return &Grabs{tx: tx, now: now} }
 
-// Next does what GrabNextVisits does, and marks the origins as scheduled.
+// Next picks like GrabNextVisits, and marks the origins as scheduled.
 func (g *Grabs) Next(ctx context.Context, f model.VisitFilter, count int) ([]GrabbedVisit, error) {
 	return g.next(ctx, f, count, false)
 }
@@ -60,8 +59,8 @@ func (g *Grabs) next(ctx context.Context, f model.VisitFilter, count int, dryRun
 	return visits, stmt.Failed(err, "grab visits of type %q by policy %q", f.VisitType, f.Policy)
 }
 
-// AnyVisit reports whether a grab would give an origin, as far as candidates know. It never
-// reads the Python scheduler's tables: while candidates can't be used, it is not known.
+// AnyVisit reports whether a grab would return an origin. It reads candidates only, never the Python
+// scheduler's tables. known is false while candidates can't be used.
 func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) (found, known bool, err error) {
 	if !KnownToCandidates(f) {
 		return false, false, nil
@@ -71,26 +70,25 @@ func (tx *Tx) AnyVisit(ctx context.Context, f model.VisitFilter, now time.Time) 
 	return len(visits) > 0, known, stmt.Failed(err, "find visits of type %q by policy %q", f.VisitType, f.Policy)
 }
 
-// VisitGroup is a group of listers and how many of its origins are asked for.
+// VisitGroup is a group of listers and the number of origins to grab.
 type VisitGroup struct {
 	Listers []uuid.UUID
 	Count   int
 }
 
-// GrabbedVisit is an origin, with the index of its group among those asked for.
+// GrabbedVisit is an origin, with the index of its group.
 type GrabbedVisit struct {
 	Group   int
 	Origin  model.ListedOrigin
-	Hosters []string // with a limit, for which the visit counts
-	Updated float64  // the latest update that any lister knows, in seconds since 1970, -infinity if none does; 0: not looked up
+	Hosters []string // those with a limit that count the visit
+	Updated float64  // latest update of all listers, in seconds since 1970; -infinity: none is known; 0: not read
 }
 
-// Grouped does what Next does, for each group as many origins as
-// are asked for, in the policy's order within the group, and marks them as scheduled. A
-// lister belongs to one group at most.
+// Grouped picks, for each group, up to its Count of origins in the policy's order, and marks them as
+// scheduled. A lister belongs to at most one group.
 //
-// With the indexes of Migrate for shares by lister, its cost depends on how many are asked
-// for. It never looks at a sample: a group that is not in it would seem to have nothing.
+// With the indexes that Migrate creates for shares by lister, its cost depends on the counts. It never
+// reads a sample: a group outside the sample would seem to have no origins.
 func (g *Grabs) Grouped(ctx context.Context, f model.VisitFilter, groups []VisitGroup) ([]GrabbedVisit, error) {
 	groups, err := g.tx.filteredGroups(ctx, f, groups)
 	if err != nil {
@@ -102,7 +100,7 @@ func (g *Grabs) Grouped(ctx context.Context, f model.VisitFilter, groups []Visit
 	return visits, stmt.Failed(err, "grab visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
 }
 
-// filteredGroups returns groups with the listers that a filter asks for.
+// filteredGroups returns the groups without listers that don't meet the filter.
 func (tx *Tx) filteredGroups(ctx context.Context, f model.VisitFilter, groups []VisitGroup) ([]VisitGroup, error) {
 	among, filtered, err := tx.filteredListers(ctx, f)
 	if err != nil || !filtered {
@@ -115,8 +113,8 @@ func (tx *Tx) filteredGroups(ctx context.Context, f model.VisitFilter, groups []
 	return groups, nil
 }
 
-// CountGroupedVisits counts what Grouped would give of each group, whatever hosters
-// take, as far as candidates know: while they can't be used, there is nothing.
+// CountGroupedVisits counts the origins that Grouped would return for each group without limits of hosters.
+// It reads candidates only: while they can't be used, the counts are 0.
 func (tx *Tx) CountGroupedVisits(ctx context.Context, f model.VisitFilter, now time.Time, groups []VisitGroup) ([]int, error) {
 	counts := make([]int, len(groups))
 	f.TableSample = 0
@@ -130,19 +128,19 @@ func (tx *Tx) CountGroupedVisits(ctx context.Context, f model.VisitFilter, now t
 	return counts, stmt.Failed(err, "count visits of type %q by policy %q for %d groups", f.VisitType, f.Policy, len(groups))
 }
 
-// VisitPlace is where an origin stands among the next ones of a policy.
+// VisitPlace is an origin's place among the next ones of a policy.
 type VisitPlace struct {
-	Known    bool // else candidates can't tell: see grabCandidates
-	Place    int  // from 1; 0: it is not among those searched
+	Known    bool // false while candidates can't be used: see grabCandidates
+	Place    int  // from 1; 0: not among those searched
 	Searched int  // number of origins searched
 }
 
-// changesOfPlace is how many pending changes PlaceOfVisit reads for each origin that it searches.
+// changesOfPlace bounds the pending changes that PlaceOfVisit reads per searched origin.
 const changesOfPlace = 5
 
-// PlaceOfVisit looks for an origin among the next limit ones of a policy. It reads candidates
-// alone, and the visit type's pending changes; for a filter that no index knows, as many
-// candidates as a grab.
+// PlaceOfVisit returns an origin's place among the next limit ones of a policy. It reads only candidates
+// and the visit type's pending changes. For a filter without an index, it reads as many candidates as a
+// grab.
 func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Time, o model.ListedOrigin, limit int) (p VisitPlace, err error) {
 	if !KnownToCandidates(f) {
 		return p, nil
@@ -153,8 +151,8 @@ func (tx *Tx) PlaceOfVisit(ctx context.Context, f model.VisitFilter, now time.Ti
 	return p, stmt.Failed(err, "find the place of %q by policy %q", o.URL, f.Policy)
 }
 
-// askCandidates runs a statement on what a grab would select from candidates (first), and calls
-// do for each row that it read into fields.
+// askCandidates runs a statement on first, the CTE of what a grab would select from candidates. It scans
+// each row into fields and calls do.
 func (tx *Tx) askCandidates(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, statement string, fields []any, do func() error) error {
 	q.pinned, q.args["visit_type"], q.args["now"] = true, f.VisitType, now
 	if err := q.selectFromCandidates(ctx, tx, f, now); err != nil {
@@ -182,7 +180,7 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 		q.effects = append([]string{setAside}, marks(f)...)
 	}
 	migrated := true
-	if dryRun { // which also answers on a database that was not migrated
+	if dryRun { // a dry run also works on a database that is not migrated
 		if err := tx.Raw.QueryRow(ctx, `select exists (select from pg_attribute
 			where attrelid = to_regclass('scheduler_go.candidate_build') and attname = 'by_cooldown')`).Scan(&migrated); err != nil {
 			return nil, err
@@ -191,7 +189,7 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 	return tx.selectVisits(ctx, q, f, now, dryRun, migrated)
 }
 
-// marks are the effects by which a grab marks what it selected.
+// marks returns the effects by which a grab marks its origins.
 func marks(f model.VisitFilter) []string {
 	effects := []string{markScheduled, noteMarked}
 	if p := f.Rule(); p != nil && p.ByTarget {
@@ -200,7 +198,7 @@ func marks(f model.VisitFilter) []string {
 	return effects
 }
 
-// selectVisits runs a grab on candidates, or on the tables where they can't be used.
+// selectVisits runs a grab on candidates, or on the tables if candidates can't be used.
 func (tx *Tx) selectVisits(ctx context.Context, q *grabQuery, f model.VisitFilter, now time.Time, dryRun, migrated bool) ([]GrabbedVisit, error) {
 	if migrated && KnownToCandidates(f) {
 		visits, usable, err := tx.grabCandidates(ctx, q, f, now, dryRun)
@@ -220,31 +218,30 @@ func (tx *Tx) selectVisits(ctx context.Context, q *grabQuery, f model.VisitFilte
 	return visits, err
 }
 
-// grabQuery is a grab being put together. Every value goes through args: no SQL
-// is made from input.
+// grabQuery builds the statement of a grab. All values are arguments: no SQL is made from input.
 type grabQuery struct {
-	groups  []VisitGroup // what is asked for; without grouped, one of all listers
+	groups  []VisitGroup // the wanted groups; without grouped, one group of all listers
 	grouped bool
-	room    *hosterRoom // what hosters take; nil: anything
+	room    *hosterRoom // remaining capacity of hosters; nil: no limits
 
-	// byLister reports that closed listers may be left out by a walk of each other one, which
-	// eachLister asks for.
+	// byLister reports that a walk per open lister could leave out closed ones. eachLister requests these
+	// walks.
 	byLister, eachLister bool
 
-	maxPending int // how many pending changes it reads; 0: MaxPendingChanges
+	maxPending int // bound of the pending changes that it reads; 0: MaxPendingChanges
 
-	pinned   bool     // its plan is along indexes
-	selected string   // CTEs: usable, which has a row if the others can be used; selected, what to return; found, which has it in order
-	effects  []string // data-modifying CTEs after it
+	pinned   bool     // the plan must use indexes
+	selected string   // CTEs: usable has a row if the others can be used; selected has the rows to return; found has them in order
+	effects  []string // data-modifying CTEs after selected
 	args     pgx.NamedArgs
 
-	// Parts of selected where it reads the Python scheduler's tables.
+	// These are parts of selected for the Python scheduler's tables.
 	from    string
 	where   []string
 	orderBy string
 }
 
-// ask sets what is asked for.
+// ask sets the arguments for the wanted counts.
 func (q *grabQuery) ask() {
 	if q.grouped {
 		q.want(q.groups)
@@ -253,7 +250,7 @@ func (q *grabQuery) ask() {
 	}
 }
 
-// want sets the CTE wanted to groups, without the listers whose instances are closed.
+// want sets the arguments of the CTE wanted to the groups, without listers of closed instances.
 func (q *grabQuery) want(groups []VisitGroup) {
 	var listers []uuid.UUID
 	var places, counts []int32
@@ -269,8 +266,8 @@ func (q *grabQuery) want(groups []VisitGroup) {
 	q.args["listers"], q.args["places"], q.args["counts"] = listers, places, counts
 }
 
-// setAside sets aside what cannot be sent. If there is anything, nothing else is done:
-// the grab is run again, for others in its place.
+// setAside sets aside origins that cannot be sent. If there are any, the statement has no other effect, and
+// the grab runs again for others.
 const setAside = `odd as (
 	insert into scheduler_go.set_aside_origins (lister_id, url, visit_type, content, reason)
 	select distinct lister_id, url, visit_type, scheduler_go.origin_content(extra_loader_arguments, first_seen, last_seen, last_update), odd
@@ -287,8 +284,8 @@ const markScheduled = `marked as (
 	set last_scheduled = greatest(ovs.last_scheduled, excluded.last_scheduled)
 )`
 
-// noteMarked notes what markScheduled changes, in place of the triggers, which runGrab has let
-// it pass.
+// noteMarked records the changes of markScheduled in place of the triggers, which runGrab turns off for the
+// statement.
 const noteMarked = `noted as (
 	insert into scheduler_go.candidate_changes (visit_type, url, scheduled, listed)
 	select distinct visit_type, url, @now::timestamptz, false from selected where ` + noneSetAside + `
@@ -300,9 +297,8 @@ const moveQueuePosition = `moved as (
 	on conflict (visit_type) do update set position = greatest(p.position, excluded.position)
 )`
 
-// runGrab runs a grab, again for others as long as it set some aside. It returns what was
-// selected, and whether the CTEs could be used: if not, nothing was selected, and so
-// nothing marked.
+// runGrab runs a grab, and repeats it while it sets origins aside. It returns the selected visits. usable
+// is whether the CTEs could be used; if not, nothing is selected or marked.
 func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
 	for range bulk.AsideRounds {
 		var odd int
@@ -325,8 +321,8 @@ func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit,
 	return visits, usable, err
 }
 
-// withSettings does what a grab does with the settings that it needs. A grab that marks is
-// done at a savepoint: after an error, the transaction goes on as if it had not been tried.
+// withSettings runs do with the settings of a grab. A grab that marks runs in a savepoint: after an error,
+// the transaction continues as before the grab.
 func (tx *Tx) withSettings(ctx context.Context, q *grabQuery, do func() error) error {
 	before, after := "", ""
 	if len(q.effects) > 0 {
@@ -353,8 +349,8 @@ func (tx *Tx) withSettings(ctx context.Context, q *grabQuery, do func() error) e
 	return err
 }
 
-// runGrabApart runs a grab that PostgreSQL refuses: it marks the origins in parts, and sets
-// aside and leaves out those that are refused alone.
+// runGrabApart runs a grab that PostgreSQL refuses. It marks the origins in parts, and sets aside and
+// leaves out those that are refused alone.
 func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
 	selection := *q
 	selection.effects = nil
@@ -365,8 +361,8 @@ func (tx *Tx) runGrabApart(ctx context.Context, q *grabQuery) (visits []GrabbedV
 	return visits, usable, err
 }
 
-// mark marks visits by the effects of a grab. It leaves out, and sets aside, those that
-// PostgreSQL refuses to mark alone.
+// mark applies the effects of a grab to visits. It sets aside and leaves out those that PostgreSQL refuses
+// to mark alone.
 func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]GrabbedVisit, error) {
 	effects := slices.DeleteFunc(slices.Clone(q.effects), func(effect string) bool { return effect == setAside })
 	if len(visits) == 0 || len(effects) == 0 {
@@ -396,7 +392,7 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 }
 
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
-	// Without origins there is one row all the same, for usable and odd.
+	// Without origins the statement still returns one row, for usable and odd.
 	rows, err := tx.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
 select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.lister_id, lo.place, `+originColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
@@ -405,14 +401,14 @@ left join found lo on lo.odd is null`, q.args)
 		return nil, 0, false, err
 	}
 	defer rows.Close()
-	var v GrabbedVisit // each row's in turn
+	var v GrabbedVisit // overwritten by each row
 	var updated pgtype.Float8
 	latestUpdates := make(map[string]float64) // by URL
 	o := &v.Origin
 	fields := []any{&usable, &odd, &o.URL, &updated, &o.ListerID, &v.Group, &o.VisitType, &o.ExtraLoaderArguments,
 		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
 	const lister = 4
-	updateAlone := slices.Concat(fields[:lister], make([]any, len(fields)-lister)) // the rest is not read
+	updateAlone := slices.Concat(fields[:lister], make([]any, len(fields)-lister)) // the other columns are not scanned
 	for rows.Next() {
 		if rows.RawValues()[lister] == nil {
 			err = rows.Scan(updateAlone...)
@@ -432,22 +428,21 @@ left join found lo on lo.odd is null`, q.args)
 	return visits, odd, usable, rows.Err()
 }
 
-// originColumns are in the order of runGrabOnce's fields, after the group.
+// originColumns are in the order of the fields in runGrabOnce, after the group.
 const originColumns = `lo.visit_type, lo.extra_loader_arguments,
 	lo.enabled, lo.first_seen, lo.last_seen, lo.last_update, lo.is_fork, lo.forked_from_url`
 
-// whyNotSent says of a row of listed_origins why it cannot be sent.
+// whyNotSent is the reason why a row of listed_origins cannot be sent, or null.
 const whyNotSent = "scheduler_go.odd_origin(lo.extra_loader_arguments, lo.first_seen, lo.last_seen, lo.last_update)"
 
-// wanted is a CTE with the index of its group and how many of it are asked for, by
-// lister.
+// wanted is a CTE with the group's index and count by lister.
 const wanted = `wanted as materialized (
 	select * from unnest(@listers::uuid[], @places::integer[], @counts::integer[]) w (lister_id, place, count)
 )`
 
-// originFacts joins a row c to each row lo of listed_origins, with the columns of
-// candidates that policies use. Only policies that use the lag or the moment need our
-// schema, which computes it.
+// originFacts joins a row c, with the columns of candidates that policies use, to each row lo of
+// listed_origins. Only policies that use the lag or the moment need our schema, whose functions compute
+// them.
 func originFacts(p *model.Policy) string {
 	lag, moment := "null::interval", "null::timestamptz"
 	uses := func(column string) bool {
@@ -465,13 +460,13 @@ func originFacts(p *model.Policy) string {
 		` + lag + ` as lag, ` + moment + ` as moment) c`
 }
 
-// notSetAside leaves out what is set aside. It is a join: a look-up for each of all origins
-// would cost more.
+// notSetAside leaves out origins that are set aside. It is an anti-join: a look-up for each origin would
+// cost more.
 const notSetAside = `not exists (select from scheduler_go.set_aside_origins s
 		where s.lister_id = lo.lister_id and s.url = lo.url and s.visit_type = lo.visit_type)`
 
-// selectFromTables selects from the Python scheduler's tables what the filter says. If the
-// database was not migrated, it doesn't know what can't be sent.
+// selectFromTables selects from the Python scheduler's tables by the filter. On a database without our
+// migrations it includes origins that cannot be sent.
 func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitFilter, now time.Time, migrated bool) error {
 	q.from = "listed_origins lo"
 	q.where = []string{"lo.enabled = @enabled", "lo.visit_type = @visit_type"}
@@ -517,8 +512,8 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 	return nil
 }
 
-// cooldowns leaves out origins that were scheduled or visited too recently. They
-// are measured in hours, not in days: no daylight saving.
+// cooldowns leaves out origins that were scheduled or visited too recently. Cooldowns are in hours, not in
+// days, so daylight saving has no effect.
 func (q *grabQuery) cooldowns(c model.Cooldowns, now time.Time) {
 	for _, rule := range []struct {
 		name      string
@@ -526,8 +521,8 @@ func (q *grabQuery) cooldowns(c model.Cooldowns, now time.Time) {
 		condition string
 	}{
 		{"absolute", c.Absolute, "(ovs.last_scheduled is null or ovs.last_scheduled < @absolute)"},
-		// Scheduled and no result since: it is waiting in a queue, unless that was so
-		// long ago that it must have been lost.
+		// Scheduled without a result since, the origin waits in a queue. After the cooldown it counts as
+		// lost.
 		{"scheduled", c.Scheduled, "(ovs.last_scheduled is null or ovs.last_scheduled < greatest(@scheduled, ovs.last_visit))"},
 		{"failed", c.Failed, "(ovs.last_visit_status is distinct from 'failed' or ovs.last_visit < @failed)"},
 		{"not_found", c.NotFound, "(ovs.last_visit_status is distinct from 'not_found' or ovs.last_visit < @not_found)"},
@@ -539,7 +534,7 @@ func (q *grabQuery) cooldowns(c model.Cooldowns, now time.Time) {
 	}
 }
 
-// policy adds what the policy selects and orders by.
+// policy adds the conditions and the order of the policy.
 func (q *grabQuery) policy(ctx context.Context, tx *Tx, f model.VisitFilter) error {
 	p := f.Rule()
 	if p == nil {
@@ -567,7 +562,7 @@ const momentHasCome = "c.moment <= @now"
 // dateHasPassed is the condition of model.VisitFilter.WaitsForDate.
 const dateHasPassed = "(c.lag > interval '0' or scheduler_go.update_ends(c.last_update) < @now)"
 
-// sinceListing are the parts of the order of model.FirstVisitsAfterListing that it picks from.
+// sinceListing are the parts of the order of model.FirstVisitsAfterListing that it selects from.
 var sinceListing = []string{"c.last_scheduled is null", "c.last_scheduled < @listed"}
 
 // notScheduledSinceListing returns the condition of model.FirstVisitsAfterListing.
@@ -582,7 +577,7 @@ func (q *grabQuery) notScheduledSinceListing(ctx context.Context, tx *Tx, f mode
 	default:
 		err = fmt.Errorf("policy %q needs a lister: its id, or its name and instance name", f.Policy)
 	}
-	q.args["listed"] = lister.LastListingFinishedAt // null: only those never scheduled
+	q.args["listed"] = lister.LastListingFinishedAt // null: only origins never scheduled
 	return "(" + strings.Join(sinceListing, " or ") + ")", err
 }
 

@@ -13,14 +13,14 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// HosterLoad is how many visits of a hoster count for its limits.
-type HosterLoad struct {
+// HosterLoad is the number of visits that count for a hoster's limits.
+type HosterLoad struct { // claimed, without a known end
 	InFlight   int // claimed and not known to have ended
 	LastMinute int // claimed in the last minute
 }
 
-// HosterLoads returns the loads of the hosters that have any, by their names. Visits count
-// only for hosters that had a limit when they were claimed.
+// HosterLoads returns the loads of hosters by name. A visit counts only for hosters that had a limit at its
+// claim.
 func (a Queries) HosterLoads(ctx context.Context, hosters model.Hosters, now time.Time) (map[string]HosterLoad, error) {
 	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{Now: now, LostAfter: hosters.LostAfter.Seconds(), ClaimedAfter: now.Add(-time.Minute)})
 	loads := make(map[string]HosterLoad, len(rows))
@@ -30,12 +30,12 @@ func (a Queries) HosterLoads(ctx context.Context, hosters model.Hosters, now tim
 	return loads, stmt.Failed(err, "count the visits of hosters")
 }
 
-// hosterRoom is the remaining capacity of hosters in a transaction that claims visits. The lock of hosters
-// is held.
+// hosterRoom is the remaining capacity of hosters in a transaction that claims visits. The transaction
+// holds the lock of hosters.
 type hosterRoom struct {
 	model.Hosters
 	loads   map[string]HosterLoad
-	listers map[uuid.UUID]string // the hoster that each lister's instance is
+	listers map[uuid.UUID]string // the hoster of each lister's instance
 	closed  map[string]bool      // hosters without capacity
 }
 
@@ -68,7 +68,7 @@ func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
 	return s, nil
 }
 
-// room reports whether a hoster takes another visit.
+// room reports whether a hoster has room for another visit.
 func (s *hosterRoom) room(hoster string) bool {
 	load := s.loads[hoster]
 	maxInFlight, perMinute := s.Limit(hoster).Reached(load.InFlight, load.LastMinute)
@@ -85,7 +85,7 @@ func (s *hosterRoom) add(hosters []string, visits int) {
 	}
 }
 
-// of returns the hosters with a limit that an origin counts for.
+// of returns the hosters with a limit that count an origin.
 func (s *hosterRoom) of(o model.ListedOrigin) (limited []string) {
 	for _, hoster := range []string{s.listers[o.ListerID], model.HostOf(o.URL)} {
 		if s.Limit(hoster).Limited() {
@@ -95,8 +95,8 @@ func (s *hosterRoom) of(o model.ListedOrigin) (limited []string) {
 	return limited
 }
 
-// take returns the visits whose hosters have room, in their order, and counts them. It closes the
-// hosters without room for another visit; all reports whether it closed none.
+// take returns the visits whose hosters have room, in their order, and adds them to the loads. It closes
+// hosters without room for another visit. all reports whether it closed none.
 func (s *hosterRoom) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool) {
 	all = true
 	for _, v := range visits {
@@ -112,7 +112,7 @@ func (s *hosterRoom) take(visits []GrabbedVisit) (taken []GrabbedVisit, all bool
 	return taken, all
 }
 
-// instances returns all listers, none if s is nil.
+// instances returns all listers; none if s is nil.
 func (s *hosterRoom) instances() []uuid.UUID {
 	if s == nil {
 		return nil
@@ -120,11 +120,11 @@ func (s *hosterRoom) instances() []uuid.UUID {
 	return slices.Collect(maps.Keys(s.listers))
 }
 
-// isClosed reports whether the instance of a lister is closed; false if s is nil.
+// isClosed reports whether the hoster of a lister's instance is closed; false if s is nil.
 func (s *hosterRoom) isClosed(lister uuid.UUID) bool { return s != nil && s.closed[s.listers[lister]] }
 
-// openListers returns the condition that leaves out the listers whose instances are closed, for a row
-// of that alias; none if no instance is closed.
+// openListers returns the condition that leaves out listers of closed instances, for a row with the alias;
+// none if no instance is closed.
 func (q *grabQuery) openListers(alias string) []string {
 	closed := slices.DeleteFunc(q.room.instances(), func(l uuid.UUID) bool { return !q.room.isClosed(l) })
 	if len(closed) == 0 {
@@ -134,8 +134,8 @@ func (q *grabQuery) openListers(alias string) []string {
 	return []string{alias + ".lister_id <> all(@closed_listers::uuid[])"}
 }
 
-// openHosts returns the condition that leaves out closed hosts, for a row of that alias; none if no
-// host is closed.
+// openHosts returns the condition that leaves out closed hosts, for a row with the alias; none if no host
+// is closed.
 func (q *grabQuery) openHosts(alias string) []string {
 	var closed []string
 	if q.room != nil {
@@ -148,9 +148,8 @@ func (q *grabQuery) openHosts(alias string) []string {
 	return []string{"coalesce(substring(lower(" + alias + ".url) from @host::text), '') <> all(@closed_hosts::text[])"}
 }
 
-// grabWithinLimits does what grab does, within the limits of hosters. It leaves out visits whose hosters have
-// no room, and selects again, without the origins of these hosters, until all that it selected has
-// room.
+// grabWithinLimits grabs within the limits of hosters. It leaves out visits of full hosters and selects
+// again without the origins of these hosters, until all selected visits have room.
 func (g *Grabs) grabWithinLimits(ctx context.Context, q *grabQuery, f model.VisitFilter) ([]GrabbedVisit, error) {
 	tx, now := g.tx, g.now
 	s, err := g.openHosters(ctx)
@@ -217,6 +216,6 @@ func (tx *Tx) addHosterClaims(ctx context.Context, s *hosterRoom, visits []Grabb
 	return tx.q.AddHosterClaims(ctx, p)
 }
 
-// LeftOut reports whether the grabs left out visits of hosters without room, so that there may be
-// more to visit than they grabbed.
+// LeftOut reports whether the grabs left out visits of full hosters. More origins may then be due than they
+// grabbed.
 func (g *Grabs) LeftOut() bool { return g.room != nil && len(g.room.closed) > 0 }

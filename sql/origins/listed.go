@@ -15,10 +15,10 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// RecordListedOrigins adds or replaces what a lister found, so that a disabled origin can be enabled
-// again. LastSeen becomes the time of the transaction, unless keepLastSeen is set. If an origin
-// occurs several times, the last one counts. It returns each once, as it is in the database, in the
-// order of the call, or model.ErrUnknownLister.
+// RecordListedOrigins adds or replaces origins that a lister found; it can enable a disabled origin again.
+// LastSeen becomes the time of the transaction, unless keepLastSeen is set. If an origin occurs several
+// times, the last one counts. It returns each origin once, as stored, in the order of the call. It returns
+// model.ErrUnknownLister for an unknown lister.
 func (a Queries) RecordListedOrigins(ctx context.Context, origins []model.ListedOrigin, keepLastSeen bool) ([]model.ListedOrigin, error) {
 	if len(origins) == 0 {
 		return nil, nil
@@ -61,24 +61,24 @@ func (a Queries) RecordListedOrigins(ctx context.Context, origins []model.Listed
 
 func listedOriginOf(row queries.ListedOrigin) model.ListedOrigin { return model.ListedOrigin(row) }
 
-// ListedOriginFilter selects origins; an empty field does not matter.
+// ListedOriginFilter selects origins; an empty field is no condition.
 type ListedOriginFilter struct {
 	ListerID uuid.NullUUID
 	URLs     []string
 	Enabled  *bool
 	After    *ListedOriginToken
-	Limit    int // 0: the Python scheduler's 1000
+	Limit    int // 0: 1000, the Python scheduler's default
 }
 
-// ListedOriginToken is where a page ended.
+// ListedOriginToken is the last origin of a page.
 type ListedOriginToken struct {
 	ListerID uuid.UUID
 	URL      string
 }
 
-// ListedOrigins returns a page of origins, by lister and URL, and where the next one starts (nil after
-// the last). A page can be longer than the limit, as it has all visit types of its last URL; the
-// Python scheduler loses those that the limit cuts off.
+// ListedOrigins returns a page of origins by lister and URL, and the start of the next page (nil after the
+// last). A page can exceed the limit, as it has all visit types of its last URL; the Python scheduler loses
+// those beyond the limit.
 func (a Queries) ListedOrigins(ctx context.Context, f ListedOriginFilter) ([]model.ListedOrigin, *ListedOriginToken, error) {
 	if f.Limit == 0 {
 		f.Limit = 1000
@@ -105,10 +105,10 @@ func (a Queries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	return visitTypes, stmt.Failed(err, "read the visit types of listed origins")
 }
 
-// Standing is what the metrics count of a lister's origin.
+// Standing is a lister's origin with the columns that the metrics count.
 type Standing = queries.StandingsRow
 
-// Standings returns the standings of some URLs, of all listers and visit types.
+// Standings returns the standings of the URLs for all listers and visit types.
 func (a Queries) Standings(ctx context.Context, urls []string) ([]Standing, error) {
 	if len(urls) == 0 {
 		return nil, nil

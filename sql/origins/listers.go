@@ -26,8 +26,8 @@ func (a Queries) ListerByID(ctx context.Context, id uuid.UUID) (model.Lister, er
 	return listerOf(row), stmt.Failed(err, "read lister %s", id)
 }
 
-// Lister finds a lister by its name and that of its instance ("" where it has
-// none), or returns model.ErrUnknownLister.
+// Lister finds a lister by its name and its instance's name (may be ""). It returns model.ErrUnknownLister
+// if there is none.
 func (a Queries) Lister(ctx context.Context, name, instance string) (model.Lister, error) {
 	row, err := a.q.ListerByName(ctx, queries.ListerByNameParams{Name: name, InstanceName: instance})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -42,14 +42,14 @@ func (a Queries) Listers(ctx context.Context) ([]model.Lister, error) {
 	return stmt.List(rows, stmt.Failed(err, "read listers"), listerOf)
 }
 
-// ListersByID returns the existing listers of these identifiers.
+// ListersByID returns the listers with the identifiers; it omits missing ones.
 func (a Queries) ListersByID(ctx context.Context, ids []uuid.UUID) ([]model.Lister, error) {
 	rows, err := a.q.ListersByID(ctx, ids)
 	return stmt.List(rows, stmt.Failed(err, "read listers"), listerOf)
 }
 
-// VisitListers lists the listers that may have origins of a visit type to visit: all listers, if a
-// policy has shorter cooldowns than the default ones. It sets their ID, Name and InstanceName only.
+// VisitListers lists the listers that may have origins of a visit type to visit. These are all listers if a
+// policy has cooldowns shorter than the default ones. It sets only ID, Name and InstanceName.
 func (a Queries) VisitListers(ctx context.Context, visitType string, policies []model.WeightedPolicy) ([]model.Lister, error) {
 	shorter := slices.ContainsFunc(policies, func(p model.WeightedPolicy) bool {
 		return len(p.Filter.Cooldowns.Shorter()) > 0
@@ -60,8 +60,8 @@ func (a Queries) VisitListers(ctx context.Context, visitType string, policies []
 	})
 }
 
-// GetOrCreateLister returns a lister, and adds it first if it is missing, with the prefix of the queues
-// of its first visits (nil: none).
+// GetOrCreateLister returns a lister. If the lister is missing, it first adds it with the queue prefix for
+// first visits (nil: none).
 func (a Queries) GetOrCreateLister(ctx context.Context, name, instance string, firstVisitsQueuePrefix *string) (model.Lister, error) {
 	found, err := a.Lister(ctx, name, instance)
 	if !errors.Is(err, model.ErrUnknownLister) {
@@ -73,12 +73,12 @@ func (a Queries) GetOrCreateLister(ctx context.Context, name, instance string, f
 	if err != nil {
 		return model.Lister{}, fmt.Errorf("create lister %q, instance %q: %w", name, instance, err)
 	}
-	// Read again, because somebody else may have created it first.
+	// Read again: another process may have created it first.
 	return a.Lister(ctx, name, instance)
 }
 
-// UpdateLister writes a lister, except its identifier and date of creation, and returns it as it is
-// then. It returns model.ErrStaleData if the lister was written after l.Updated, or is gone.
+// UpdateLister writes a lister, except its identifier and date of creation, and returns the stored lister.
+// It returns model.ErrStaleData if the lister was written after l.Updated or is deleted.
 func (a Queries) UpdateLister(ctx context.Context, l model.Lister) (model.Lister, error) {
 	row, err := a.q.UpdateLister(ctx, queries.UpdateListerParams{
 		ID: l.ID, WasUpdated: l.Updated, Name: l.Name, InstanceName: l.InstanceName, CurrentState: stmt.OrEmptyObject(l.CurrentState),
@@ -90,8 +90,8 @@ func (a Queries) UpdateLister(ctx context.Context, l model.Lister) (model.Lister
 	return listerOf(row), stmt.Failed(err, "update lister %s", l.ID)
 }
 
-// ListersWithFirstVisits lists the listers with a finished listing and a queue prefix for first visits
-// whose first visits are not all scheduled.
+// ListersWithFirstVisits lists the listers with a finished listing, a queue prefix for first visits, and
+// first visits left to schedule.
 func (a Queries) ListersWithFirstVisits(ctx context.Context) ([]model.Lister, error) {
 	rows, err := a.q.ListersWithFirstVisits(ctx)
 	return stmt.List(rows, stmt.Failed(err, "read the listers with first visits to schedule"), listerOf)
@@ -103,9 +103,9 @@ func (a Queries) ListedVisitTypes(ctx context.Context, lister uuid.UUID) ([]stri
 	return types, stmt.Failed(err, "read the visit types of lister %s", lister)
 }
 
-// FinishFirstVisits records that all first visits of a lister are scheduled, at now. It returns false,
-// and changes nothing, if an enabled origin has not been scheduled since the listing ended, or the
-// lister has changed since l was read.
+// FinishFirstVisits records at now that all first visits of a lister are scheduled. It returns false and
+// changes nothing if an enabled origin has not been scheduled since the listing ended, or if the lister has
+// changed since l was read.
 func (a Queries) FinishFirstVisits(ctx context.Context, l model.Lister, now time.Time) (bool, error) {
 	n, err := a.q.FinishFirstVisits(ctx, queries.FinishFirstVisitsParams{Now: now, ID: l.ID, Updated: l.Updated})
 	return n > 0, stmt.Failed(err, "finish the first visits of lister %s", l.ID)

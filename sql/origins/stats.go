@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// UpsertVisitStats writes stats; fields that are nil or empty stay as they are. If an origin occurs
-// several times, later ones overwrite earlier ones in the same way.
+// UpsertVisitStats writes stats; nil and empty fields keep their values. If an origin occurs several times,
+// later ones overwrite earlier ones in the same way.
 func (a Queries) UpsertVisitStats(ctx context.Context, stats []model.VisitStats) error {
 	if len(stats) == 0 {
 		return nil
@@ -40,7 +40,7 @@ func (a Queries) UpsertVisitStats(ctx context.Context, stats []model.VisitStats)
 	return stmt.Failed(err, "write the visit stats of %d origins", len(unique))
 }
 
-// overwrite returns what the statement would make of the row old.
+// overwrite returns the row that the statement makes of old and s.
 func overwrite(old, s model.VisitStats) model.VisitStats {
 	s.LastSuccessful = cmp.Or(s.LastSuccessful, old.LastSuccessful)
 	s.LastVisit = cmp.Or(s.LastVisit, old.LastVisit)
@@ -53,8 +53,7 @@ func overwrite(old, s model.VisitStats) model.VisitStats {
 	return s
 }
 
-// VisitStats returns the stats of those of the origins that have some, in the order
-// of the call.
+// VisitStats returns the stats of the origins that have any, in the order of the call.
 func (a Queries) VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error) {
 	rows, err := a.q.OriginStats(ctx, stmt.Columns[queries.OriginStatsParams](keys))
 	return stmt.List(rows, stmt.Failed(err, "read visit stats"), func(r queries.OriginVisitStat) model.VisitStats {
@@ -66,32 +65,32 @@ func (a Queries) VisitStats(ctx context.Context, keys []model.OriginKey) ([]mode
 	})
 }
 
-// VisitQueuePosition is how far the queue of a visit type has been worked through.
+// VisitQueuePosition is a visit type's position in its queue of visits.
 type VisitQueuePosition = queries.VisitSchedulerQueuePosition
 
-// VisitQueuePositions returns those of all visit types that have one.
+// VisitQueuePositions returns the positions of all visit types that have one.
 func (a Queries) VisitQueuePositions(ctx context.Context) ([]VisitQueuePosition, error) {
 	rows, err := a.q.VisitQueuePositions(ctx)
 	return rows, stmt.Failed(err, "read queue positions")
 }
 
-// SetVisitQueuePosition writes how far the queue of a visit type has been worked through, which may go
-// back.
+// SetVisitQueuePosition writes a visit type's position, which may decrease.
 func (a Queries) SetVisitQueuePosition(ctx context.Context, p VisitQueuePosition) error {
 	return stmt.Failed(a.q.SetVisitQueuePosition(ctx, queries.SetVisitQueuePositionParams(p)), "set the queue position of %q", p.VisitType)
 }
 
 func metricsOf(row queries.SchedulerMetric) model.Metrics { return model.Metrics(row) }
 
-// UpdateMetrics counts the origins of a lister, or of all, and returns the counts, dated now, or at the
-// transaction's time if now is zero.
+// UpdateMetrics counts the origins of a lister or of all, and returns the counts. They are dated now, or at
+// the transaction's time if now is zero.
 func (a Queries) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error) {
 	rows, err := a.q.UpdateMetrics(ctx, queries.UpdateMetricsParams{Lister: lister, Now: stmt.NullableTime(now)})
 	return stmt.List(rows, stmt.Failed(err, "update metrics"), metricsOf)
 }
 
-// UpdateStaleMetrics updates the metrics of the lister, not among skip, whose counts are missing or
-// the oldest, if they are older than age. It returns the lister, also with an error; zero if none.
+// UpdateStaleMetrics updates the metrics of the lister whose counts are missing or the oldest, if they are
+// older than age. It passes over the listers in skip. It returns the lister, also with an error; zero if
+// there was none.
 func (a Queries) UpdateStaleMetrics(ctx context.Context, age time.Duration, skip []uuid.UUID) (lister uuid.UUID, err error) {
 	lister, err = stmt.FirstOrZero(a.q.StaleMetrics(ctx, queries.StaleMetricsParams{Seconds: age.Seconds(), Skip: append([]uuid.UUID{}, skip...)}))
 	if err == nil && lister != uuid.Nil {
@@ -100,7 +99,7 @@ func (a Queries) UpdateStaleMetrics(ctx context.Context, age time.Duration, skip
 	return lister, stmt.Failed(err, "update the metrics of lister %s", lister)
 }
 
-// Metrics returns the last counts, of a lister or all, of a visit type or ("") all.
+// Metrics returns the last counts of a lister or all, and of a visit type or all ("").
 func (a Queries) Metrics(ctx context.Context, lister uuid.NullUUID, visitType string) ([]model.Metrics, error) {
 	rows, err := a.q.Metrics(ctx, queries.MetricsParams{Lister: lister, VisitType: stmt.Nullable(visitType)})
 	return stmt.List(rows, stmt.Failed(err, "read metrics"), metricsOf)

@@ -9,18 +9,18 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Queries are statements on listers, origins, candidates and hosters, in a transaction or not.
+// Queries are the statements on listers, origins, candidates and hosters, inside a transaction or not.
 type Queries struct{ q *queries.Queries }
 
 // A Store runs its own transactions.
 type Store struct {
 	Queries
 	db      *postgres.DB
-	hosters model.Hosters // grabs keep their limits
+	hosters model.Hosters // the limits that grabs respect
 	sizes   *sizes
 }
 
-// A Tx is a transaction with what is done to origins in it.
+// A Tx is a transaction with the methods on origins.
 type Tx struct {
 	*postgres.Tx
 	Queries
@@ -28,15 +28,15 @@ type Tx struct {
 	sizes   *sizes
 }
 
-// sizes are the sizes of the batches that keep candidates up to date.
+// sizes are the batch sizes of the maintenance of candidates.
 type sizes struct{ changes, parked, copied bulk.BatchSize }
 
-// New returns the store of a database, whose grabs keep the limits of hosters.
+// New returns the store on a database. Its grabs respect the limits of hosters.
 func New(db *postgres.DB, hosters model.Hosters) Store {
 	return Store{Queries{postgres.QueriesOf(db)}, db, hosters, new(sizes)}
 }
 
-// On returns what is done to origins in a transaction.
+// On returns the methods on origins in a transaction.
 func (s Store) On(tx *postgres.Tx) Tx {
 	return Tx{tx, Queries{tx.Q}, s.hosters, s.sizes}
 }

@@ -1,14 +1,15 @@
-// Package sessions keeps the sessions of the dashboard in the database, where all its processes see them: a session
-// that one of them ends is ended for all.
+// Package sessions stores the sessions of the dashboard in the database, for all its processes. Once one
+// process ends a session, no process accepts it.
 //
 // # Keys
 //
-// A session has a random key, which only the browser has. The database has its SHA-256, so that who reads the table
-// can't act. The key has a signature by the form key, so that a made-up one is refused without a look into the
-// database. The form key signs forms, too. It is random, in the database, and made by who first needs it.
+// A session has a random key, which only the browser has. The database has its SHA-256, so a reader of the
+// table can't use the session. The form key signs session keys, so a forged one is refused without a query.
+// It also signs forms. The form key is random and stored in the database; the first process that needs it
+// creates it.
 //
 // # Rights
 //
-// The tables sessions and form_key are for their owner, rpc-serve and the dashboard. The role of the door to the
-// database can't read or write them: it would be a way to log in.
+// The tables sessions and form_key are for their owner, rpc-serve and the dashboard. The role of the door
+// to the database can't read or write them; otherwise it could log in.
 package sessions

@@ -14,30 +14,30 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Most is how many sessions a user has; one more ends the oldest. Logins at the same moment may be more, until the
-// next one.
+// Most is the number of sessions a user has; one more ends the oldest. Concurrent logins may exceed it
+// until the next login.
 const Most = 10
 
 // maxListed bounds List.
 const maxListed = 10_000
 
-// patience bounds each look into the database, with the wait for a connection.
+// patience bounds each query, including the wait for a connection.
 const patience = 5 * time.Second
 
-// keyAge is how old the form key in memory may be.
+// keyAge is the greatest age of the form key in memory.
 const keyAge = time.Minute
 
-// Store is the sessions of a database. It is safe for concurrent use.
+// Store has the sessions of a database. It is safe for concurrent use.
 type Store struct {
 	db *postgres.DB
 	q  *queries.Queries
 
 	mu   sync.Mutex
 	key  []byte    // the form key
-	read time.Time // when it was
+	read time.Time // when key was read
 }
 
-// New returns the sessions of a database.
+// New returns the store on a database.
 func New(db *postgres.DB) *Store { return &Store{db: db, q: postgres.QueriesOf(db)} }
 
 // Session is a session that has not ended. Times are by the database's clock.
@@ -46,24 +46,24 @@ type Session struct {
 	Who     string    `json:"user"`
 	Began   time.Time `json:"began"`
 	Ends    time.Time `json:"ends"`
-	Address string    `json:"address"` // from where it began
+	Address string    `json:"address"` // the client's address at login
 }
 
-// Login is what a session is begun with.
+// Login describes a new session.
 type Login struct {
 	Who        string
-	Credential [sha256.Size]byte // of the user with what was checked: see Found
+	Credential [sha256.Size]byte // a hash of the user and the credential that was checked: see Found
 	Address    string
 }
 
-// Found is the session of a key.
+// Found is the session with a key.
 type Found struct {
 	ID         int64
 	Who        string
 	Credential [sha256.Size]byte
 }
 
-// FormKey returns what signs forms, as it was at most a minute ago. Without a key in the database it makes one.
+// FormKey returns the form key, at most a minute old. It creates one if the database has none.
 func (s *Store) FormKey(ctx context.Context) ([]byte, error) {
 	s.mu.Lock()
 	key, age := s.key, time.Since(s.read)
@@ -79,7 +79,7 @@ func (s *Store) FormKey(ctx context.Context) ([]byte, error) {
 		made := make([]byte, sha256.Size)
 		_, _ = rand.Read(made) // it never fails
 		if err = s.q.MakeFormKey(ctx, made); err == nil {
-			keys, err = s.q.FormKey(ctx) // perhaps another's
+			keys, err = s.q.FormKey(ctx) // another process may have created it
 		}
 		return err
 	})
@@ -99,7 +99,7 @@ func (s *Store) keep(key []byte) {
 	s.key, s.read = key, time.Now()
 }
 
-// Begin begins a session of a key, and ends the user's oldest one beyond Most.
+// Begin begins a session with the key, and ends the user's oldest ones beyond Most.
 func (s *Store) Begin(ctx context.Context, key []byte, l Login, life time.Duration) error {
 	hash := sha256.Sum256(key)
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -114,7 +114,7 @@ func (s *Store) Begin(ctx context.Context, key []byte, l Login, life time.Durati
 	return stmt.Failed(err, "begin a session")
 }
 
-// Find returns the session of a key; nil if there is none, or none any more.
+// Find returns the session with the key; nil if there is none or it has ended.
 func (s *Store) Find(ctx context.Context, key []byte) (*Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -128,7 +128,7 @@ func (s *Store) Find(ctx context.Context, key []byte) (*Found, error) {
 	return f, nil
 }
 
-// End ends the session of a key, and reports whether there was one.
+// End ends the session with the key, and reports whether there was one.
 func (s *Store) End(ctx context.Context, key []byte) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -137,20 +137,20 @@ func (s *Store) End(ctx context.Context, key []byte) (bool, error) {
 	return n > 0, stmt.Failed(err, "end a session")
 }
 
-// List returns the sessions, the newest first, 10,000 at most.
+// List returns up to 10,000 sessions, the newest first.
 func (s *Store) List(ctx context.Context) ([]Session, error) {
 	rows, err := s.q.Sessions(ctx, maxListed)
 	return stmt.List(rows, stmt.Failed(err, "read the sessions"), func(r queries.SessionsRow) Session { return Session(r) })
 }
 
-// EndSome ends the sessions of these numbers, and all of these users. It returns how many.
+// EndSome ends the sessions with the numbers, and all of the users. It returns their number.
 func (s *Store) EndSome(ctx context.Context, ids []int64, users []string) (int64, error) {
 	n, err := s.q.EndSessions(ctx, queries.EndSessionsParams{Ids: ids, Who: users})
 	return n, stmt.Failed(err, "end sessions")
 }
 
-// EndAll ends all sessions, and forgets the form key: forms that are open have to be loaded again. It returns how
-// many there were.
+// EndAll ends all sessions and deletes the form key: open forms have to be loaded again. It returns the
+// number of sessions.
 func (s *Store) EndAll(ctx context.Context) (ended int64, err error) {
 	err = s.db.Transact(ctx, postgres.Plainly, func(ctx context.Context, tx *postgres.Tx) error {
 		var err error

@@ -25,10 +25,10 @@ func (a Queries) ScheduleTaskRun(ctx context.Context, task int64, backendID stri
 // UrgentRun is a run of a task with priority.
 type UrgentRun struct {
 	Priority model.TaskPriority
-	Ready    time.Time // since when its task could be claimed
+	Ready    time.Time // when its task became ready
 }
 
-// UrgentRuns returns the runs of tasks with priority, of those with some Celery ids, by id.
+// UrgentRuns returns, by Celery task id, those of the runs whose tasks have a priority.
 func (a Queries) UrgentRuns(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]UrgentRun, error) {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
@@ -42,8 +42,7 @@ func (a Queries) UrgentRuns(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID
 	return runs, stmt.Failed(err, "read the priorities of %d runs", len(ids))
 }
 
-// ScheduleTaskRuns records that runs were sent, all or none, by their Task, BackendID, Scheduled and
-// Metadata.
+// ScheduleTaskRuns records sent runs, all or none, with their Task, BackendID, Scheduled and Metadata.
 func (a Queries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) error {
 	if len(runs) == 0 {
 		return nil
@@ -65,8 +64,8 @@ func (a Queries) ScheduleTaskRuns(ctx context.Context, runs []model.TaskRun) err
 	return stmt.Failed(err, "note %d runs of tasks", len(runs))
 }
 
-// StartTaskRun records that a worker started a run, and returns it; nil if there is no such run.
-// metadata is merged into the run's. As in the Python scheduler, that reopens a run that has ended.
+// StartTaskRun records that a worker started a run, and returns the run; nil if there is no such run. It
+// merges metadata into the run's. As in the Python scheduler, it reopens a run that has ended.
 func (a Queries) StartTaskRun(ctx context.Context, backendID string, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.StartTaskRun(ctx, queries.StartTaskRunParams{
 		BackendID: backendID, Metadata: stmt.OrEmptyObject(metadata), Started: &at,
@@ -74,8 +73,8 @@ func (a Queries) StartTaskRun(ctx context.Context, backendID string, metadata js
 	return stmt.First(stmt.List(rows, stmt.Failed(err, "note the start of run %q", backendID), runOf))
 }
 
-// EndTaskRun records how a run ended, and returns it; nil if there is no such run. Each call moves its
-// task on, as in the Python scheduler.
+// EndTaskRun records the end of a run, and returns the run; nil if there is no such run. Each call moves
+// the run's task on, as in the Python scheduler.
 func (a Queries) EndTaskRun(ctx context.Context, backendID string, status model.RunStatus, metadata json.RawMessage, at time.Time) (*model.TaskRun, error) {
 	rows, err := a.q.EndTaskRun(ctx, queries.EndTaskRunParams{
 		BackendID: backendID, Status: status, Metadata: stmt.OrEmptyObject(metadata), Ended: &at,
@@ -83,8 +82,7 @@ func (a Queries) EndTaskRun(ctx context.Context, backendID string, status model.
 	return stmt.First(stmt.List(rows, stmt.Failed(err, "note the end of run %q", backendID), runOf))
 }
 
-// TaskRuns returns the runs of some tasks, by number; at most limit of them, or all
-// if it is 0.
+// TaskRuns returns the runs of the tasks, by number; at most limit, or all if limit is 0.
 func (a Queries) TaskRuns(ctx context.Context, tasks []int64, limit int) ([]model.TaskRun, error) {
 	rows, err := a.q.TaskRuns(ctx, queries.TaskRunsParams{Tasks: tasks, MaxRuns: stmt.Nullable(int64(limit))})
 	return stmt.List(rows, stmt.Failed(err, "read runs of tasks"), runOf)
@@ -100,10 +98,10 @@ func (a Queries) LastTaskRun(ctx context.Context, task int64) (*model.TaskRun, e
 	return &runs[0], err
 }
 
-// OpenRun is a run that has not ended, and the Celery id of its message.
+// OpenRun is a run that has not ended, with the Celery id of its message.
 type OpenRun = queries.OpenRunsRow
 
-// OpenRuns returns the runs of some tasks that have not ended.
+// OpenRuns returns the open runs of the tasks.
 func (a Queries) OpenRuns(ctx context.Context, tasks []int64) ([]OpenRun, error) {
 	rows, err := a.q.OpenRuns(ctx, tasks)
 	return rows, stmt.Failed(err, "read open runs of tasks")

@@ -22,15 +22,15 @@ type NewTask struct {
 	NextRun     time.Time           `json:"next_run"`
 	Status      model.TaskStatus    `json:"status"`       // "" is next_run_not_scheduled
 	Policy      model.TaskPolicy    `json:"policy"`       // "" is recurring
-	RetriesLeft *int64              `json:"retries_left"` // nil: as many as its type says
+	RetriesLeft *int64              `json:"retries_left"` // nil: as its type says
 	Priority    model.TaskPriority  `json:"priority,omitempty"`
 }
 
-// CreateTasks creates tasks, all or none, with the default interval of their type, and returns them as
-// they are in the database. Like the Python scheduler, it skips a recurring task if one with the same
-// type, arguments, priority and status exists, and a one-shot task if such a one exists for the same
-// time; of existing ones, it returns those for the same time. It returns model.ErrUnknownTaskType if a
-// type does not exist.
+// CreateTasks creates tasks, all or none, with the default interval of their type, and returns the stored
+// tasks. Like the Python scheduler, it skips a recurring task if one with the same type, arguments,
+// priority and status exists. It skips a one-shot task if such a task with the same time exists. Of
+// existing tasks, it returns those with the same time. It returns model.ErrUnknownTaskType for an unknown
+// type.
 func (s Store) CreateTasks(ctx context.Context, tasks []NewTask) (created []model.Task, err error) {
 	if len(tasks) == 0 {
 		return nil, nil
@@ -45,8 +45,8 @@ func (s Store) CreateTasks(ctx context.Context, tasks []NewTask) (created []mode
 	return created, err
 }
 
-// CreateTasks does what Store.CreateTasks does, as part of a transaction, which may
-// call it once. An unknown type is a broken constraint to it.
+// CreateTasks is Store.CreateTasks as part of a transaction, which may call it once. An unknown type gives
+// a constraint violation.
 func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, error) {
 	if len(tasks) == 0 {
 		return nil, nil
@@ -65,8 +65,8 @@ func (tx *Tx) CreateTasks(ctx context.Context, tasks []NewTask) ([]model.Task, e
 	return tasksOf(rows, stmt.Failed(err, "create tasks"))
 }
 
-// explainViolation returns why the database refused tasks: an unknown type breaks whichever constraint
-// is checked first.
+// explainViolation returns the reason why the database refused tasks. An unknown type violates whichever
+// constraint PostgreSQL checks first.
 func (s Store) explainViolation(ctx context.Context, tasks []NewTask, cause error) error {
 	known, err := s.TaskTypes(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s Store) explainViolation(ctx context.Context, tasks []NewTask, cause erro
 	return cause
 }
 
-// encodeNewTasks writes tasks as the JSON list that FillTaskTable reads.
+// encodeNewTasks encodes tasks as the JSON list that FillTaskTable reads.
 func encodeNewTasks(tasks []NewTask) (json.RawMessage, error) {
 	type row struct {
 		NewTask
@@ -103,8 +103,8 @@ func encodeNewTasks(tasks []NewTask) (json.RawMessage, error) {
 	return document, stmt.Failed(err, "create tasks")
 }
 
-// EncodeArguments joins arguments to the object in the column task.arguments.
-// Their texts are kept: a number of 70 bits stays one.
+// EncodeArguments joins arguments to the object in the column task.arguments. It keeps their texts: an
+// integer of 70 bits stays exact.
 func EncodeArguments(a model.TaskArguments) (json.RawMessage, error) {
 	args, err := textOf(a.Args, "[]", "positional arguments", "list")
 	if err != nil {
@@ -114,8 +114,7 @@ func EncodeArguments(a model.TaskArguments) (json.RawMessage, error) {
 	return fmt.Appendf(nil, `{"args":%s,"kwargs":%s}`, args, kwargs), err
 }
 
-// textOf checks that a JSON text is of the same kind as empty, which stands in
-// for none.
+// textOf checks that a JSON text is of the same kind as empty, the text for no value.
 func textOf(text json.RawMessage, empty, what, kind string) (json.RawMessage, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
@@ -127,21 +126,21 @@ func textOf(text json.RawMessage, empty, what, kind string) (json.RawMessage, er
 	return text, nil
 }
 
-// Tasks returns the existing tasks of these numbers, by number.
+// Tasks returns the tasks with the numbers, by number; it omits missing ones.
 func (a Queries) Tasks(ctx context.Context, ids []int64) ([]model.Task, error) {
 	rows, err := a.q.TasksByID(ctx, ids)
 	return tasksOf(rows, stmt.Failed(err, "read tasks"))
 }
 
-// TaskFilter says which tasks to search; an empty field does not matter.
+// TaskFilter is a search for tasks. An empty field is no condition.
 type TaskFilter struct {
 	IDs        []int64
 	Types      []string
 	Statuses   []model.TaskStatus
 	Priorities []model.TaskPriority
 	Policy     model.TaskPolicy
-	Before     time.Time // next run then or before
-	After      time.Time // next run then or after
+	Before     time.Time // next run at or before that time
+	After      time.Time // next run at or after that time
 	Limit      int       // 0: all
 }
 
@@ -154,15 +153,14 @@ func (a Queries) SearchTasks(ctx context.Context, f TaskFilter) ([]model.Task, e
 	return tasksOf(rows, stmt.Failed(err, "search tasks"))
 }
 
-// NextReady returns when the next task of a type, with or without priority, becomes ready
-// after a moment; zero if none is waiting.
+// NextReady returns the time after at when the next task of a type, with or without priority, becomes
+// ready; zero if no task waits.
 func (a Queries) NextReady(ctx context.Context, taskType string, withPriority bool, at time.Time) (time.Time, error) {
 	return stmt.FirstOrZero(a.q.NextReady(ctx, queries.NextReadyParams{Type: taskType, At: at, WithPriority: withPriority}))
 }
 
-// PeekReadyTasks returns the tasks of a type, without priority, that are to run at
-// now, those waiting longest first; at most limit of them, or all if it is 0.
-// Nothing is changed.
+// PeekReadyTasks returns the ready tasks of a type without priority, the longest-waiting first; at most
+// limit, or all if limit is 0. It changes nothing.
 func (a Queries) PeekReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
 	return a.readyTasks(ctx, taskType, now, limit, false)
 }
@@ -179,8 +177,8 @@ func (a Queries) readyTasks(ctx context.Context, taskType string, now time.Time,
 	return tasksOf(rows, stmt.Failed(err, "read ready tasks of type %q", taskType))
 }
 
-// GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns them, for callers
-// that send them themselves. Concurrent grabs take different tasks.
+// GrabReadyTasks marks the tasks that PeekReadyTasks returns as scheduled, and returns them to callers that
+// send them. Concurrent grabs take different tasks.
 func (a Queries) GrabReadyTasks(ctx context.Context, taskType string, now time.Time, limit int) ([]model.Task, error) {
 	return a.grabTasks(ctx, taskType, now, limit, false)
 }
@@ -200,16 +198,16 @@ func (a Queries) grabTasks(ctx context.Context, taskType string, now time.Time, 
 	return tasksOf(rows, stmt.Failed(err, "grab ready tasks of type %q", taskType))
 }
 
-// StatusChange sets the status of tasks by hand.
+// StatusChange is a change of tasks' status by a person.
 type StatusChange struct {
 	IDs     []int64
 	Status  model.TaskStatus
 	NextRun time.Time // zero: unchanged
-	OnlyDue bool      // leaves out tasks that are completed or not yet due at Now
+	OnlyDue bool      // skips tasks that are completed or not due at Now
 	Now     time.Time
 }
 
-// SetTaskStatus sets the status of tasks by hand; unknown numbers are ignored.
+// SetTaskStatus changes the status of tasks; it ignores unknown numbers.
 func (a Queries) SetTaskStatus(ctx context.Context, c StatusChange) error {
 	if len(c.IDs) == 0 {
 		return nil
@@ -236,15 +234,15 @@ func tasksOf(rows []queries.Task, err error) ([]model.Task, error) {
 	return tasks, nil
 }
 
-// DecodeArguments reads the column task.arguments; a missing key is an empty
-// list or object, as for the Python scheduler.
+// DecodeArguments decodes the column task.arguments. A missing key is an empty list or object, as in the
+// Python scheduler.
 func DecodeArguments(column json.RawMessage) (model.TaskArguments, error) {
 	a := model.TaskArguments{Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")}
 	err := json.Unmarshal(column, &a)
 	return a, stmt.Failed(err, "its arguments are not an object with args and kwargs")
 }
 
-// SetTaskPriority sets the priority ("": none) of tasks and returns how many it changed.
+// SetTaskPriority sets the priority ("": none) of tasks and returns the number of changed tasks.
 func (a Queries) SetTaskPriority(ctx context.Context, ids []int64, priority model.TaskPriority) (int64, error) {
 	n, err := a.q.SetTaskPriority(ctx, queries.SetTaskPriorityParams{Ids: ids, Priority: stmt.Nullable(priority)})
 	return n, stmt.Failed(err, "set the priority of %d tasks", len(ids))

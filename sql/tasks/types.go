@@ -19,7 +19,7 @@ func (a Queries) TaskTypes(ctx context.Context) ([]model.TaskType, error) {
 	return stmt.List(rows, stmt.Failed(err, "read task types"), a.taskType)
 }
 
-// TaskType returns the task type of that name, or model.ErrUnknownTaskType.
+// TaskType returns the task type with the name, or model.ErrUnknownTaskType.
 func (a Queries) TaskType(ctx context.Context, name string) (model.TaskType, error) {
 	row, err := a.q.TaskType(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -28,9 +28,8 @@ func (a Queries) TaskType(ctx context.Context, name string) (model.TaskType, err
 	return a.taskType(row), stmt.Failed(err, "read task type %q", name)
 }
 
-// CreateTaskType adds a task type. An existing one of that name stays as it is, without
-// an error: services register their types at each start, and operators tune them
-// afterwards.
+// CreateTaskType adds a task type. It doesn't change an existing one with the name, and returns no error
+// then: services register their types at each start, and operators tune them afterwards.
 func (a Queries) CreateTaskType(ctx context.Context, t model.TaskType) error {
 	err := a.q.CreateTaskType(ctx, queries.CreateTaskTypeParams{
 		Type: t.Type, Description: t.Description, BackendName: t.BackendName,
