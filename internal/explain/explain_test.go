@@ -114,10 +114,10 @@ func TestOrigin(t *testing.T) {
 	prefix := "first"
 	fresh := with(1, model.Freshness, model.Cooldowns{})
 	seen := origins.OriginFreshness{History: freshness.History{
-		Estimate: freshness.Estimate{Changes: 3, Days: 30}, Cost: time.Minute, Typical: time.Minute, Seen: noon.Add(-day), Threshold: 5000, Longest: 100 * day,
+		Estimate: freshness.Estimate{Changes: 3, Days: 30}, Cost: time.Minute, Typical: time.Minute, LastVisit: noon.Add(-day), Threshold: 5000, Longest: 100 * day,
 	}}
 	due, unseen := seen, origins.OriginFreshness{History: freshness.History{FirstSeen: noon.Add(-day)}}
-	due.Seen = noon.Add(-50 * day)
+	due.LastVisit = noon.Add(-50 * day)
 	moment := seen.Moment(noon)
 	rest := Policy{WeightedPolicy: model.WithRest([]model.WeightedPolicy{fresh.WeightedPolicy})[1]}
 	forks := with(1, model.OldestScheduledFirst, model.Cooldowns{})

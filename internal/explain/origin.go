@@ -261,11 +261,11 @@ func (o Origin) describeFreshness(e *Explanation) {
 	if f == nil {
 		return
 	}
-	if f.Seen.IsZero() {
+	if f.LastVisit.IsZero() {
 		e.because("For the policy freshness, it is due since it was listed, as no visit has succeeded yet.")
 		return
 	}
-	of, waited := f.Origin(e.now), e.now.Sub(f.Seen)
+	of, waited := f.Origin(e.now), e.now.Sub(f.LastVisit)
 	e.because("It is estimated to change once in %s (certainty %.2f of 1), and a visit now to find a change with a chance of %.0f %%.",
 		Roughly(time.Duration(min(float64(24*time.Hour)/of.Rate(), math.MaxInt64/2))), of.Certainty(), 100*of.Chance(waited))
 	e.because("For the policy freshness, a visit now is worth %.3g, and has to be worth %.3g, which it is from %s on.",

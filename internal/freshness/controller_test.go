@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// While more is due than there is room for, the threshold comes to the price without passing it,
-// and an hour of a price a thousand times as high hardly moves it.
+// If more is due than there is room for, the threshold approaches the price from below. An hour of a price a thousand
+// times as high hardly moves it.
 func TestThresholdFollowsThePrice(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
@@ -30,13 +30,13 @@ func TestThresholdFollowsThePrice(t *testing.T) {
 	}
 }
 
-// Where work is asked for in proportion to the threshold's inverse cube root, workers come to be
-// busy for a third of the looks, also when the capacity is halved.
+// If demand is proportional to the inverse cube root of the threshold, workers settle at being busy for a third of
+// the steps, also after the capacity is halved.
 func TestThresholdComesToRest(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 	c, capacity := Controller{Threshold: 1e5}, 1.0
-	busy, looks := 0, 0
+	busy, steps := 0, 0
 	for day := range 300 {
 		if day == 150 {
 			capacity = 0.5
@@ -46,7 +46,7 @@ func TestThresholdComesToRest(t *testing.T) {
 			asked := 10 / math.Cbrt(c.Threshold)
 			c = c.Step(at, asked > capacity, 0)
 			if day > 100 && day < 150 || day > 200 {
-				looks++
+				steps++
 				if asked > capacity {
 					busy++
 				}
@@ -56,12 +56,12 @@ func TestThresholdComesToRest(t *testing.T) {
 			}
 		}
 	}
-	if part := float64(busy) / float64(looks); part < 0.25 || part > 0.45 {
+	if part := float64(busy) / float64(steps); part < 0.25 || part > 0.45 {
 		t.Errorf("busy for %g of the time", part)
 	}
 }
 
-// Whatever the controller is told, and however the clock jumps, the threshold stays one.
+// For any input, and any jump of the clock, the threshold stays within its bounds.
 func TestThresholdStaysUsable(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {

@@ -1,16 +1,16 @@
 // Package freshness decides when an origin is worth a visit, and predicts when the backlog of visits is gone. It is pure: no database, no clock.
 //
-// It minimizes the staleness of origins, averaged over origins and time. The staleness of an origin is the time since the
-// oldest change that the archive lacks, zero if it lacks none. Changes are assumed to come at
-// random (a Poisson process), at a rate that differs between origins and may change.
+// It minimizes the staleness of origins, averaged over origins and time. The staleness of an origin is the time since
+// the oldest change that the archive lacks, zero if it lacks none. Changes are assumed to come at random (a Poisson
+// process). Their rate differs between origins and may change.
 //
 //	visits, listings ──► Estimate ──► Origin.Value (grows with time) ──► Origin.Moment
 //	                     of a rate                                          ▲
 //	                   prices of claims, busy workers ──► Controller ──► threshold
 //
-// A policy claims the origins whose moment has come, the earliest first. The moment of an origin that was never visited is
-// the time at which it was listed. Moments are computed after each visit and each update that the
-// lister tells, and checked in the background every six hours.
+// A policy claims the origins whose moment has come, the earliest first. The moment of an origin that was never
+// visited is the time at which it was listed. Moments are computed after each visit and after each update that the
+// lister reports. A background job checks them every six hours.
 //
 // Rates are in changes a day. docs/explanation/freshness.md derives the formulas.
 package freshness

@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// An Estimate is what is known about an origin's rate of change: a gamma distribution of the changes per
-// day. Both figures fit in a 4-byte real. The zero Estimate means that nothing is known yet; then a
-// prior is used.
+// An Estimate estimates an origin's rate of change, as a gamma distribution of the changes per day. Both figures fit
+// in a 4-byte real. The zero Estimate has observed nothing; a prior replaces it.
 type Estimate struct {
-	Changes float64 // the distribution's shape: the equivalent of so many observed changes
-	Days    float64 // its inverse scale: in so many days
+	Changes float64 // the distribution's shape: an equivalent number of observed changes
+	Days    float64 // its inverse scale: the days in which they were observed
 }
 
-// Bounds of estimates. With more changes than maxChanges an estimate would be hardly more certain
-// but slower to notice that the rate has changed.
+// Bounds of estimates. Above maxChanges an estimate would gain little certainty, but follow a change of the rate more
+// slowly.
 const (
 	minChanges, maxChanges = 0.5, 50
 	minDays, maxDays       = 1e-3, 36525
-	maxRate                = 20 // as visits are half a day apart at least, faster ones look the same
+	maxRate                = 20 // visits are at least half a day apart, so that faster rates look the same
 )
 
-// memory is the half-life of the belief that a rate is still the same.
+// memory is the half-life of an estimate: the time in which half of all rates are assumed to change.
 const memory = 2 * 365 * day
 
-// Outcome is what a visit or a listing tells about an origin's changes.
+// Outcome is the result of a visit or a listing: whether the origin changed in the gap before it.
 type Outcome int
 
 const (
@@ -33,7 +32,7 @@ const (
 	ChangedAt                // one change at the end of the gap, none before
 )
 
-// known reports whether the estimate is set and valid.
+// known reports whether the estimate is set and finite.
 func (e Estimate) known() bool {
 	return e.Changes > 0 && e.Days > 0 && !math.IsInf(e.Changes, 0) && !math.IsInf(e.Days, 0)
 }
@@ -51,7 +50,7 @@ func (e Estimate) bounded() Estimate {
 	return Estimate{changes, days}
 }
 
-// Or returns the estimate, or the prior if nothing is known yet.
+// Or returns the estimate, or the prior if nothing was observed yet.
 func (e Estimate) Or(prior Estimate) Estimate {
 	if !e.known() {
 		return prior.bounded()
@@ -80,19 +79,20 @@ func (e Estimate) Chance(gap time.Duration) float64 {
 	return -math.Expm1(-e.Changes * math.Log1p(days(max(0, gap))/e.Days))
 }
 
-// WithReports returns the estimate after the first listing that tells of an update. The last update was quiet ago, the
-// previous observation ended known ago, and listing is the time between listings. There may have been more updates since
-// the previous listing, so only two gaps are observed: the one after the last update and the one until the previous listing.
+// WithReports returns the estimate after the first listing that reports a new update. The last update was quiet ago,
+// the previous observation ended known ago, and listing is the time between listings. More updates may have come
+// since the previous listing. Hence only two gaps are observed: the one after the last update, and the one until the
+// previous listing.
 func (e Estimate) WithReports(prior Estimate, known, quiet, listing time.Duration) Estimate {
 	return e.Observe(prior, max(0, known-max(listing, quiet))+max(quiet, time.Second), ChangedAt)
 }
 
-// Observe returns the estimate after the outcome of a gap. For a visit, the gap is the time since the last visit that
-// succeeded. Visits that failed must not be observed, nor those caused by an update that the lister told (see
-// Told). A gap of zero or less, as histories out of order and jumping clocks give, changes nothing.
+// Observe returns the estimate after the outcome of a gap. For a visit, the gap is the time since the last successful
+// visit. Callers don't observe failed visits, nor visits caused by a reported update (see WithReports). A gap of zero
+// or less changes nothing: visits out of order and jumping clocks cause those.
 //
-// The model allows for the rate having been replaced during the gap by another one, drawn from the prior. The longer the
-// gap, and the less the outcome fits the estimate, the more of the estimate is forgotten.
+// The model allows for a new rate, drawn from the prior, during the gap. The longer the gap, and the less the outcome
+// fits the estimate, the more of the estimate is forgotten.
 func (e Estimate) Observe(prior Estimate, gap time.Duration, outcome Outcome) Estimate {
 	prior = prior.bounded()
 	e = e.Or(prior)
@@ -110,8 +110,8 @@ func (e Estimate) Observe(prior Estimate, gap time.Duration, outcome Outcome) Es
 	return mix(same, other, weight).bounded()
 }
 
-// given returns the estimate after an outcome of t days, and the likelihood of the outcome (for ChangedAt, the
-// density).
+// given returns the estimate after an outcome of t days, and the likelihood of the outcome. For ChangedAt, the
+// likelihood is a density.
 func (e Estimate) given(t float64, outcome Outcome) (Estimate, float64) {
 	unchanged := math.Exp(-e.Changes * math.Log1p(t/e.Days))
 	switch outcome {
@@ -120,8 +120,8 @@ func (e Estimate) given(t float64, outcome Outcome) (Estimate, float64) {
 	case ChangedAt:
 		return Estimate{e.Changes + 1, e.Days + t}, unchanged * e.Changes / (e.Days + t)
 	}
-	// The distribution is the difference of the distributions before and after an unchanged gap. It is replaced by the
-	// gamma distribution with the same mean and mean logarithm.
+	// The exact distribution is the one before the gap minus the one after an unchanged gap. The gamma distribution
+	// with the same mean and mean logarithm replaces it.
 	log := -math.Log1p(t / e.Days)
 	none := -math.Expm1(e.Changes * log)
 	mean := e.Rate() * math.Expm1((e.Changes+1)*log) / math.Expm1(e.Changes*log)
@@ -136,8 +136,7 @@ func (e Estimate) LogRate() (mean, variance float64) {
 	return psi - math.Log(e.Days), variance
 }
 
-// mix returns the gamma distribution with the mean and the mean logarithm of a mixture of two, in which weight is the
-// weight of the second one.
+// mix returns the gamma distribution with the mean and the mean logarithm of a mixture of a and b. weight is b's.
 func mix(a, b Estimate, weight float64) Estimate {
 	if weight < 1e-9 {
 		return a
@@ -147,10 +146,10 @@ func mix(a, b Estimate, weight float64) Estimate {
 	return ofMeans((1-weight)*a.Changes/a.Days+weight*b.Changes/b.Days, (1-weight)*logA+weight*logB)
 }
 
-// ofMeans returns the gamma distribution with a mean and a mean logarithm. By relative entropy, it is the gamma
-// distribution nearest to any distribution with these means.
+// ofMeans returns the gamma distribution with a mean and a mean logarithm. Of all gamma distributions, it has the
+// least relative entropy to any distribution with these means.
 func ofMeans(mean, log float64) Estimate {
-	// ln(shape) − ψ(shape), which falls with the shape, is what the logarithm lacks.
+	// lacks = ln(mean) − mean logarithm = ln(shape) − ψ(shape), which falls with the shape.
 	mean = min(mean, maxRate)
 	lacks := max(math.Log(mean)-log, 1/(2.0*maxChanges))
 	shape := (3 - lacks + math.Sqrt((lacks-3)*(lacks-3)+24*lacks)) / (12 * lacks)

@@ -27,7 +27,7 @@ func drawGap(t *rapid.T, name string) time.Duration {
 
 func drawOrigin(t *rapid.T) Origin {
 	o := Origin{Estimate: drawEstimate(t, "estimate"), Cost: drawGap(t, "cost") / 1000, Useless: drawGap(t, "useless") / 1000}
-	if rapid.Bool().Draw(t, "told") {
+	if rapid.Bool().Draw(t, "reports") {
 		o.Listing = drawGap(t, "listing") / 100
 		if rapid.Bool().Draw(t, "updated") {
 			o.Updated = drawGap(t, "update")
@@ -36,11 +36,11 @@ func drawOrigin(t *rapid.T) Origin {
 	return o
 }
 
-// slack is for what floating-point arithmetic loses.
+// slack bounds the rounding errors of floating-point arithmetic.
 const slack = 1e-6
 
-// A visit is worth the more the longer ago the last one was, the more often the origin changes
-// and the less it costs; and the chance of a change grows likewise.
+// The value of a visit grows with the time since the last one and with the rate of change, and falls with the cost.
+// The chance of a change grows with time and rate.
 func TestValueGrows(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -57,7 +57,7 @@ func TestValueGrows(t *testing.T) {
 		if v := dearer.Value(since); v > value*(1+slack) {
 			t.Errorf("grows with the cost, from %g to %g", value, v)
 		}
-		if o.stale() { // the more it changes, the sooner it is stale again
+		if o.stale() { // at a higher rate the origin becomes stale earlier
 			return
 		}
 		busier := o
@@ -71,8 +71,8 @@ func TestValueGrows(t *testing.T) {
 	})
 }
 
-// What the formulas say is what adding up says: the staleness is the sum of the chances, and what a
-// visit saves is that of the times at which it grows.
+// The formulas equal numeric integrals: the staleness is the sum of the chances; the value of a visit is the sum of
+// times × chances.
 func TestValueIsTheStalenessSaved(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Origin{
@@ -82,8 +82,8 @@ func TestValueIsTheStalenessSaved(t *testing.T) {
 		o.Cost = day
 		const steps = 4000
 		step := 40 * day / steps
-		// A lister that vouches for a time moves all that comes after it.
-		fresh := time.Duration(vouched * float64(max(0, 40*day-o.Listing)))
+		// With a lister that reports updates, changes start later by the time without reports.
+		fresh := time.Duration(reportedShare * float64(max(0, 40*day-o.Listing)))
 		if o.Listing == 0 {
 			fresh = 0
 		}
@@ -105,7 +105,7 @@ func TestValueIsTheStalenessSaved(t *testing.T) {
 	}
 }
 
-// At the moment the value reaches the threshold, unless the longest wait comes first.
+// At the moment, the value reaches the threshold, unless the longest wait comes first.
 func TestMomentIsWhereTheValueReachesTheThreshold(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -128,9 +128,9 @@ func TestMomentIsWhereTheValueReachesTheThreshold(t *testing.T) {
 	})
 }
 
-// A moment is left as it is for those thresholds, and only those, by which the right one is within a
-// tenth of it; not past the longest wait.
-func TestMomentsAreLeftWithinATenth(t *testing.T) {
+// Thresholds returns exactly the thresholds for which the right moment is within a tenth of the given one, and none
+// past the longest wait.
+func TestMomentsWithinATenthAreRight(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
 		o, longest := drawOrigin(t), drawGap(t, "longest")
@@ -148,8 +148,8 @@ func TestMomentsAreLeftWithinATenth(t *testing.T) {
 	})
 }
 
-// Where the lister tells of an update the chance is certain and the visit worth more than without it.
-func TestAnUpdateThatIsToldIsCertain(t *testing.T) {
+// With a reported update the chance is 1, and the visit is worth more than without it.
+func TestReportedUpdateIsCertain(t *testing.T) {
 	t.Parallel()
 	quiet := Origin{Estimate: Estimate{1, 100}, Cost: time.Minute, Listing: day}
 	updated := quiet
@@ -162,8 +162,7 @@ func TestAnUpdateThatIsToldIsCertain(t *testing.T) {
 	}
 }
 
-// Whatever is observed, in whatever order, an estimate stays one that can be computed with, and
-// an outcome moves it to its side.
+// After any observations in any order an estimate is usable. Observations with a gap of zero or less change nothing.
 func TestObservationsKeepEstimatesUsable(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -188,7 +187,7 @@ func TestObservationsKeepEstimatesUsable(t *testing.T) {
 	})
 }
 
-// Bounds change how certain an estimate is, not its rate, unless no estimate has that rate.
+// Bounds change the certainty of an estimate but keep its rate, unless no estimate has that rate.
 func TestBoundsKeepTheRate(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -200,8 +199,8 @@ func TestBoundsKeepTheRate(t *testing.T) {
 	})
 }
 
-// Of visits predicted to find a change with some chance, so many do. The rates are the population's,
-// which is learnt from the estimates too.
+// As many visits find a change as their predicted chances sum to. The population's rates, which are learnt from the
+// estimates, equal the true ones.
 func TestEstimatesAreCalibrated(t *testing.T) {
 	t.Parallel()
 	random := seed.Rand(t)
@@ -239,7 +238,7 @@ func TestEstimatesAreCalibrated(t *testing.T) {
 	}
 }
 
-// gamma draws from the gamma distribution of that shape, of at most 1 (Ahrens and Dieter's method).
+// gamma draws from the gamma distribution of a shape of at most 1 (Ahrens and Dieter's method).
 func gamma(random *rand.Rand, shape float64) float64 {
 	for {
 		p := random.Float64() * (1 + shape/math.E)
@@ -255,9 +254,9 @@ func gamma(random *rand.Rand, shape float64) float64 {
 	}
 }
 
-// A project that was silent for years and wakes up is taken for an active one soon, and one that is
-// abandoned for a silent one.
-func TestWakingUpIsNoticed(t *testing.T) {
+// The rate of a project that was silent for years rises soon after it wakes up. The rate of an abandoned project
+// falls.
+func TestRateFollowsWakingUp(t *testing.T) {
 	t.Parallel()
 	prior := Estimate{Changes: 0.5, Days: 25}
 	e := Estimate{}
@@ -277,18 +276,18 @@ func TestWakingUpIsNoticed(t *testing.T) {
 	}
 }
 
-// An origin visited ten thousand times is no more certain than one visited often, so that it is still seen
-// to wake up or to be abandoned.
-func TestTenThousandVisits(t *testing.T) {
+// Ten thousand visits make an estimate no more certain than many do. It still notices that an origin wakes up or is
+// abandoned.
+func TestEstimateAfterTenThousandVisits(t *testing.T) {
 	t.Parallel()
-	after := func(usual, then Outcome, gap time.Duration) (before, after float64) {
+	after := func(usual, later Outcome, gap time.Duration) (before, after float64) {
 		e := Estimate{}
 		for range 10_000 {
 			e = e.Observe(General, day, usual)
 		}
 		before = e.Rate()
 		for range 10 {
-			e = e.Observe(General, gap, then)
+			e = e.Observe(General, gap, later)
 		}
 		return before, e.Rate()
 	}
@@ -300,9 +299,9 @@ func TestTenThousandVisits(t *testing.T) {
 	}
 }
 
-// A lister that is seen to tell of an update in each listing has an origin that changes often,
-// whatever comes between two listings; one update in a year is one.
-func TestToldUpdates(t *testing.T) {
+// An update reported in each listing gives a high rate, however many updates came between two listings. One update in
+// a year gives a rate of one a year.
+func TestReportedUpdates(t *testing.T) {
 	t.Parallel()
 	often, seldom := Estimate{}, Estimate{}
 	for range 50 {
@@ -317,7 +316,7 @@ func TestToldUpdates(t *testing.T) {
 	}
 }
 
-// What is known of an origin without a visit moves its prior to its side.
+// Facts about an origin without a visit lower its prior rate.
 func TestPriors(t *testing.T) {
 	t.Parallel()
 	usual := Facts{}.Prior()

@@ -6,67 +6,66 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// A visit dated before firstDate, or at lastDate or later, is ignored: some clock was wrong. The
-// database ignores such dates, too (scheduler_go.last_seen_fresh).
+// Visits dated before firstDate, or at lastDate or later, are ignored: a clock was wrong. The database also ignores
+// such dates (scheduler_go.last_seen_fresh).
 var firstDate, lastDate = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// History is what is known of a listed origin. A zero time is unknown.
+// History is the stored state of a listed origin. A zero time is unknown.
 type History struct {
-	Estimate      Estimate      // of how often it changes; zero: nothing was observed yet
-	Prior         Estimate      // that of its lister's origins, or of all of its visit type
-	Cost, Typical time.Duration // what a visit of it takes, and one of its visit type
-	Seen          time.Time     // its last successful visit
-	// If its lister reports updates: Updated is the last update that is part of Estimate, and Known is
-	// the end of the time that Estimate covers.
-	Updated, Known time.Time
+	Estimate      Estimate      // of its rate of change; zero: nothing was observed yet
+	Prior         Estimate      // the estimate for its lister's origins, or for its visit type
+	Cost, Typical time.Duration // mean runtime of its visits, and of all visits of its type
+	LastVisit     time.Time     // the last successful visit
+	// Only if its lister reports updates. Updated is the last update that is part of Estimate. CoveredUntil is the end of
+	// the time that Estimate covers.
+	Updated, CoveredUntil time.Time
 
-	FirstSeen, LastSeen time.Time     // by its lister; LastSeen is the last listing's end if that is later
-	LastUpdate          time.Time     // as its lister reports it now; zero if it reports none
-	Listing             time.Duration // between two listings of its lister
+	FirstSeen, LastSeen time.Time     // by its lister; LastSeen is the end of the last listing if that is later
+	LastUpdate          time.Time     // as its lister reports it; zero if it reports none
+	Listing             time.Duration // the time between two listings of its lister
 	Fork                bool
-	Threshold           float64       // that its moment is computed with
-	Longest             time.Duration // that it waits for a visit
+	Threshold           float64       // of the value, for its moment
+	Longest             time.Duration // the longest wait for a visit
 }
 
-// Visited updates the estimate after a successful visit at a moment after Seen; changed is whether it
-// found something new. It returns how likely that was by the estimate before. known is false for a
-// first visit, which has nothing to compare with, and for one after an update that the lister
-// reported: the estimate then learns from the report instead.
+// Visited updates the estimate after a successful visit at a moment after the last one. changed is whether the visit
+// found something new. Visited returns the probability of a change by the estimate before. known is false for a first
+// visit, which has no visit to compare with. known is also false for a visit after a reported update: the estimate
+// uses the report instead.
 func (h *History) Visited(at time.Time, changed bool) (chance float64, known bool) {
-	if !at.After(h.Seen) || at.Before(firstDate) || !at.Before(lastDate) {
+	if !at.After(h.LastVisit) || at.Before(firstDate) || !at.Before(lastDate) {
 		return 0, false
 	}
 	h.Listed()
-	since := h.Seen
+	since := h.LastVisit
 	if h.HasUpdates() {
-		since = h.Known
+		since = h.CoveredUntil
 	}
-	if h.Seen.IsZero() {
-		h.Known = at
+	if h.LastVisit.IsZero() {
+		h.CoveredUntil = at
 	} else if !h.stale() {
 		outcome := Unchanged
 		if changed {
 			outcome = Changed
 		}
-		chance, known = h.Origin(at).Chance(at.Sub(h.Seen)), true
+		chance, known = h.Origin(at).Chance(at.Sub(h.LastVisit)), true
 		h.Estimate = h.Estimate.Observe(h.prior(at), at.Sub(since), outcome)
-		h.Known = later(h.Known, at)
+		h.CoveredUntil = later(h.CoveredUntil, at)
 	}
-	h.Seen = at
+	h.LastVisit = at
 	return chance, known
 }
 
-// Listed updates the estimate if the lister has reported an update after Updated, and reports whether
-// it has.
+// Listed updates the estimate if the lister has reported an update after Updated. It reports whether it did.
 func (h *History) Listed() bool {
 	if !h.HasUpdates() || !h.LastUpdate.After(h.Updated) {
 		return false
 	}
-	if h.Updated.IsZero() { // the first report: the time since the update before it is unknown
-		h.Known = h.Seen
+	if h.Updated.IsZero() { // the first report: the time of the update before it is unknown
+		h.CoveredUntil = h.LastVisit
 	} else {
-		h.Estimate = h.Estimate.WithReports(h.prior(h.LastSeen), h.LastSeen.Sub(h.Known), h.LastSeen.Sub(h.LastUpdate), h.Listing)
-		h.Known = later(h.Known, h.LastSeen)
+		h.Estimate = h.Estimate.WithReports(h.prior(h.LastSeen), h.LastSeen.Sub(h.CoveredUntil), h.LastSeen.Sub(h.LastUpdate), h.Listing)
+		h.CoveredUntil = later(h.CoveredUntil, h.LastSeen)
 	}
 	h.Updated = h.LastUpdate
 	return true
@@ -75,20 +74,22 @@ func (h *History) Listed() bool {
 // HasUpdates reports whether the lister reports updates of the origin.
 func (h *History) HasUpdates() bool { return !h.LastUpdate.IsZero() }
 
-// stale reports whether the last update that the lister reports may have come after the last successful visit, as far as
-// its date tells.
-func (h *History) stale() bool { return h.HasUpdates() && model.UpdateEnds(h.LastUpdate).After(h.Seen) }
+// stale reports whether the last reported update may have come after the last successful visit. The date of an update
+// may be a second or a day long (see model.UpdateEnds).
+func (h *History) stale() bool {
+	return h.HasUpdates() && model.UpdateEnds(h.LastUpdate).After(h.LastVisit)
+}
 
-// passes returns when the time has passed that the date of the last update may mean, if the last successful visit was in it.
-// A visit before that can't tell whether it sees the update. Otherwise passes returns the zero time.
-func (h *History) passes() time.Time {
-	if !h.stale() || h.LastUpdate.After(h.Seen) {
+// updateDateEnd returns the end of the second or day that the date of the last update covers, if the last successful visit
+// was in it. A visit before that end may miss the update. Otherwise updateDateEnd returns the zero time.
+func (h *History) updateDateEnd() time.Time {
+	if !h.stale() || h.LastUpdate.After(h.LastVisit) {
 		return time.Time{}
 	}
 	return model.UpdateEnds(h.LastUpdate)
 }
 
-// prior returns the estimate for an origin of which nothing was observed, as of a moment.
+// prior returns the estimate for an origin without observations, as of a moment.
 func (h *History) prior(at time.Time) Estimate {
 	f := Facts{Lister: h.Prior, Fork: h.Fork, Age: at.Sub(h.FirstSeen)}
 	if h.HasUpdates() {
@@ -97,16 +98,16 @@ func (h *History) prior(at time.Time) Estimate {
 	return f.Prior()
 }
 
-// UselessVisits is what a visit that finds nothing costs beside its time, in typical visits.
+// UselessVisits is the price of a visit that finds nothing, beside its runtime, in typical visits.
 const UselessVisits = 5
 
-// Origin returns what the formulas need of the origin, as of its last visit. If its
-// lister reports updates, it is expected to list as often as it did. The time since its last listing
-// counts instead once that is longer: a lister that has stopped says nothing of changes since.
+// Origin returns the inputs of the formulas, as of the last visit. A lister that reports updates is expected to list
+// as often as before. Once the time since its last listing is longer, that time counts instead: a stopped lister
+// reports no changes.
 func (h *History) Origin(now time.Time) Origin {
-	of := Origin{Estimate: h.Estimate.Or(h.prior(h.Seen)), Cost: h.Cost, Useless: UselessVisits * h.Typical}
+	of := Origin{Estimate: h.Estimate.Or(h.prior(h.LastVisit)), Cost: h.Cost, Useless: UselessVisits * h.Typical}
 	if h.HasUpdates() {
-		of.Listing, of.Updated = max(h.Listing, now.Sub(h.LastSeen)), max(0, h.LastUpdate.Sub(h.Seen))
+		of.Listing, of.Updated = max(h.Listing, now.Sub(h.LastSeen)), max(0, h.LastUpdate.Sub(h.LastVisit))
 	}
 	if h.stale() {
 		of.Updated = max(1, of.Updated)
@@ -114,21 +115,21 @@ func (h *History) Origin(now time.Time) Origin {
 	return of
 }
 
-// Moment returns when a visit becomes worth its cost, as far as is known now. An origin that was never
-// visited is worth a visit since it was listed.
+// Moment returns when a visit becomes worth its cost, by the state at now. An origin that was never visited is worth
+// a visit from its listing on.
 func (h *History) Moment(now time.Time) time.Time {
-	if h.Seen.IsZero() {
+	if h.LastVisit.IsZero() {
 		return h.FirstSeen
 	}
-	return later(h.Seen.Add(h.Origin(now).Moment(h.Threshold, h.Longest)), h.passes())
+	return later(h.LastVisit.Add(h.Origin(now).Moment(h.Threshold, h.Longest)), h.updateDateEnd())
 }
 
-// Quiet returns when the next visit becomes worth its cost if the lister reports no update until then,
-// as far as is known now, or at the last visit if that is later than now.
-func (h *History) Quiet(now time.Time) time.Time {
-	origin := h.Origin(later(now, h.Seen))
+// MomentWithoutUpdate returns when the next visit becomes worth its cost if the lister reports no update until then, by the state
+// at now. If the last visit is later than now, the state is that at the last visit.
+func (h *History) MomentWithoutUpdate(now time.Time) time.Time {
+	origin := h.Origin(later(now, h.LastVisit))
 	origin.Updated = 0
-	return h.Seen.Add(origin.Moment(h.Threshold, h.Longest))
+	return h.LastVisit.Add(origin.Moment(h.Threshold, h.Longest))
 }
 
 func later(a, b time.Time) time.Time {
@@ -138,20 +139,19 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Off reports whether a candidate's moment is further from what it should be now than
-// Origin.Thresholds allows.
-func (h *History) Off(moment, now time.Time) bool {
-	if h.Seen.IsZero() || moment.IsZero() {
+// IsOff reports whether a candidate's moment differs from the right one at now by more than Origin.Thresholds allows.
+func (h *History) IsOff(moment, now time.Time) bool {
+	if h.LastVisit.IsZero() || moment.IsZero() {
 		return !moment.Equal(h.Moment(now))
 	}
 	origin := h.Origin(now)
-	if h.stale() { // scheduler_go.moment_of, which made the moment, uses Prior unchanged then
+	if h.stale() { // scheduler_go.moment_of, which made the moment, then uses Prior unchanged
 		origin.Estimate = h.Estimate.Or(h.Prior)
 	}
-	passes := h.passes()
-	if moment.Before(passes) {
+	dateEnd := h.updateDateEnd()
+	if moment.Before(dateEnd) {
 		return true
 	}
-	low, high := origin.Thresholds(moment.Sub(h.Seen), h.Longest)
-	return h.Threshold < low && !moment.Equal(passes) || h.Threshold > high
+	low, high := origin.Thresholds(moment.Sub(h.LastVisit), h.Longest)
+	return h.Threshold < low && !moment.Equal(dateEnd) || h.Threshold > high
 }

@@ -5,87 +5,86 @@ import (
 	"time"
 )
 
-// An Origin is what decides when an origin is visited again after its last successful visit. Callers pass the time since
-// that visit.
+// An Origin has the inputs of the formulas for the next visit. Callers pass times since the last successful visit.
 type Origin struct {
 	Estimate
 	Cost    time.Duration // the expected runtime of a visit
 	Useless time.Duration // the price of a visit that finds nothing, beside the cost: about five mean visits of the type
-	Listing time.Duration // how often its lister lists it and tells of updates; 0: it doesn't tell
-	Updated time.Duration // from the last visit to the last update that the lister told, if that may be later; 0 or less: none since
+	Listing time.Duration // the time between listings that report updates; 0: its lister reports none
+	Updated time.Duration // from the last visit to the last reported update, if that may be later; 0 or less: no update since
 }
 
 const (
-	// vouched is the part of the time without told updates in which there was really none.
-	vouched = 0.97
-	// leastCost is the least cost of a visit, for what it takes of the queue and the hoster.
+	// reportedShare is the part of the time without reported updates in which there was really no update.
+	reportedShare = 0.97
+	// leastCost is the least cost of a visit: its load on the queue and the hoster.
 	leastCost = time.Second
 )
 
-// stale reports whether the lister told of an update since the last visit, or as old as it.
+// stale reports whether the lister reported an update at or after the last visit.
 func (o Origin) stale() bool { return o.Listing > 0 && o.Updated > 0 }
 
-// unseen returns in how many of the t days since the last visit a change may have come that
-// the lister has not told: all since its last listing, and a small part of those before.
-func (o Origin) unseen(t float64) float64 {
+// unreportedDays returns in how many of the t days since the last visit an unreported change may have come: all days since
+// the last listing, and a small part of those before.
+func (o Origin) unreportedDays(t float64) float64 {
 	if o.Listing <= 0 {
 		return t
 	}
-	return t - vouched*max(0, t-days(o.Listing))
+	return t - reportedShare*max(0, t-days(o.Listing))
 }
 
-// fresh returns for how many days after the last visit the origin is expected to have been fresh, given the time of the
-// last update that the lister told. There may have been other updates before that one.
-func (o Origin) fresh() float64 {
+// freshDays returns how many days after the last visit the origin is expected to have stayed fresh, given the time of the
+// last reported update. Other updates may have come before that one.
+func (o Origin) freshDays() float64 {
 	rate := o.Rate()
 	return -math.Expm1(-rate*days(o.Updated)) / rate
 }
 
-// Chance returns the probability that a visit finds a change, since after the last one.
+// Chance returns the probability that a visit finds a change. since is the time since the last visit.
 func (o Origin) Chance(since time.Duration) float64 {
 	if o.stale() && since >= o.Updated {
 		return 1
 	}
-	return o.Estimate.Chance(duration(o.unseen(days(since)), since))
+	return o.Estimate.Chance(duration(o.unreportedDays(days(since)), since))
 }
 
-// Staleness returns the expected staleness since after the last visit.
+// Staleness returns the expected staleness. since is the time since the last visit.
 func (o Origin) Staleness(since time.Duration) time.Duration {
 	t := days(max(0, since))
 	if o.stale() {
-		return duration(max(0, t-o.fresh()), max(0, since))
+		return duration(max(0, t-o.freshDays()), max(0, since))
 	}
-	return duration(o.bounded().visit(o.unseen(t)).age, max(0, since))
+	return duration(o.bounded().visit(o.unreportedDays(t)).age, max(0, since))
 }
 
-// Value returns what a visit is worth, since after the last one: the staleness that it saves,
-// in days × days, per day of a worker that it costs. It grows with time without bound.
+// Value returns the value of a visit: the staleness that it saves, in days × days, per day of a worker that it costs.
+// since is the time since the last visit. The value grows with it without bound.
 func (o Origin) Value(since time.Duration) float64 {
 	t, cost := days(max(0, since)), days(max(o.Cost, leastCost))
 	if o.stale() {
-		age := max(0, t-o.fresh())
+		age := max(0, t-o.freshDays())
 		return (age*age/2 + age/o.Rate()) / cost
 	}
 	v := o.visit(t)
 	return v.saved / (cost + days(o.Useless)*v.wasted)
 }
 
-// Moment returns how long after the last visit the value reaches the threshold; at most longest.
+// Moment returns how long after the last visit the value reaches the threshold, at most longest.
 func (o Origin) Moment(threshold float64, longest time.Duration) time.Duration {
 	want := max(0, threshold) * days(max(o.Cost, leastCost))
 	if o.stale() {
 		each := 1 / o.Rate()
-		return duration(o.fresh()+math.Sqrt(each*each+2*want)-each, longest)
+		return duration(o.freshDays()+math.Sqrt(each*each+2*want)-each, longest)
 	}
-	// Newton's method on logarithms, as the saved staleness grows with about the second or third power of the
-	// time; bisection where that diverges. The relative error after a step of Newton's method is about the square of the
-	// relative step.
+	// Newton's method on logarithms, as the saved staleness grows with about the second or third power of the time.
+	// Bisection replaces it where it diverges. The relative error after a step of Newton's method is about the square
+	// of the relative step.
 	const newton, halving = 1e-4, 1e-6
 	o.Estimate = o.bounded()
 	price := max(0, threshold) * days(o.Useless)
 	seen := o.Rate()
 	if o.Listing > 0 {
-		seen *= 1 - vouched
+		seen *= 1 - reportedShare
 	}
 	low, high, tried := 0.0, days(longest), false // tried: the value at high was computed
 	for t := min(high, max(math.Cbrt(3*(want+price)/seen), math.Sqrt(2*want))); ; {
@@ -115,9 +114,9 @@ func (o Origin) Moment(threshold float64, longest time.Duration) time.Duration {
 	}
 }
 
-// Thresholds returns the thresholds between which a moment, in time since the last visit, is right to within a
-// tenth and not past the longest wait. Visits that are off by a tenth cost at most a hundredth more, so there is no need to
-// compute the moment again.
+// Thresholds returns the range of thresholds for which a moment, as a time since the last visit, is right to within a
+// tenth. The range is empty for a moment past the longest wait. Visits that are off by a tenth cost at most a
+// hundredth more, so a moment within the range need not be computed again.
 func (o Origin) Thresholds(moment, longest time.Duration) (low, high float64) {
 	const part = 1.1
 	if moment > longest {
@@ -131,19 +130,19 @@ func (o Origin) Thresholds(moment, longest time.Duration) (low, high float64) {
 
 // visit is the effect of a visit and the growth of the effect per day.
 type visit struct {
-	age                  float64 // expected
-	saved, savedGrowth   float64 // the integral of the age's growth times the time
-	wasted, wastedGrowth float64 // how likely it is to find nothing, and how much likelier later ones are to
+	age                  float64 // the expected age
+	saved, savedGrowth   float64 // the integral over time of the age's growth times the time, and its derivative
+	wasted, wastedGrowth float64 // the probability of finding nothing, plus t times its decrease per day; and the derivative
 }
 
 // visit returns the effect of a visit t days after the last one, unless the origin is known to be stale.
 func (o Origin) visit(t float64) visit {
-	u := o.unseen(t)
+	u := o.unreportedDays(t)
 	v := o.bounded().visit(u)
-	if fresh := t - u; fresh > 0 { // all changes come so much later
+	if fresh := t - u; fresh > 0 { // all changes come later by fresh
 		v.saved += fresh * v.age
-		v.savedGrowth = (1-vouched)*t/u*v.savedGrowth + vouched*v.age
-		v.wastedGrowth *= 1 - vouched
+		v.savedGrowth = (1-reportedShare)*t/u*v.savedGrowth + reportedShare*v.age
+		v.wastedGrowth *= 1 - reportedShare
 	}
 	return v
 }
@@ -158,7 +157,7 @@ func (e Estimate) visit(t float64) visit {
 		savedGrowth: t * some,
 		wasted:      none * (1 + a*x/(1+x)), wastedGrowth: -none * a * (a + 1) * x / ((1 + x) * (1 + x)) / e.Days,
 	}
-	if (a+1)*x < 1e-2 { // a series, as the other formulas lose precision by cancellation
+	if (a+1)*x < 1e-2 { // a series, as cancellation costs the other formulas their precision
 		v.age = e.Days * a * x * x / 2 * (1 - (a+1)*x/3 + (a+1)*(a+2)*x*x/12)
 		v.saved = e.Days * e.Days * a * x * x * x / 3 * (1 - (a+1)*x*3/8 + (a+1)*(a+2)*x*x/10)
 		return v

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// Facts are what is known about an origin without a visit.
+// Facts are the facts about an origin without a visit.
 type Facts struct {
 	Lister      Estimate      // for all origins of its lister (see Population); zero: unknown
-	Fork        bool          // it is known to be a fork
+	Fork        bool          // the lister reports that it is a fork
 	Age         time.Duration // since it was first seen; 0: unknown
-	SinceUpdate time.Duration // since the last update that its lister told; 0: unknown
+	SinceUpdate time.Duration // since the last update that its lister reported; 0: unknown
 }
 
-// General is the prior of origins about which nothing is known: most change less than once a
-// month, some many times a day.
+// General is the prior of origins without facts: most change less than once a month, some many times a day.
 var General = Estimate{Changes: 0.5, Days: 25}
 
 const (
@@ -41,7 +40,7 @@ type Population struct {
 	Logs, Square float64 // sums over origins of the mean and the mean square of the rate's logarithm
 }
 
-// Add adds an origin's estimate, if anything has been observed.
+// Add adds an origin's estimate, if it has observed anything.
 func (p *Population) Add(e Estimate) {
 	if !e.known() {
 		return
@@ -65,8 +64,8 @@ func (p Population) Prior() Estimate {
 	return ofLogs(mean, p.Square/p.Origins-mean*mean)
 }
 
-// ofLogs returns the gamma distribution whose logarithm has a mean and a variance: the mean is
-// ψ(shape) − ln(inverse scale), the variance ψ′(shape).
+// ofLogs returns the gamma distribution whose logarithm has a mean and a variance. The mean is ψ(shape) − ln(inverse
+// scale), the variance ψ′(shape).
 func ofLogs(mean, variance float64) Estimate {
 	low, high := math.Log(minChanges), math.Log(maxChanges)
 	for range 50 {

@@ -55,7 +55,7 @@ func FreshnessOf(ctx context.Context, q *queries.Queries, origins []model.Origin
 		return OriginFreshness{
 			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Complete: r.Complete, History: freshness.History{
 				Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
-				Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), Seen: r.Seen, Updated: r.Updated, Known: r.Listed,
+				Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), LastVisit: r.Seen, Updated: r.Updated, CoveredUntil: r.Listed,
 				FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
 				Threshold: r.Threshold, Longest: model.Duration(r.Longest),
 			},
@@ -70,8 +70,8 @@ func WriteFreshness(ctx context.Context, q *queries.Queries, origins []OriginFre
 		o := &origins[i]
 		p.Urls, p.VisitTypes = append(p.Urls, o.URL), append(p.VisitTypes, o.VisitType)
 		p.Changes, p.Days = append(p.Changes, float32(o.Estimate.Changes)), append(p.Days, float32(o.Estimate.Days))
-		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.Seen), append(p.Moments, o.Quiet(now))
-		p.Updated, p.Listed = append(p.Updated, o.Updated), append(p.Listed, o.Known)
+		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.LastVisit), append(p.Moments, o.MomentWithoutUpdate(now))
+		p.Updated, p.Listed = append(p.Updated, o.Updated), append(p.Listed, o.CoveredUntil)
 	}
 	if len(p.Urls) == 0 {
 		return nil
@@ -202,7 +202,7 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 		}
 		for _, o := range origins {
 			// An origin due only by the longest wait is worth less than the threshold.
-			if since := now.Sub(o.Seen); !o.Seen.IsZero() && since < o.Longest {
+			if since := now.Sub(o.LastVisit); !o.LastVisit.IsZero() && since < o.Longest {
 				values = append(values, o.Origin(now).Value(since))
 			}
 		}
@@ -240,17 +240,17 @@ func (s Store) computeMoments(ctx context.Context, now time.Time, first, end int
 		var off []string
 		for i := range origins {
 			o := &origins[i]
-			news, moved := o.Listed(), o.Off(moments[o.OriginKey], now)
+			news, moved := o.Listed(), o.IsOff(moments[o.OriginKey], now)
 			delete(moments, o.OriginKey)
 			if moved {
 				off = append(off, o.URL)
 			}
-			if o.Seen.IsZero() {
+			if o.LastVisit.IsZero() {
 				continue
 			}
 			found.add(o, now)
 			// Otherwise each walk would write an estimate that ForgetFreshness deletes again.
-			if forgotten := now.Sub(o.Seen)/2 > o.Longest; moved || news && !forgotten {
+			if forgotten := now.Sub(o.LastVisit)/2 > o.Longest; moved || news && !forgotten {
 				changed = append(changed, *o)
 			}
 		}
@@ -265,7 +265,7 @@ func (s Store) computeMoments(ctx context.Context, now time.Time, first, end int
 }
 
 func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
-	staleness := o.Origin(now).Staleness(now.Sub(o.Seen)).Seconds()
+	staleness := o.Origin(now).Staleness(now.Sub(o.LastVisit)).Seconds()
 	n := w.VisitTypes[o.VisitType]
 	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Threshold
 	if o.HasUpdates() {

@@ -91,17 +91,17 @@ func TestGrabByFreshness(t *testing.T) {
 	for _, o := range known {
 		url, got := o.URL, moments[picked{o.Lister, o.URL}]
 		want := o.Moment(w.now)
-		if o.Seen.IsZero() {
-			o.Seen = o.FirstSeen
+		if o.LastVisit.IsZero() {
+			o.LastVisit = o.FirstSeen
 		}
-		wait := got.Sub(o.Seen)
+		wait := got.Sub(o.LastVisit)
 		if off := got.Sub(want).Abs(); off > time.Minute+wait/10_000 {
 			t.Errorf("%s: moment %s, want %s (%+v)", url, got, want, o)
 		}
 		if wait < 0 || wait > 100*day {
 			t.Errorf("%s waits for %s", url, wait)
 		}
-		compared[o.LastUpdate.After(o.Seen)]++
+		compared[o.LastUpdate.After(o.LastVisit)]++
 	}
 	if compared[true] < 20 || compared[false] < 20 {
 		t.Errorf("only %v were compared, by whether their lister tells of an update", compared)
@@ -185,8 +185,8 @@ func TestVisitsTeachRates(t *testing.T) {
 	same("after a visit without a change", known(plain).Estimate, want)
 	write(visit(plain, 5, model.VisitFailed, ""), visit(plain, 6, model.VisitNotFound, ""))
 	write(visit(plain, 3, model.VisitSuccessful, "b"), visit(plain, 2, model.VisitSuccessful, "b"))
-	if got := known(plain); !got.Seen.Equal(start.AddDate(0, 0, 3)) {
-		t.Errorf("seen at %s, want the last visit that succeeded", got.Seen)
+	if got := known(plain); !got.LastVisit.Equal(start.AddDate(0, 0, 3)) {
+		t.Errorf("seen at %s, want the last visit that succeeded", got.LastVisit)
 	}
 	same("after failures, and visits that come late and again", known(plain).Estimate, want)
 	write(visit(plain, 9, model.VisitSuccessful, "b"), visit(plain, 10, model.VisitSuccessful, "b"))
@@ -358,7 +358,7 @@ func TestFarDatesOfSuccessDoNotCount(t *testing.T) {
 		}
 	}
 	o := origins.OriginFreshness{}
-	if o.Visited(time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), true); !o.Seen.IsZero() {
+	if o.Visited(time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), true); !o.LastVisit.IsZero() {
 		t.Errorf("a visit in 2300 was learnt from: %+v", o)
 	}
 }
