@@ -20,7 +20,7 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// ArchiveOptions returns what to archive by the configuration.
+// ArchiveOptions returns the options of archiving by the configuration.
 func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (graphs.ArchiveOptions, error) {
 	o := graphs.ArchiveOptions{Before: make(map[string]time.Time)}
 	if err := CheckDirectory("archive.directory", c.Directory); err != nil {
@@ -44,7 +44,7 @@ func ArchiveOptions(ctx context.Context, store *db.Store, c config.Archive) (gra
 	return o, err
 }
 
-// CheckDirectory checks that the directory that a key of the configuration names is there, if it names one.
+// CheckDirectory checks that a configured directory exists. key names it in errors; an empty path passes.
 func CheckDirectory(key, directory string) error {
 	if directory == "" {
 		return nil
@@ -59,13 +59,13 @@ func CheckDirectory(key, directory string) error {
 	return nil
 }
 
-// appendLines writes lines at the end of a file, all or none, so that they survive a crash of
-// the host. A line that was cut by a crash before stays a line of its own. It writes to a file only: who else
-// may write in the directory could lead it elsewhere by a link, or have it wait by a pipe.
+// appendLines appends lines to a file and syncs it, so that they survive a crash of the host. On an error it
+// truncates the file to its old size. A line that a crash cut earlier stays a line of its own. It refuses links and
+// pipes, which others with access to the directory could use to redirect or block it.
 func appendLines(path string, lines []string) (err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640)
 	if errors.Is(err, syscall.ELOOP) {
-		return fmt.Errorf("%s is a link, which archives are not written through", path)
+		return fmt.Errorf("%s is a symbolic link; archives are written to regular files only", path)
 	}
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func appendLines(path string, lines []string) (err error) {
 	defer func() { err = errors.Join(err, file.Close()) }()
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a file", path)
+		err = fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
 		return err
@@ -92,13 +92,13 @@ func appendLines(path string, lines []string) (err error) {
 	return err
 }
 
-// archiveTime is how long a run of the job works on tasks, and on graphs.
+// archiveTime bounds a run of the job: its time for tasks, and as much again for graphs.
 const archiveTime = 10 * time.Second
 
 // Archive returns the job that archives tasks.
 func Archive(store *db.Store, c config.Archive, log *slog.Logger, reg prometheus.Registerer) Job {
 	archived := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "swh_scheduler_runner_archived_total", Help: "Tasks that had ended, and runs of them, deleted by age, by task type and kind (task, run).",
+		Name: "swh_scheduler_runner_archived_total", Help: "Ended tasks and their runs deleted by age, by task type and kind (task, run).",
 	}, []string{"task_type", "kind"})
 	return Job{Name: "archive", Period: time.Minute, Unconfigured: len(c.After) == 0, Do: func(ctx context.Context) (string, error) {
 		what, err := ArchiveOptions(ctx, store, c)
@@ -116,7 +116,7 @@ func Archive(store *db.Store, c config.Archive, log *slog.Logger, reg prometheus
 		if sum.Tasks == 0 {
 			return "", err
 		}
-		log.Info("archived tasks that had ended", "tasks", sum.Tasks, "runs", sum.Runs)
+		log.Info("archived ended tasks", "tasks", sum.Tasks, "runs", sum.Runs)
 		return sum.String(), err
 	}}
 }

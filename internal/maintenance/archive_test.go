@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// An archive is written to a file of its directory, and not where a link there leads, nor to a pipe that nobody
-// reads. What ended stays then, as the error ends the transaction.
+// appendLines writes regular files only, neither through links nor to pipes without a reader.
 func TestArchivesFollowNoLinks(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
@@ -31,17 +30,17 @@ func TestArchivesFollowNoLinks(t *testing.T) {
 		if err := os.Symlink(to, path); err != nil {
 			t.Fatal(err)
 		}
-		refused("a link", "is a link")
+		refused("a link", "is a symbolic link")
 	}
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused("a pipe", "is not a file")
+	refused("a pipe", "is not a regular file")
 	if text, err := os.ReadFile(victim); err != nil || string(text) != "its own\n" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if _, err := os.Stat(filepath.Join(directory, "made")); err == nil {
-		t.Error("a link led to a new file")
+		t.Error("a file was created through a link")
 	}
 	for range 2 {
 		if err := appendLines(path, []string{"{}"}); err != nil {

@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// CandidateChanges returns the job that drains the changes of candidates where no daemon of
-// visits does.
+// CandidateChanges returns the job that bounds undrained changes of candidates, for databases without a daemon that
+// schedules visits.
 func CandidateChanges(store *db.Store, log *slog.Logger) Job {
 	return Job{Name: "changes of candidates", Period: time.Minute, Origins: true, Do: func(ctx context.Context) (string, error) {
 		bounded, err := store.BoundChanges(ctx, origins.MaxCandidateChanges, boundTime)
@@ -21,5 +21,5 @@ func CandidateChanges(store *db.Store, log *slog.Logger) Job {
 	}}
 }
 
-// boundTime is how long CandidateChanges works at most, well below DefaultTimeout.
+// boundTime bounds a run of CandidateChanges, well below DefaultTimeout.
 const boundTime = 15 * time.Second

@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Counts returns the jobs that count origins, runs and ready tasks for monitoring, for at most
-// countTime of each period, until all are counted.
+// Counts returns the jobs that count origins, runs and ready tasks for monitoring. Each works for at most countTime
+// of a period, until it has counted all.
 func Counts(store *db.Store) []Job {
 	job := func(name string, period time.Duration, count func(context.Context) (ended bool, err error)) Job {
 		return Job{Name: name, Period: period, Do: func(ctx context.Context) (string, error) {

@@ -11,30 +11,29 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// GiveUpAfter is how long the event of a start or an end may be delayed.
+// GiveUpAfter is the longest delay allowed for the event of a start or an end.
 const GiveUpAfter = 10 * time.Minute
 
 const (
 	eventsPeriod = 10 * time.Second
 
-	// reportedWithin is how old the moment up to which events are known may be while listeners
-	// report it.
+	// reportedWithin is the largest age of the moment up to which events are known while listeners report it.
 	reportedWithin = time.Minute
 )
 
-// Events returns the job that records up to when events are known, unless listeners report it
-// (listener.Progress): the Python scheduler's listener doesn't. All
-// events are known as of a moment at which the management API found the queue empty, without
-// unacknowledged messages. Without a queue, too: nothing is kept for a listener.
+// Events returns the job that records up to which moment events are known, if no listener reports it
+// (listener.Progress). The Python scheduler's listener reports none. All events are known as of a moment at which the
+// management API found the queue empty, without unacknowledged messages. The same holds if the queue doesn't exist,
+// as the broker then keeps no events.
 //
-// A Keeper must have it before the jobs that judge by that moment: GiveUpWork and LostRuns.
+// A Keeper runs it before the jobs that use that moment: GiveUpWork and LostRuns.
 func Events(store *db.Store, broker dispatch.Observer) Job {
 	return Job{Name: "events", Period: eventsPeriod, Do: func(ctx context.Context) (string, error) {
-		return lookAtEvents(ctx, store, broker)
+		return observeEvents(ctx, store, broker)
 	}}
 }
 
-func lookAtEvents(ctx context.Context, store *db.Store, broker dispatch.Observer) (string, error) {
+func observeEvents(ctx context.Context, store *db.Store, broker dispatch.Observer) (string, error) {
 	began, err := store.DatabaseTime(ctx)
 	if err != nil {
 		return "", err
@@ -59,5 +58,5 @@ func lookAtEvents(ctx context.Context, store *db.Store, broker dispatch.Observer
 	if err := store.RaiseEventQueue(ctx, celery.EventsQueue, complete); err != nil || lengthErr != nil {
 		return "", errors.Join(lengthErr, err)
 	}
-	return "looked at the queue of events", nil
+	return "queue of events observed", nil
 }

@@ -14,7 +14,8 @@ func Figures(store *db.Store) Job {
 	}}
 }
 
-// QueueFigures returns the job that samples queues, and the groups that share them. sample returns the samples, and of which kinds there are some.
+// QueueFigures returns the job that samples queues and the groups that share them. sample returns the samples, and
+// the kinds that it sampled.
 func QueueFigures(store *db.Store, sample func(ctx context.Context) ([]db.FigureKind, []db.Figure, error)) Job {
 	return Job{Name: "queues over time", Period: db.FiguresEvery, Do: func(ctx context.Context) (string, error) {
 		kinds, figures, err := sample(ctx)

@@ -8,8 +8,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// ConfigureFreshness checks that the database is ready for the configured policies, and sets the visit types
-// with the policy freshness.
+// ConfigureFreshness checks that the database is ready for the configured policies, and stores which visit types have
+// the policy freshness.
 func ConfigureFreshness(ctx context.Context, store *db.Store, policies map[string][]model.WeightedPolicy) error {
 	if err := store.CheckPolicies(ctx, policies); err != nil {
 		return err
@@ -24,20 +24,20 @@ func ConfigureFreshness(ctx context.Context, store *db.Store, policies map[strin
 	return store.ConfigureFreshness(ctx, longestWaits(policies, types))
 }
 
-// Freshness returns the job that maintains the figures by which that policy picks.
+// Freshness returns the job that maintains the figures of the policy freshness.
 func Freshness(store *db.Store, policies map[string][]model.WeightedPolicy) Job {
 	return Job{Name: "freshness", Period: time.Minute, Unconfigured: !model.HasFreshness(policies), Do: func(ctx context.Context) (string, error) {
-		if err := ConfigureFreshness(ctx, store, policies); err != nil { // task types may be new
+		if err := ConfigureFreshness(ctx, store, policies); err != nil { // task types may have been added
 			return "", err
 		}
 		return "", store.MaintainFreshness(ctx, store.Now(), freshnessTime)
 	}}
 }
 
-// freshnessTime is how long a run of the job works at most, well below DefaultTimeout.
+// freshnessTime bounds a run of the job, well below DefaultTimeout.
 const freshnessTime = 15 * time.Second
 
-// longestWaits returns the longest wait by visit type, of those with the policy freshness.
+// longestWaits returns the longest wait by visit type, for types with the policy freshness.
 func longestWaits(policies map[string][]model.WeightedPolicy, types []model.TaskType) map[string]time.Duration {
 	waits := make(map[string]time.Duration)
 	for _, tt := range types {

@@ -19,44 +19,45 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// lostAfter is when sent work counts as lost in any case: by default, a visit may be
-// scheduled again then.
+// lostAfter is the age at which sent work counts as lost in any case. A visit may be scheduled again after the same
+// time, by default.
 const lostAfter = 7 * 24 * time.Hour
 
-// GiveUpWork ends sent work that nothing else would end: events are sent once, and a worker
-// may be configured to send none.
+// GiveUpWork ends sent work without an end event. Celery sends events once, and workers may be configured to send
+// none.
 type GiveUpWork struct {
 	Store  *db.Store
 	Broker dispatch.Observer
 	Log    *slog.Logger
 
 	GivenUp *prometheus.CounterVec // messages given up, by queue; may be nil
-	// LostAfter is when work counts as lost that a worker began and that has no time limit; 0 is a day.
+	// LostAfter is the age at which started work without a time limit counts as lost; 0 is a day.
 	LostAfter time.Duration
 
 	size bulk.BatchSize
 }
 
-// NewGivenUp makes the counter of a GiveUpWork and registers it on reg.
+// NewGivenUp returns the counter of a GiveUpWork, registered on reg.
 func NewGivenUp(reg prometheus.Registerer) *prometheus.CounterVec {
 	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "swh_scheduler_work_given_up_total", Help: "Messages of groups, lanes and hosters that were given up, as nothing was heard of them, by queue.",
+		Name: "swh_scheduler_work_given_up_total", Help: "Messages of groups, lanes and hosters that were given up for want of events, by queue.",
 	}, []string{"queue"})
 }
 
-// Job returns GiveUp as a job.
+// Job returns the job that calls GiveUp.
 func (u *GiveUpWork) Job() Job {
 	return Job{Name: "unheard work", Period: time.Minute, Do: func(ctx context.Context) (string, error) { return u.GiveUp(ctx, u.Store.Now()) }}
 }
 
-// GiveUp gives up sent work whose end will not be heard, also of queues that no longer
-// have lanes or shares, and deletes settled work. Both are judged by the moment up to which ends are
-// known (db.Store.EndsKnown). Work whose start is not known is given up if a look found it out of its queue
-// GiveUpAfter before that moment: a worker may have taken it after the moment, however long it waited before.
-// Each call is such a look. It goes on with the other queues where one can't be asked, and returns that error.
+// GiveUp gives up sent work whose end event is lost, and deletes settled work. It includes queues whose lanes or
+// shares were removed from the configuration. Both steps use the moment up to which ends are known
+// (db.Store.EndsKnown). Each call observes which messages have left their queue. Work without a start event is given
+// up if an observation found it out of its queue GiveUpAfter before that moment. A later observation proves nothing:
+// a worker may have taken the message after that moment. If a queue can't be observed, GiveUp goes on with the others
+// and returns that error.
 func (u *GiveUpWork) GiveUp(ctx context.Context, now time.Time) (string, error) {
 	began := time.Now()
-	// Before work and messages are looked at: what ends meanwhile is no harm.
+	// This moment is read before work and messages, so that work which ends meanwhile isn't given up.
 	known, err := u.Store.EndsKnown(ctx, now)
 	if err != nil {
 		return "", err
@@ -83,8 +84,8 @@ func (u *GiveUpWork) GiveUp(ctx context.Context, now time.Time) (string, error) 
 	return count(total, "given up"), errors.Join(failed...)
 }
 
-// giveUp gives up work of one queue, in batches. The messages of the queue are counted anew
-// for each, as they come and go. After a time-out the next batch is half as large.
+// giveUp gives up work of one queue, in batches. It counts the queue's messages before each batch, as they come and
+// go. After a time-out the next batch is half as large.
 func (u *GiveUpWork) giveUp(ctx context.Context, queue string, now, known time.Time) (total int, err error) {
 	for more := true; more && err == nil; {
 		var givenUp map[string]int
@@ -93,7 +94,7 @@ func (u *GiveUpWork) giveUp(ctx context.Context, queue string, now, known time.T
 		u.size.Note(most, err)
 		n := 0
 		for set, of := range givenUp {
-			u.Log.Warn("work given up: nothing is heard of it", "queue", queue, "lanes", set, "messages", of)
+			u.Log.Warn("work given up: no event of its end came", "queue", queue, "lanes", set, "messages", of)
 			n += of
 		}
 		if u.GivenUp != nil {
@@ -104,9 +105,9 @@ func (u *GiveUpWork) giveUp(ctx context.Context, queue string, now, known time.T
 	return total, err
 }
 
-// giveUpSome gives up a batch of a queue's work, and nothing if the queue can't be asked.
-// While it is unknown how many messages workers hold, any may be in the queue. It holds the queue's lock: no claim
-// adds messages between their count and the look at the ledger.
+// giveUpSome gives up a batch of a queue's work, and none if the queue can't be observed. While the number of
+// messages that workers hold is unknown, any message may be in the queue. It holds the queue's lock, so that no claim
+// adds messages between the observation and the ledger's statement.
 func (u *GiveUpWork) giveUpSome(ctx context.Context, queue string, most int, now, known time.Time) (givenUp map[string]int, more bool, err error) {
 	observed, err := dispatch.ObserveQueue(ctx, u.Store, u.Broker, queue)
 	if err != nil {
@@ -132,7 +133,7 @@ func (u *GiveUpWork) giveUpSome(ctx context.Context, queue string, most int, now
 	return givenUp, more, nil
 }
 
-// count says what was done to how many messages, if there were any.
+// count returns a text such as "3 messages given up", or "" for 0.
 func count(n int, done string) string {
 	if n == 0 {
 		return ""

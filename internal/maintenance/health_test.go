@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// always is a store for which every job is due.
+// always is a store in which every job is due.
 type always struct{}
 
 func (always) DueJobs(_ context.Context, periods map[string]time.Duration, _ time.Duration) (due []string, _ map[string]error, err error) {
@@ -27,9 +27,8 @@ func (always) RunJob(ctx context.Context, _ string, _, _, _ time.Duration, do fu
 	return true, err
 }
 
-// A job that is slow makes the daemon neither stuck, so that it would be started anew, nor
-// unready.
-func TestSlowJobIsNoHarm(t *testing.T) {
+// A slow job makes the daemon neither stuck, which would restart it, nor unready.
+func TestSlowJobLeavesTheDaemonReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		health := service.NewHealth()

@@ -12,10 +12,10 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// pollPeriod is how often a Keeper looks for jobs that are due.
+// pollPeriod is the period at which a Keeper queries the due jobs.
 const pollPeriod = 10 * time.Second
 
-// retryAfter is how long after a failure a job is tried again, if its period is longer.
+// retryAfter is the delay after a failure, if the job's period is longer.
 const retryAfter = time.Minute
 
 // DefaultTimeout bounds a job.
@@ -23,26 +23,26 @@ const DefaultTimeout = 30 * time.Second
 
 // Job is a maintenance job.
 type Job struct {
-	Name    string // of its row; the same in all processes
+	Name    string // key of its row, the same in all processes
 	Period  time.Duration
 	Timeout time.Duration // 0: DefaultTimeout
 	// Unconfigured leaves the job to other processes.
 	Unconfigured bool
-	// Origins leaves the job to other processes where the user of the database has no rights on origins: that of
-	// start-listener, which has none on the tables of these jobs either.
+	// Origins leaves the job to other processes if the user of the database has no rights on origins. That is the
+	// user of start-listener, which has no rights on the tables of these jobs either.
 	Origins bool
-	// Do does the job. It returns what it did, in a few words, or "".
+	// Do runs the job. It returns a short result, such as "3 rows deleted", or "" if there was nothing to do.
 	Do func(ctx context.Context) (string, error)
 }
 
-// Store lets one process at a time do a job.
+// Store runs each job in one process at a time.
 type Store interface {
 	MayMaintainOrigins(ctx context.Context) (bool, error)
 	DueJobs(ctx context.Context, periods map[string]time.Duration, retry time.Duration) (due []string, failures map[string]error, err error)
 	RunJob(ctx context.Context, job string, period, retry, timeout time.Duration, do func(ctx context.Context) (string, error)) (done bool, err error)
 }
 
-// Keeper does jobs.
+// Keeper runs jobs.
 type Keeper struct {
 	Name  string // of its loop; "" is "maintenance"
 	Store Store
@@ -50,7 +50,7 @@ type Keeper struct {
 	Log   *slog.Logger
 }
 
-// Run does what is due until ctx ends.
+// Run runs due jobs until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	return (&service.Loop{
 		Name: cmp.Or(k.Name, "maintenance"), Log: k.Log,
@@ -59,8 +59,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// RunOnce does what is due, which it asks in one statement. A job that fails doesn't hold up
-// the others. Until it goes well, in whichever process, its failure is an error of every round.
+// RunOnce runs the due jobs, which one statement finds. A job that fails doesn't stop the others. Every round returns
+// its failure until the job succeeds, in any process.
 func (k *Keeper) RunOnce(ctx context.Context) error {
 	jobs, err := k.own(ctx)
 	if err != nil {

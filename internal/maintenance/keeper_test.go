@@ -19,8 +19,8 @@ func openStore(t *testing.T) *db.Store {
 	return testenv.Open(t, testenv.Database(t))
 }
 
-// Of several processes one does a job, once in its period; another job that fails
-// doesn't hold it up, and its row says why it failed.
+// Of several processes one runs a job, once in its period. A job that fails doesn't stop the others, and its row has
+// the error.
 func TestOneProcessDoesAJobOncePerPeriod(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -60,9 +60,9 @@ func TestOneProcessDoesAJobOncePerPeriod(t *testing.T) {
 	}
 }
 
-// A job that failed is an error of every process's rounds until it goes well, so that an alert
-// tells of one that never does, and not only of those that are tried anew at each round.
-func TestFailedJobIsAnErrorUntilItGoesWell(t *testing.T) {
+// A job that failed is an error of every process's rounds until it succeeds. So an alert sees jobs that always fail,
+// also those with a long period.
+func TestFailedJobIsAnErrorUntilItSucceeds(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	var fail error
@@ -95,7 +95,7 @@ func TestFailedJobIsAnErrorUntilItGoesWell(t *testing.T) {
 	}
 }
 
-// A process leaves a job that it has not in its configuration to the others.
+// A process leaves jobs that its configuration lacks to other processes.
 func TestJobThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	n, store := 0, openStore(t)
@@ -110,8 +110,8 @@ func TestJobThatIsNotConfigured(t *testing.T) {
 	}
 }
 
-// A job that was done a period ago is done again; one that failed, after a minute.
-func TestJobsComeBack(t *testing.T) {
+// A job is due again after its period, and a minute after a failure.
+func TestJobsAreDueAgain(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	n := 0
@@ -139,9 +139,8 @@ func TestJobsComeBack(t *testing.T) {
 	}
 }
 
-// A look at jobs of which none is due is one statement, however many there are: each daemon
-// looks every ten seconds.
-func TestALookIsOneStatement(t *testing.T) {
+// A round without due jobs is one statement for any number of jobs, as each daemon runs one every ten seconds.
+func TestRoundIsOneStatement(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	k := &Keeper{Store: store}
@@ -160,7 +159,7 @@ func TestALookIsOneStatement(t *testing.T) {
 	}
 }
 
-// A job that takes longer than it may is ended, and says so.
+// A job that exceeds its timeout is cancelled and returns an error.
 func TestJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -173,9 +172,9 @@ func TestJobsAreBounded(t *testing.T) {
 	}
 }
 
-// A job whose process died is done by another once the time is over that it had; what
-// the dead one still notes then doesn't count.
-func TestJobsOfTheDeadAreTakenOver(t *testing.T) {
+// When the timeout of a dead process's job is over, another process runs the job. A result that the first process
+// writes later is dropped.
+func TestJobOfADeadProcessIsTakenOver(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	n := 0
@@ -183,18 +182,18 @@ func TestJobsOfTheDeadAreTakenOver(t *testing.T) {
 		n++
 		return "by another", nil
 	}}}}
-	look := func(want int) {
+	runOther := func(want int) {
 		t.Helper()
 		if err := other.RunOnce(t.Context()); err != nil || n != want {
 			t.Errorf("done %d times, want %d; %v", n, want, err)
 		}
 	}
 	stalled := &Keeper{Store: store, Jobs: []Job{{Name: "sweep", Period: time.Millisecond, Do: func(ctx context.Context) (string, error) {
-		look(0)
+		runOther(0)
 		if _, err := store.Pool().Exec(ctx, "update scheduler_go.keeper set began = began - interval '1 hour', until = clock_timestamp()"); err != nil {
 			return "", err
 		}
-		look(1)
+		runOther(1)
 		return "late", nil
 	}}}}
 	if err := stalled.RunOnce(t.Context()); err != nil {

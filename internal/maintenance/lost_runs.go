@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	lostPeriod = 10 * time.Minute // between two sweeps for lost runs, which read all runs
-	lostTime   = 15 * time.Second // of a minute, for a sweep
+	lostPeriod = 10 * time.Minute // between the starts of two sweeps, which read all runs
+	lostTime   = 15 * time.Second // of each minute, for a sweep
 )
 
 // LostOptions configure a LostRuns.
@@ -35,31 +35,32 @@ type LostOptions struct {
 	Log *slog.Logger
 	Reg prometheus.Registerer
 
-	// After is how long a run may be silent, by task type; "default" is for the other
-	// types. Without it their runs are never given up.
+	// After is the time without events after which a run is lost, by task type; "default" is for the other types. A
+	// type without a time has no lost runs.
 	After map[string]time.Duration
-	// Before, if not zero, has also those runs given up that were sent before this program sent
-	// here, if that was before this moment.
+	// Before, if not zero, includes runs that were sent before this program began to send, if that was before this
+	// moment.
 	Before time.Time
 }
 
-// LostRuns gives up runs that never come back: it marks them lost, and the database
-// retries their tasks by their type's rules for a failure. The Python scheduler has the status and
-// never sets it.
+// LostRuns gives up runs whose end never comes. It sets their status lost, and the database retries their tasks by
+// their type's rules for a failure. The Python scheduler has the status and never sets it.
 //
-// A run is lost when nothing was heard of it for the given time, up to the moment up to which ends are
-// known (db.Store.EndsKnown), and either a worker had
-// started it, or its message is neither outgoing nor in its queue, which is empty, and was so
-// at a look GiveUpAfter before that moment: what a worker has taken from it since may have started. While
-// its queue can't be asked, no run is lost, nor, while it is unknown how many messages
-// workers hold, one that was not started. The listener ignores a result that comes after
-// all: a run ends once. Runs that PostgreSQL refuses to end are logged, and hold up no
-// other.
+// A run is lost if no event of it came for the given time, up to the moment up to which ends are known
+// (db.Store.EndsKnown), and one of these holds:
 //
-// What the Python runner left when it was replaced may be years of runs whose end was not heard,
-// and whose tasks were done long ago. So runs that were sent before runners of this program sent
-// here are counted and left alone, unless Before says otherwise. The first sweep by other rules
-// than the last one begins at once, and what it has left alone is logged.
+// 1. A worker had started it.
+//
+// 2. Its message is neither outgoing nor in its queue: the queue is empty, and was empty at an observation
+// GiveUpAfter before that moment. A worker that took the message since may have started it.
+//
+// While its queue can't be observed, no run is lost. While the number of messages that workers hold is unknown, no
+// run without a start is lost. The listener ignores a result that comes later, as a run ends once. Runs that
+// PostgreSQL refuses to end are logged, and the sweep goes on.
+//
+// The Python runner may have left years of runs without an end, whose tasks were done long ago. So runs that were
+// sent before runners of this program began to send are counted and left alone, except those of Before. The first
+// sweep by changed rules begins at once, and logs what it left alone.
 type LostRuns struct {
 	LostOptions
 	now         func() time.Time
@@ -68,12 +69,12 @@ type LostRuns struct {
 	loggedRules string // the rules of which it was logged what they leave alone
 }
 
-// NewLostRuns makes a LostRuns; its counter is registered on o.Reg.
+// NewLostRuns returns a LostRuns whose counter is registered on o.Reg.
 func NewLostRuns(o LostOptions) *LostRuns {
 	return &LostRuns{
 		LostOptions: o, now: o.Store.Now,
 		lost: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
-			Name: "swh_scheduler_runner_lost_runs_total", Help: "Runs given up because nothing was heard of them, by task type.",
+			Name: "swh_scheduler_runner_lost_runs_total", Help: "Runs given up for want of events, by task type.",
 		}, []string{"task_type"}),
 	}
 }
@@ -89,9 +90,8 @@ func (l *LostRuns) Job() Job {
 	}}
 }
 
-// RunOnce begins a sweep if one is due, or goes on with it, gives up the runs that are
-// lost, and returns their number. It goes on with the other queues where one can't be
-// asked, and returns that error.
+// RunOnce begins a sweep if one is due, or continues it, gives up the lost runs, and returns their number. If a queue
+// can't be observed, it goes on with the others and returns that error.
 func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	types, err := l.Store.TaskTypes(ctx)
 	if err != nil {
@@ -122,13 +122,13 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	}
 	rules := lostRules(l.After, since, l.Before)
 	n := 0
-	var askErr error
+	var observeErr error
 	ended, err := l.Store.EachSilentRun(ctx, db.SilentRunSweep{Before: before, Rules: rules, Every: lostPeriod, AtMost: lostTime}, func(silent []ledger.SilentRun) (left int, err error) {
 		lost, err := l.gone(ctx, silent, byName, known)
 		if err != nil && !celery.IsOfQueue(err) {
-			return 0, err // the sweep goes on here
+			return 0, err // the next call continues the sweep here
 		}
-		askErr = errors.Join(askErr, err)
+		observeErr = errors.Join(observeErr, err)
 		ours := slices.DeleteFunc(slices.Clone(lost), func(r ledger.SilentRun) bool { return !since.Sent(r.Scheduled, r.WithPriority, l.Before) })
 		given, err := l.giveUp(ctx, ours)
 		n += given
@@ -137,15 +137,15 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 	if err == nil && ended && rules.Rules != l.loggedRules {
 		err = l.logLeft(ctx, rules.Rules, since)
 	}
-	if err = errors.Join(askErr, err); n == 0 {
+	if err = errors.Join(observeErr, err); n == 0 {
 		return 0, err
 	}
-	l.Log.Warn("runs given up: nothing was heard of them; their tasks are retried by their type's rules", "runs", n)
+	l.Log.Warn("runs given up: no event of their end came; their tasks are retried by their type's rules", "runs", n)
 	return n, err
 }
 
-// logLeft logs what the last sweep, by these rules, has left alone, if anything: it leaves out runs whose
-// message may be in a queue, which a later sweep may find.
+// logLeft logs the number of runs that the last sweep left alone, if any, once for each set of rules. That number
+// excludes runs whose message may be in a queue: a later sweep may find those.
 func (l *LostRuns) logLeft(ctx context.Context, rules string, since model.Sending) error {
 	found, err := l.Store.SilentRuns(ctx)
 	if err == nil && found.Left > 0 {
@@ -168,25 +168,25 @@ func (l *LostRuns) giveUp(ctx context.Context, lost []ledger.SilentRun) (n int, 
 		}
 		return err
 	}, func(i int, err *postgres.RefusedError) {
-		l.Log.Error("a run of which nothing was heard can't be given up; its task stays scheduled", "run", lost[i].ID, "task_type", lost[i].TaskType, "error", err)
+		l.Log.Error("a lost run can't be ended; its task stays scheduled", "run", lost[i].ID, "task_type", lost[i].TaskType, "error", err)
 	})
 	return n, err
 }
 
-// gone returns the silent runs that cannot be in their queue, and have not left it of late, and the errors of queues that
-// can't be asked. known is the moment up to which starts are known.
+// gone returns the silent runs whose message isn't in its queue and didn't leave it lately, and the errors of queues
+// that can't be observed. known is the moment up to which starts are known.
 func (l *LostRuns) gone(ctx context.Context, silent []ledger.SilentRun, types map[string]model.TaskType, known time.Time) ([]ledger.SilentRun, error) {
-	type answer struct {
-		lost bool      // started runs of the queue are gone
-		left time.Time // others are that were scheduled before
+	type observation struct {
+		lost bool      // started runs of the queue are lost
+		left time.Time // so are others that were scheduled before
 	}
-	answers := make(map[string]answer)
+	observations := make(map[string]observation)
 	var gone []ledger.SilentRun
 	var failed []error
 	for _, run := range silent {
 		queue := types[run.TaskType].QueueFor(run.WithPriority)
-		a, asked := answers[queue]
-		if !asked {
+		a, observed := observations[queue]
+		if !observed {
 			length, err := l.Lengths.Length(ctx, queue, 0)
 			switch {
 			case celery.IsOfQueue(err):
@@ -201,7 +201,7 @@ func (l *LostRuns) gone(ctx context.Context, silent []ledger.SilentRun, types ma
 					return nil, err
 				}
 			}
-			answers[queue] = a
+			observations[queue] = a
 		}
 		scheduled := time.Unix(0, 0)
 		if run.Scheduled != nil {
@@ -214,8 +214,8 @@ func (l *LostRuns) gone(ctx context.Context, silent []ledger.SilentRun, types ma
 	return gone, errors.Join(failed...)
 }
 
-// left notes that a queue is empty, and returns the moment before which all that was scheduled had left it so long ago
-// that its start would be known.
+// left notes that a queue is empty. It returns the moment before which a scheduled message has left the queue so long
+// ago that its start would be known.
 func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (time.Time, error) {
 	if err := l.Store.NoteEmptyQueue(ctx, queue, l.now()); err != nil {
 		return time.Time{}, err
@@ -223,8 +223,8 @@ func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (tim
 	return l.Store.LeftQueue(ctx, queue, known.Add(-GiveUpAfter))
 }
 
-// lostRules returns how lost runs are looked for: after how long a silence, by task type, and by
-// which moments of model.Sending.Sent.
+// lostRules returns the rules of a sweep: the time without events by task type, and the moments that
+// model.Sending.Sent uses.
 func lostRules(after map[string]time.Duration, s model.Sending, before time.Time) db.SilentRuns {
 	var b strings.Builder
 	for _, taskType := range slices.Sorted(maps.Keys(after)) {

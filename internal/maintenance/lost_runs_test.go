@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// storeAfter is a database after a statement.
+// storeAfter returns the store of a new database after a statement.
 func storeAfter(t *testing.T, statement string) *db.Store {
 	t.Helper()
 	store := testenv.Open(t, testenv.Database(t))
@@ -39,15 +39,14 @@ func inspectorOf(t *testing.T, broker testenv.Broker) *celery.QueueInspector {
 	return inspector
 }
 
-// lostRuns gives up what was silent for the time of its type.
 func lostRuns(t *testing.T, o LostOptions) *LostRuns {
 	o.Log, o.Reg = slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
 	return NewLostRuns(o)
 }
 
-// A run is given up when it was silent for its type's time and no worker can
-// find it: started, or gone from an empty queue. Its task is then retried, or
-// not, by its type's rules for a failure; every other run is left alone.
+// A run is given up if it was silent for its type's time and no worker can find it: it was started, or it left its
+// queue, which is empty. Its task is retried, or not, by its type's rules for a failure. Every other run is left
+// alone.
 func TestSilentRunsAreLostOnce(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, `
@@ -77,7 +76,7 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 		insert into scheduler_go.work (queue, task_id, task_name, args, kwargs)
 			values ('swh.quick', '00000000-0000-0000-0000-000000000011', 'swh.quick', '[]', '{}')`)
 	mq := testenv.RabbitMQ(t)
-	// A queue with a message may hold any run's.
+	// Any run's message may be in a queue that isn't empty.
 	ch := testenv.Channel(t, mq.URL)
 	testenv.Declare(t, ch, "swh.queued", nil)
 	testenv.Put(t, ch, "swh.queued", amqp.Publishing{})
@@ -98,7 +97,7 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 		"8 scheduled next_run_scheduled 0",
 		"9 lost disabled 0",
 	}
-	for sweep, lost := range []int{4, 2, 0} { // the second sweep loses what the first one found out of its queue
+	for sweep, lost := range []int{4, 2, 0} { // the second sweep gives up runs that the first one found out of their queue
 		sweepAgain(t, store)
 		n, err := l.RunOnce(t.Context())
 		if err != nil {
@@ -118,10 +117,9 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 	}
 }
 
-// While a queue can't be asked, its runs are not lost, however old and whether or not they
-// started; those of other types are. While it is unknown what workers hold, none is that may
-// be waiting.
-func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
+// While a queue can't be observed, its runs are not lost, however old, started or not. Runs of other types are. While
+// the number of messages that workers hold is unknown, no run without a start is lost.
+func TestRunsOfAnUnobservableQueueAreNotLost(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, `
 		with tt as (insert into task_type (type, description, backend_name) values ('a', '', 'swh.a'), ('b', '', 'swh.b') returning type),
@@ -157,7 +155,7 @@ func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
 	if n, err := lost("http://127.0.0.1:1"); n != 1 || err != nil {
 		t.Errorf("%d runs lost without the management API, %v, want the started one", n, err)
 	}
-	// The API has no counts of a queue at first.
+	// The management API has no counts of a new queue.
 	testenv.Becomes(t, "lost runs", 1, func() int {
 		n, err := lost(mq.ManagementURL)
 		if err != nil {
@@ -167,19 +165,19 @@ func TestRunsOfAQueueThatCannotBeAskedAreNotLost(t *testing.T) {
 	})
 }
 
-// awayLengths can't ask any queue, as the broker is away.
-type awayLengths struct{}
+// unreachableLengths fails for every queue, as if the broker were down.
+type unreachableLengths struct{}
 
-func (awayLengths) Length(context.Context, string, int) (celery.QueueLength, error) {
+func (unreachableLengths) Length(context.Context, string, int) (celery.QueueLength, error) {
 	return celery.QueueLength{}, errors.New("the broker is away")
 }
 
-// A sweep that the broker's absence ends goes on where it was.
+// A sweep that an outage of the broker ended continues where it stopped.
 func TestSweepGoesOnAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, aYearOld)
 	l := lostRuns(t, LostOptions{
-		Store: store, Lengths: awayLengths{},
+		Store: store, Lengths: unreachableLengths{},
 		After: map[string]time.Duration{"default": time.Hour},
 	})
 	if n, err := l.RunOnce(t.Context()); n != 0 || err == nil {
@@ -191,7 +189,7 @@ func TestSweepGoesOnAfterAnOutage(t *testing.T) {
 	}
 }
 
-// Nothing is given up unless it is asked for.
+// Without lost_after nothing is given up.
 func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	l := lostRuns(t, LostOptions{Store: storeAfter(t, aYearOld), After: map[string]time.Duration{"b": time.Hour}})
@@ -200,10 +198,9 @@ func TestNoRunIsLostUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// What the Python runner left is counted and left alone, whichever runner of ours began when: runs
-// that were sent before it began are given up only if they were sent before LostOptions.Before.
-// After another scheduler has sent in between, ours begins anew. The first sweep by other rules comes
-// at once, and the log says once what is left.
+// Runs of the Python runner are counted and left alone. Runs that were sent before our runner began are given up only
+// if they were sent before LostOptions.Before. If another scheduler sends in between, our start moves. The first
+// sweep by changed rules comes at once, and the log has the number of runs left alone once.
 func TestRunsOfAnotherSchedulerAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, `
@@ -244,7 +241,7 @@ func TestRunsOfAnotherSchedulerAreLeftAlone(t *testing.T) {
 	l.Before = time.Now().Add(-30 * 24 * time.Hour)
 	sweep("also those of a month ago", 1, 2)
 
-	// Ours was away for an hour, without another scheduler; then with one.
+	// Our runner was down for an hour, first without another scheduler, then with one.
 	exec("insert into task_run (task, backend_id, scheduled, started, status) values (4, '4', now() - interval '3 hours', now() - interval '2 hours', 'started')")
 	exec("update scheduler_go.sending set seen = now() - interval '2 hours', last_run = (select max(id) from task_run)")
 	note(false)
@@ -268,7 +265,7 @@ func sweepAgain(t *testing.T, store *db.Store) {
 	testenv.Exec(t, store.Pool(), "update scheduler_go.queue_looks set looked = looked - interval '11 minutes', sent_before = sent_before - interval '11 minutes'")
 }
 
-// Runs whose events wait unread are not lost, however long ago they ended.
+// Runs whose events are unread are not lost, however long ago they ended.
 func TestRunsWhoseEventsAreUnreadAreNotLost(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, strings.ReplaceAll(aYearOld, "1 year", "61 minutes"))
@@ -298,7 +295,7 @@ func TestRunsWhoseEventsAreUnreadAreNotLost(t *testing.T) {
 	testenv.Becomes(t, "lost runs once all events are read", 1, lost)
 }
 
-// A lost run's message leaves the ledger: it doesn't count for its group's ceiling any more, and its group is charged.
+// A lost run's message leaves the ledger. It leaves its group's ceiling, and the group is charged.
 func TestMessagesOfLostRunsLeaveTheLedger(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, strings.ReplaceAll(aYearOld, "'x'", "'00000000-0000-0000-0000-000000000001'"))
@@ -318,8 +315,8 @@ func TestMessagesOfLostRunsLeaveTheLedger(t *testing.T) {
 	}
 }
 
-// A run whose message waited in its queue for long is not lost when a worker has just taken it: the event of its
-// start may be unread. It is lost once such an event would be known, ten minutes after a sweep found the queue empty.
+// A run whose message was queued for long is not lost when a worker has just taken it: the event of its start may be
+// unread. It is lost ten minutes after a sweep found the queue empty, when the start would be known.
 func TestRunsThatHaveJustLeftTheirQueueAreNotLost(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, strings.NewReplacer("now() - interval '1 year', 'started'", "null, 'scheduled'", "1 year", "2 hours").Replace(aYearOld))
@@ -353,7 +350,7 @@ func TestRunsThatHaveJustLeftTheirQueueAreNotLost(t *testing.T) {
 	known("(select max(looked) - interval '2 minutes' from scheduler_go.queue_looks)")
 	sweep("while no listener goes on", 0)
 	known("clock_timestamp()")
-	// The next one may wait, or be on its way there.
+	// The next message may be in the queue or outgoing.
 	testenv.Put(t, ch, "swh.a", amqp.Publishing{})
 	sweep("while there are messages again", 0)
 	testenv.Take(t, ch, "swh.a")
@@ -361,9 +358,8 @@ func TestRunsThatHaveJustLeftTheirQueueAreNotLost(t *testing.T) {
 	sweep("once all is known", 1)
 }
 
-// A run that PostgreSQL refuses to end, as its type's delay reaches beyond all dates,
-// holds up no other.
-func TestOddRunHoldsUpNoLostRun(t *testing.T) {
+// A run that PostgreSQL refuses to end, as its type's delay exceeds the range of dates, doesn't stop the others.
+func TestRefusedRunDoesNotStopLostRuns(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, "insert into task_type (type, description, backend_name, num_retries, retry_delay) values ('a', '', 'swh.a', 3, '1 hour'), ('odd', '', 'swh.odd', 3, '293000 years')")
 	testenv.Exec(t, store.Pool(), `insert into task (id, type, arguments, next_run, current_interval, status, retries_left)
@@ -383,8 +379,8 @@ func (noLengths) Length(context.Context, string, int) (celery.QueueLength, error
 	return celery.QueueLength{}, nil
 }
 
-// Runs that are given up in a batch that times out are given up in parts.
-func TestLostRunsThatTimeOutAreHalved(t *testing.T) {
+// A batch of lost runs that times out is split.
+func TestLostRunsAreSplitAfterATimeout(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, "insert into task_type (type, description, backend_name, num_retries, retry_delay) values ('a', '', 'swh.a', 3, '1 hour')")
 	exec := func(statement string) { testenv.Exec(t, store.Pool(), statement) }

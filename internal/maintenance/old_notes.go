@@ -16,7 +16,7 @@ func OldNotes(store *db.Store, log *slog.Logger) Job {
 		if n == 0 || err != nil {
 			return "", err
 		}
-		log.Info("forgot what was set aside long ago", "rows", n)
+		log.Info("deleted old rows of what was set aside", "rows", n)
 		return model.Count(n, "row that was set aside", "rows that were set aside") + " forgotten", nil
 	}}
 }

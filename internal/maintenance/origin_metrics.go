@@ -10,10 +10,10 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// OriginMetrics returns the job that counts the origins of listers again (update-metrics) when
-// the counts are old. It has a keeper of its own, as a large lister takes minutes.
+// OriginMetrics returns the job that counts the origins of listers again (update-metrics) when the counts are old. It
+// has a Keeper of its own, as a large lister takes minutes.
 func OriginMetrics(store *db.Store, after time.Duration) Job {
-	var failed []uuid.UUID // tried again when all others are counted
+	var failed []uuid.UUID // tried again after all others
 	return Job{Name: "origin metrics", Period: time.Minute, Timeout: updateMetricsTimeout, Unconfigured: after <= 0, Do: func(ctx context.Context) (string, error) {
 		for n := 0; ; n++ {
 			lister, err := store.UpdateStaleMetrics(ctx, after, failed)

@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// RemovedLanes sends the backlogs of lane sets that no process has in its configuration any more.
+// RemovedLanes sends the backlogs of lane sets that no process has in its configuration.
 type RemovedLanes struct {
 	Store *db.Store
 	Slots *dispatch.Slots
@@ -20,19 +20,18 @@ type RemovedLanes struct {
 
 	// LaneSets returns the lane sets in the configuration of this process; nil is none.
 	LaneSets func() []string
-	// Home returns where the work of a removed lane set goes.
+	// Home returns the queue of a removed lane set's work.
 	Home func(ctx context.Context, laneSet string) (dispatch.Queue, error)
 }
 
-// Job returns Release as a job.
+// Job returns the job that calls Release.
 func (r *RemovedLanes) Job() Job {
 	return Job{Name: "removed lanes", Period: time.Minute, Do: func(ctx context.Context) (string, error) { return r.Release(ctx, r.Store.Now()) }}
 }
 
-// Release sends the backlogs of removed lane sets to the queues that they would have gone
-// to without lanes, as far as there are slots.
+// Release sends the backlogs of removed lane sets to their queues without lanes, up to the free slots.
 func (r *RemovedLanes) Release(ctx context.Context, now time.Time) (string, error) {
-	if r.LaneSets != nil { // a process first says what it has
+	if r.LaneSets != nil { // record this process's own sets first
 		if err := r.Store.RecordLaneSets(ctx, r.LaneSets(), now); err != nil {
 			return "", err
 		}
@@ -60,7 +59,7 @@ func (r *RemovedLanes) Release(ctx context.Context, now time.Time) (string, erro
 	return count(total, "sent without lanes"), errors.Join(failed...)
 }
 
-// release sends the backlog of a removed lane set to a queue, as far as there are slots.
+// release sends the backlog of a removed lane set to a queue, up to the free slots.
 func (r *RemovedLanes) release(ctx context.Context, set string, home dispatch.Queue, now time.Time) (int, error) {
 	c, err := r.Slots.Open(ctx, home)
 	if err != nil {

@@ -9,11 +9,12 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// overlap is how long a transaction may take that writes the start of a run: a look sees what was not committed at the last one.
+// overlap bounds the duration of a transaction that writes the start of a run. A query reads that far back, for rows
+// that the last one couldn't see.
 const overlap = 5 * time.Minute
 
-// Running returns the job that lists what runs. A process looks at the starts of the last two days first, then at those since it last
-// looked.
+// Running returns the job that lists running work. A process reads the starts of the last two days first, then those
+// since its last query.
 func Running(store *db.Store) Job {
 	var mu sync.Mutex
 	var last time.Time

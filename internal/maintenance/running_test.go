@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// What runs is listed, the oldest first, without what has ended since the job last looked.
+// Running work is listed, the oldest first, without what has ended since the job's last query.
 func TestWhatRuns(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -50,7 +50,7 @@ func TestWhatRuns(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	testenv.Exec(t, store.Pool(), "update task_run set status = 'eventful', ended = now() where id = 4")
-	if got, want := list("load", "none"), "2 load w2 run-2, "; got != want { // before the job looks again
+	if got, want := list("load", "none"), "2 load w2 run-2, "; got != want { // before the job runs again
 		t.Errorf("%s, want %s", got, want)
 	}
 	run()

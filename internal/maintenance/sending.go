@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// NoteOfSending returns the job that notes that a runner of this program sends tasks, with priority or without. LostRuns
-// leaves runs alone that were sent before.
+// NoteOfSending returns the job that notes that a runner of this program sends tasks, with priority or without.
+// LostRuns leaves earlier runs alone.
 func NoteOfSending(store *db.Store, withPriority bool) Job {
 	name := "note of sending"
 	if withPriority {

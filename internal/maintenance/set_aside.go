@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// SetAside returns the job that retries tasks and origins that were set aside once they have
-// changed, and logs new ones, each once.
+// SetAside returns the job that retries tasks and origins that were set aside once they have changed, and logs each
+// new one once.
 func SetAside(store *db.Store, log *slog.Logger) Job {
 	return Job{Name: "set aside", Period: time.Minute, Origins: true, Do: func(ctx context.Context) (string, error) {
 		tasks, origins, err := store.NewlySetAside(ctx)
