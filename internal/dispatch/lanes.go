@@ -75,7 +75,7 @@ func (l *LaneSet) free(ctx context.Context, c *Claim, observed observations) (fr
 	}
 	backlog := 0
 	for _, s := range c.states {
-		backlog += s.TimedOut + s.Waiting
+		backlog += s.TimedOut + s.FirstTries
 	}
 	if backlog < maxBacklog {
 		free = min(lanes.Room(c.states, lanes.Sizes(c.states, true)), MaxClaim)
@@ -132,7 +132,7 @@ func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, observed 
 	for i, lane := range l.Lanes {
 		state := lanes.State{
 			Slots: lane.Slots, Min: lane.MinSlots, Max: lane.MaxSlots,
-			Held: counts[i].total(), TimedOut: backlogs[i].TimedOut, Waiting: backlogs[i].Waiting,
+			Held: counts[i].total(), TimedOut: backlogs[i].TimedOut, FirstTries: backlogs[i].Waiting,
 			Waited: backlogs[i].Waited(s.now()), Target: lane.TargetWait,
 		}
 		if err := counts[i].err; err != nil {

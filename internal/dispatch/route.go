@@ -30,7 +30,7 @@ type move struct {
 func route(l *LaneSet, states []lanes.State, more bool, work []ledger.Work, expected []float64) []move {
 	waiting := make([]int, len(states)) // in each backlog, before the claim
 	for i, s := range states {
-		waiting[i] = s.TimedOut + s.Waiting
+		waiting[i] = s.TimedOut + s.FirstTries
 	}
 	fresh := make([][]*ledger.Work, len(states)) // just claimed, by lane
 	limits := l.limits()
@@ -41,7 +41,7 @@ func route(l *LaneSet, states []lanes.State, more bool, work []ledger.Work, expe
 		if lane > 0 && expected[i] > 0 && !w.Tried {
 			w.Lane.Below = limits[lane-1].Seconds()
 		}
-		states[lane].Waiting++
+		states[lane].FirstTries++
 		fresh[lane] = append(fresh[lane], w)
 	}
 	var moves []move

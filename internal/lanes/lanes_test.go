@@ -11,9 +11,9 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// one is a lane of so many slots, fixed.
+// one returns a lane with a fixed number of slots.
 func one(slots, held, timedOut, waiting int) State {
-	return State{Slots: slots, Min: 1, Max: slots, Held: held, TimedOut: timedOut, Waiting: waiting}
+	return State{Slots: slots, Min: 1, Max: slots, Held: held, TimedOut: timedOut, FirstTries: waiting}
 }
 
 func TestSizes(t *testing.T) {
@@ -70,15 +70,15 @@ func drawLanes(t *rapid.T) []State {
 		count := func(name string) int { return rapid.IntRange(0, 80).Draw(t, name) }
 		return State{
 			Slots: slots, Min: rapid.IntRange(1, slots).Draw(t, "min"), Max: slots + count("grows"),
-			Held: count("held"), TimedOut: count("timed out"), Waiting: count("waiting"),
+			Held: count("held"), TimedOut: count("timed out"), FirstTries: count("waiting"),
 			Target: time.Duration(rapid.IntRange(0, 3).Draw(t, "target")) * time.Minute, Waited: time.Duration(count("waited")) * 10 * time.Second,
 		}
 	}), 2, 5).Draw(t, "lanes")
 }
 
-// Sizes stay within their bounds and add up to the slots; nothing is sent beyond a
-// size or a line; no slot stays free that its own line, or one before it, could use;
-// and where something waits that timed out nothing passes by it.
+// Sizes stay within their bounds and sum to at most the slots. No more is sent than a size or a backlog allows. No
+// slot stays free that its own backlog, or an earlier one, could use. A lane whose backlog has timed-out messages
+// serves no other backlog.
 func TestSizesAndFillHoldTheirBounds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		lanes := drawLanes(t)
@@ -94,7 +94,7 @@ func TestSizesAndFillHoldTheirBounds(t *testing.T) {
 		if sum != slots {
 			t.Fatalf("sizes %v add up to %d, the slots to %d", sizes, sum, slots)
 		}
-		sent := make([]int, len(lanes)) // to
+		sent := make([]int, len(lanes)) // by receiving lane
 		taken := make([]int, len(lanes))
 		for _, s := range Fill(lanes, sizes) {
 			if s.Count < 1 || s.To < s.From {
@@ -122,13 +122,13 @@ func TestSizesAndFillHoldTheirBounds(t *testing.T) {
 	})
 }
 
-// Slots of lanes in time go to those that are late, as they become free: in proportion to how late
-// these are, and to what the others have left of their targets.
+// Slots that become free in punctual lanes go to late lanes, in proportion to their lateness and to the remainder of
+// the others' targets.
 func TestSlotsFollowWaits(t *testing.T) {
 	t.Parallel()
 	const minutes = time.Minute
 	waits := func(slots, held, waiting int, waited, target time.Duration) State {
-		return State{Slots: slots, Min: 1, Max: 100, Held: held, Waiting: waiting, Waited: waited, Target: target}
+		return State{Slots: slots, Min: 1, Max: 100, Held: held, FirstTries: waiting, Waited: waited, Target: target}
 	}
 	for name, tc := range map[string]struct {
 		lanes []State
@@ -151,8 +151,8 @@ func TestSlotsFollowWaits(t *testing.T) {
 	}
 }
 
-// A target takes no slot that is in use, so that lanes hold no more together than without; and
-// none that a late lane needs.
+// A target takes no slot that is in use, so that lanes hold no more in all than without targets. It takes none that a
+// late lane needs.
 func TestTargetsHoldTheirBounds(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -215,8 +215,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// A quantile of a sketch is never below that of what was counted, and a quarter
-// above it at most.
+// A quantile of a sketch is at least the true one, and at most a quarter above it.
 func TestSketchQuantile(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		seconds := rapid.SliceOfN(rapid.Float64Range(0, 1e6), 1, 50).Draw(t, "seconds")
@@ -234,7 +233,7 @@ func TestSketchQuantile(t *testing.T) {
 	})
 }
 
-// Unknown work is as its lister's, or if too little of that was seen as its type's.
+// Unknown work takes its lister's median, or its type's if the lister's sketch has too little weight.
 func TestTypical(t *testing.T) {
 	few, many := Sketch{0: 2}, Sketch{10: 5}
 	for name, tc := range map[string]struct {

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Memory is how long work took the last times.
+// Memory has the last runtimes of work.
 type Memory struct {
 	Seconds float64 // the last time
 	Before  float64 // the time before; 0 if there was none
-	AtLeast bool    // it timed out the last time: it takes longer
+	AtLeast bool    // the last run timed out: the work takes longer than Seconds
 	Behind  float64 // seconds from the visit before to the last update; 0 if unknown
 }
 
-// mostCatchUp bounds the factor of Behind, both ways: not all that a visit does is for news.
+// mostCatchUp bounds the factor of Behind, in both directions, as a part of a visit's time doesn't depend on changes.
 const mostCatchUp = 8
 
-// Expect returns how long work is expected to take, in seconds, that is behind by some
-// seconds (0 if unknown).
+// Expect returns the expected runtime in seconds. behind is the number of seconds from the last visit to the last
+// update, 0 if unknown.
 func (m Memory) Expect(behind float64) float64 {
 	if m.AtLeast {
 		return 2 * m.Seconds
@@ -32,9 +32,9 @@ func (m Memory) Expect(behind float64) float64 {
 	return expect
 }
 
-// Choose returns the lane, in the order of growing limits, that work goes to: the first
-// in which it is expected to be done. expected is in seconds, 0 if unknown. What was
-// tried before doesn't go to the first lane.
+// Choose returns the index of the lane for a message: the first lane whose limit covers the expected runtime. limits
+// are in growing order. expected is in seconds, 0 if unknown. A message that was tried before never goes to the first
+// lane.
 func Choose(limits []time.Duration, expected float64, tried bool) int {
 	lane := 0
 	if tried {
@@ -46,7 +46,7 @@ func Choose(limits []time.Duration, expected float64, tried bool) int {
 	return min(lane, len(limits)-1)
 }
 
-// A Sketch is a histogram of how long work took: weights by bucket.
+// A Sketch is a histogram of runtimes: weights by bucket.
 type Sketch map[int16]float64
 
 // Times up to bucketFirst seconds are in bucket 0, and each further bucket ends at
@@ -78,8 +78,8 @@ func (s Sketch) Weight() float64 {
 	return sum
 }
 
-// Quantile returns the time, in seconds, within which a part of the work was done; 0 for
-// an empty sketch. It is never too small, and at most a quarter too large.
+// Quantile returns the time, in seconds, within which a part of the work ended; 0 for an empty sketch. It is at least
+// the true quantile, and at most a quarter larger.
 func (s Sketch) Quantile(part float64) float64 {
 	left := part * s.Weight()
 	for b := int16(0); b <= bucketLast; b++ {
@@ -92,8 +92,8 @@ func (s Sketch) Quantile(part float64) float64 {
 	return 0
 }
 
-// Mean returns the mean time of the work that took longer than from and no longer than to; 0 if none did. The times of a
-// bucket count as its middle.
+// Mean returns the mean time of work that took longer than from and no longer than to; 0 if there is none. It uses
+// the middle of each bucket.
 func (s Sketch) Mean(from, to time.Duration) time.Duration {
 	sum, weight := 0.0, 0.0
 	for bucket, w := range s {
@@ -111,11 +111,11 @@ func (s Sketch) Mean(from, to time.Duration) time.Duration {
 // SketchHalfLife is the half-life of the weights.
 const SketchHalfLife = 7 * 24 * time.Hour
 
-// leastWeight is the weight from which on a sketch is used.
+// leastWeight is the least weight of a sketch that Typical uses.
 const leastWeight = 3
 
-// Typical returns how long unknown work takes, in seconds: the median of the first
-// sketch of enough weight; 0 if there is none.
+// Typical returns the expected runtime of unknown work, in seconds: the median of the first sketch of enough weight;
+// 0 if there is none.
 func Typical(sketches ...Sketch) float64 {
 	for _, s := range sketches {
 		if s.Weight() >= leastWeight {

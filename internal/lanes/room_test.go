@@ -2,8 +2,8 @@ package lanes
 
 import "testing"
 
-// What is worth claiming is what neither messages nor lines have a use for, lane by
-// lane: a full one takes nothing away from another.
+// Room is the sum over lanes of the slots that neither messages nor backlogs need. A full lane takes nothing from
+// another.
 func TestRoom(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lanes []State
@@ -11,9 +11,9 @@ func TestRoom(t *testing.T) {
 	}{
 		"empty":               {[]State{{Slots: 4}, {Slots: 2}}, 6},
 		"held":                {[]State{{Slots: 4, Held: 1}, {Slots: 2, Held: 2}}, 3},
-		"waiting":             {[]State{{Slots: 4, Held: 1, Waiting: 2}, {Slots: 2}}, 3},
+		"waiting":             {[]State{{Slots: 4, Held: 1, FirstTries: 2}, {Slots: 2}}, 3},
 		"timed out":           {[]State{{Slots: 4}, {Slots: 2, TimedOut: 1}}, 5},
-		"more than its slots": {[]State{{Slots: 4}, {Slots: 2, Held: 2, TimedOut: 10, Waiting: 10}}, 4},
+		"more than its slots": {[]State{{Slots: 4}, {Slots: 2, Held: 2, TimedOut: 10, FirstTries: 10}}, 4},
 		"full":                {[]State{{Slots: 4, Held: 4}, {Slots: 2, Held: 5}}, 0},
 	} {
 		sizes := make([]int, len(tc.lanes))

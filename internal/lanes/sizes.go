@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// State is what one lane has and may have, in messages.
+// State is the state of a lane. Numbers are in messages.
 type State struct {
 	Slots, Min, Max int // as configured: 1 <= Min <= Slots <= Max
-	Held            int // in its queue, or on the way there
+	Held            int // in its queue, or outgoing
 	TimedOut        int // in its backlog, timed out before
-	Waiting         int // in its backlog, not tried before
+	FirstTries      int // in its backlog, not tried before
 
-	Waited time.Duration // how long the first of its backlog has waited
-	Target time.Duration // how long that should wait at most; 0 if nothing says so
+	Waited time.Duration // the wait of the first message of its backlog
+	Target time.Duration // the longest wait intended; 0: none configured
 }
 
-// LookAhead is among how many messages of a backlog the slowest are looked for.
+// LookAhead is the number of messages of a backlog among which the slowest are searched.
 const LookAhead = 1000
 
-func (s State) backlog() int { return s.TimedOut + s.Waiting }
+func (s State) backlog() int { return s.TimedOut + s.FirstTries }
 
 // use returns how many slots the lane needs.
 func (s State) use() int { return s.Held + s.backlog() }
 
-// late returns for how many times its target the lane's backlog waits; 0 without a target.
+// late returns the wait of the lane's backlog divided by its target; 0 without a target.
 func (s State) late() float64 {
 	if s.Target <= 0 || s.backlog() == 0 {
 		return 0
@@ -32,16 +32,15 @@ func (s State) late() float64 {
 	return s.Waited.Seconds() / s.Target.Seconds()
 }
 
-// times returns a number of the lane's own slots, rounded up.
+// times returns the lane's own slots times factor, rounded up.
 func (s State) times(factor float64) int { return int(math.Ceil(float64(s.Slots) * factor)) }
 
-// Sizes returns how many messages each lane may hold now. more says that there may be
-// unclaimed work: then the first lane keeps its slots for it.
+// Sizes returns how many messages each lane may hold. more says that there may be unclaimed work, for which the first
+// lane then keeps its slots.
 //
-// Slots that a lane doesn't need are lent to those that have more work than slots: to
-// the lanes after it, the next one first, then to those before it. So the sizes
-// never add up to more than the slots do; but a lane that already holds more than
-// its size keeps that until it is done. Then slots move to lanes that are late.
+// A lane lends slots that it doesn't need to lanes with more work than slots: first to those after it, the next one
+// first, then to those before it. So the sizes never sum to more than the slots. A lane that holds more than its size
+// keeps those messages until they end. Then moveToLate moves slots to late lanes.
 func Sizes(lanes []State, more bool) []int {
 	sizes := make([]int, len(lanes))
 	for i, l := range lanes {
@@ -71,10 +70,10 @@ func Sizes(lanes []State, more bool) []int {
 	return sizes
 }
 
-// moveToLate moves free slots to lanes whose backlogs wait for longer than their targets, from lanes
-// whose backlogs don't. A lane that waits for n times its target gets up to n times its own
-// slots. One that waits for a part of its target keeps that part of its own. How long unclaimed
-// work waits is not known: a first lane that may have some keeps the nth part.
+// moveToLate moves free slots to lanes whose backlogs wait for longer than their targets, from lanes whose backlogs
+// don't. A lane that waits for n times its target gets up to n times its own slots. A lane that waits for a fraction
+// of its target keeps that fraction of its own slots. The wait of unclaimed work is unknown: a first lane that may
+// have some keeps 1/n of its slots.
 func moveToLate(lanes []State, sizes []int, more bool) {
 	for to, l := range lanes {
 		late := l.late()
@@ -98,7 +97,7 @@ func moveToLate(lanes []State, sizes []int, more bool) {
 	}
 }
 
-// Room returns how much new work is worth claiming: the slots that the backlogs leave free.
+// Room returns how many messages are worth claiming: the slots that the backlogs leave free.
 func Room(lanes []State, sizes []int) int {
 	room := 0
 	for i, l := range lanes {
@@ -107,13 +106,11 @@ func Room(lanes []State, sizes []int) int {
 	return room
 }
 
-// Send moves the first Count messages of a lane's backlog to the queue of a lane: its
-// own, or a later one.
+// Send moves the first Count messages of a lane's backlog to the queue of a lane: its own, or a later one.
 type Send struct{ From, To, Count int }
 
-// Fill returns which part of the backlogs goes to which queue, in that order, so that no
-// lane holds more than its size. Work that finds no slot of its own lane may take one of
-// a later lane whose backlog has nothing that timed out.
+// Fill returns the parts of the backlogs to send, in that order, so that no lane exceeds its size. Work without a
+// slot of its own lane may use one of a later lane whose backlog has no timed-out message.
 func Fill(lanes []State, sizes []int) []Send {
 	var sends []Send
 	free, backlog := make([]int, len(lanes)), make([]int, len(lanes))
@@ -127,7 +124,7 @@ func Fill(lanes []State, sizes []int) []Send {
 			backlog[from] -= n
 		}
 	}
-	// From the last lane on: what takes a later lane's slot is the first of its backlog.
+	// The last lane is first: a later lane's slot takes the first messages of a backlog.
 	for to := len(lanes) - 1; to >= 0; to-- {
 		send(to, to, min(free[to], backlog[to]))
 		for from := to - 1; from >= 0; from-- {

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// Group is a group that takes part in a division.
+// Group is a group in a division.
 type Group struct {
 	Name   string
 	Weight float64 // above 0; only the ratio of weights matters
-	Load   float64 // seconds of work: underway, used lately and forfeited
-	Cost   float64 // seconds expected of one more message; above 0
-	Most   int     // slots that it may get at most; 0 is no ceiling
+	Load   float64 // seconds of work: underway, used lately and forfeited (see the package)
+	Cost   float64 // expected seconds of one more message; above 0
+	Most   int     // its ceiling: the most slots of this division; 0: none
 }
 
-// Level returns a group's load for its weight: the groups' clock.
+// Level returns a group's load divided by its weight. Fair queueing calls this its virtual time.
 func (g Group) Level() float64 { return g.Load / g.Weight }
 
-// Divide returns how many of n slots each group gets, in the groups' order. Their sum is
-// n, unless all groups get the most that they may. The groups' loads are not changed.
+// Divide returns how many of n slots each group gets, in the groups' order. Their sum is n, unless all groups reach
+// their ceilings. It doesn't change the groups' loads.
 func Divide(n int, groups []Group) []int {
 	parts := make([]int, len(groups))
 	q := make(queue, len(groups))
@@ -40,8 +40,8 @@ func Divide(n int, groups []Group) []int {
 	return parts
 }
 
-// Join raises the load of a group that was idle to the level of the busy group
-// that is furthest behind, and returns by how much. Its load is never lowered.
+// Join raises the load of a group that was idle to the level of the busy group with the lowest level, and returns the
+// difference. It never lowers a load.
 func Join(g *Group, busy []Group) (forfeited float64) {
 	if len(busy) == 0 {
 		return 0
@@ -52,15 +52,15 @@ func Join(g *Group, busy []Group) (forfeited float64) {
 	return forfeited
 }
 
-// turn is when a group gets its next slot.
+// turn is a group's next slot.
 type turn struct {
 	group               int
 	name                string
 	weight, level, step float64
 }
 
-// queue is a heap of turns: the smallest level first, then the greatest weight, then by
-// name, so that the result is the same everywhere.
+// queue is a heap of turns, ordered by level, then by falling weight, then by name, so that the result is
+// deterministic.
 type queue []turn
 
 func (q queue) Len() int { return len(q) }

@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// What is free is divided by weight, an idle group's part among the others: the
-// example of the design, 30/50/20, and 37.5/62.5 without the third.
+// Free slots are divided by weight, and an idle group's slots among the others: 30/50/20, and 37.5/62.5 without the
+// third, as the design shows.
 func TestDivide(t *testing.T) {
 	group := func(name string, weight, load float64) Group {
 		return Group{Name: name, Weight: weight, Load: load, Cost: 1}
@@ -47,8 +47,8 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// A group that comes back starts where the others are: it saves nothing up, and
-// keeps what it owes.
+// A group that becomes busy starts at the level of the others. It gains nothing from its idle time, and keeps a
+// higher load.
 func TestJoin(t *testing.T) {
 	busy := []Group{{Weight: 1, Load: 100}, {Weight: 2, Load: 120}}
 	for name, tc := range map[string]struct {
@@ -70,11 +70,10 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// sim serves groups slot by slot: pieces run for their group's true cost, which
-// the division only learns when they end.
+// sim serves groups slot by slot. A message runs for its group's true cost, which the division learns at its end.
 type sim struct {
 	groups  []Group
-	true    []float64 // cost of a piece
+	true    []float64 // cost of a message
 	served  []float64 // seconds of work
 	pieces  []int
 	waiting []bool
@@ -122,9 +121,8 @@ func newSim(weights, costs []float64) *sim {
 	return s
 }
 
-// CouchDB's own set-ups: two and three groups, shares such as 100/200/300, 1,000
-// cycles; each gets its part of the time within a percentage point, whatever its
-// work takes and however few slots a cycle has.
+// The configurations of CouchDB's tests: two and three groups, shares such as 100/200/300, 1,000 cycles. Each group
+// gets its share of the time to within a percentage point, for any runtimes and any number of slots in a cycle.
 func TestSharesOfCouchDBsSetUps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		weights, costs []float64
@@ -158,7 +156,7 @@ func TestSharesOfCouchDBsSetUps(t *testing.T) {
 	}
 }
 
-// A tenth of a slot a pass is one slot in ten passes, never none.
+// A group with a tenth of a slot a pass gets one slot in ten passes.
 func TestFractionsAreNeverLost(t *testing.T) {
 	s := newSim([]float64{1, 9}, []float64{1, 1})
 	for range 1000 {
@@ -169,9 +167,9 @@ func TestFractionsAreNeverLost(t *testing.T) {
 	}
 }
 
-// Whatever the weights, costs, loads and ceilings: all slots are given that a group may
-// have, none beyond a ceiling, and each to the group that was furthest behind: before its
-// last one no group with a slot was ahead of any other below its ceiling.
+// For any weights, costs, loads and ceilings, all slots are given that ceilings allow, and none beyond a ceiling.
+// Each slot goes to the group with the lowest level: before its last slot, no group's level exceeded that of a group
+// below its ceiling.
 func TestDivideProperty(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 200).Draw(t, "slots")
@@ -214,9 +212,8 @@ func TestDivideProperty(t *testing.T) {
 	})
 }
 
-// Groups that come and go: no slot is lost while anybody has work, nobody without
-// work gets one, and nobody with work waits for ever: once all have work, each
-// gets its part of the time, however it was before.
+// Groups come and go. No slot stays free while a group has work, and groups without work get none. No group starves:
+// once all have work, each gets its share of the time, whatever came before.
 func TestGroupsComeAndGo(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 5).Draw(t, "groups")
@@ -245,7 +242,7 @@ func TestGroupsComeAndGo(t *testing.T) {
 		for i := range s.waiting {
 			s.waiting[i] = true
 		}
-		// What was used beyond a share, of at most 60·20 pieces, is paid back first.
+		// A group first pays back what it used beyond its share, at most 60·20 messages.
 		for range 2_000 {
 			s.pass(100)
 		}

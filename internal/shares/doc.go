@@ -1,23 +1,22 @@
-// Package shares divides the free slots of a queue between groups, so that each gets its
-// share of the workers' time and none starves.
+// Package shares divides the free slots of a queue between groups, so that each gets its share of the workers' time
+// and none starves.
 //
-// What is shared is time. A group's load is the work, in seconds, that it has in the
-// queue and running, and what it used lately, halved after each half-life. Work that has
-// not ended counts with the average of the group's work so far, or with the time since
-// it started if that is longer, within a bound (Underway); so a group gains nothing by being slow.
+// The shared resource is workers' time. A group's load is its work in the queue and running, in seconds, plus the
+// work that it used lately, halved after each half-life. Work that has not ended counts with the average cost of the
+// group's work, or with the time since it started if that is longer, within a bound (Underway). So a group gains
+// nothing by being slow.
 //
-// Each slot goes to the group with the smallest load for its weight, and adds the cost
-// of its work to its load (stride scheduling). Nothing is rounded from one division to
-// the next: a group with a tenth of a slot a pass gets every tenth slot.
+// Each slot goes to the group with the smallest load for its weight, and adds the cost of a message to its load
+// (stride scheduling). Fractions carry over between divisions: a group with a tenth of a slot a pass gets every tenth
+// slot.
 //
 //	         has work                             gives fewer than asked,
 //	idle ───────────────► busy (load raised to      or has no more work
 //	  ▲                   the level of the others) ──────┐
 //	  └───────────────────────────────────────────────────┘
 //
-// An idle group saves nothing up: when it comes back, what it did not use is counted as
-// forfeited, so that it starts at the level of the busy group that is furthest behind.
-// What it used beyond its share stays with it. The part of an idle group goes to the
-// others by their weights, in the same division. So does that of a group at its ceiling,
-// which saves nothing up either.
+// An idle group saves nothing up: when it becomes busy, the load that it didn't use is added as forfeited, so that it
+// starts at the lowest level of the busy groups. It keeps a load beyond its share. The share of an idle group goes to
+// the others by their weights, in the same division. So does the share of a group at its ceiling, which saves nothing
+// up either.
 package shares

@@ -2,11 +2,10 @@ package shares
 
 import "math"
 
-// Underway returns for how many seconds a message counts that a worker began some seconds ago and whose end is not
-// known. That is its expected cost, or the time since it began if that is more. Beyond half a half-life, and its
-// expected cost, it counts half as much after each further half-life: nobody can tell long work
-// from that of a worker that died, which would keep its group from all slots. What ends after all is
-// charged in full.
+// Underway returns the cost, in seconds, of a message without an end that a worker started since seconds ago. It is
+// the expected cost, or since if that is more. Beyond half a half-life and the expected cost, it halves after each
+// further half-life. Long work can't be distinguished from that of a dead worker, which would keep its group from all
+// slots. A message that ends later is charged in full.
 func Underway(cost, since, halfLife float64) float64 {
 	most := max(cost, halfLife/2)
 	if since <= most {

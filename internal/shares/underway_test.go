@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// What is underway counts with its cost, then with the time since it began, and less and less
-// once that is long. A long time makes no jump, and no more of it than its cost or half a half-life.
+// Started work counts with its cost, then with the time since its start, and less and less once that is long. The
+// function has no jumps, and never exceeds the larger of cost and half a half-life.
 func TestUnderway(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct{ cost, since, want float64 }{
@@ -32,25 +32,24 @@ func TestUnderway(t *testing.T) {
 	})
 }
 
-// deadWorker simulates a queue second by second: groups of some weights, the first of which loses its
-// worker with all that it runs, and workers of so many slots are left. It returns the first one's
-// part of the slots from two half-lives on.
+// deadWorker simulates a queue second by second. The worker of the first group dies with all that it runs; workers
+// with left slots remain. It returns the first group's part of the slots from two half-lives on.
 func deadWorker(weights []float64, dead, left int, cost, halfLife float64) float64 {
 	used := make([]float64, len(weights))
 	given := make([]float64, len(weights))
-	start := make([]float64, 0, dead) // of what the dead worker had
+	start := make([]float64, 0, dead) // starts of the dead worker's messages
 	for range dead {
 		start = append(start, 0)
 	}
 	lived := float64(dead + left)
-	for i, w := range weights { // as it has been for long
+	for i, w := range weights { // the steady state before the death
 		sum := 0.0
 		for _, w := range weights {
 			sum += w
 		}
 		used[i] = lived * w / sum * halfLife / math.Ln2
 	}
-	var slots []float64 // when each frees
+	var slots []float64 // the ends of the running messages
 	for range left {
 		slots = append(slots, 0)
 	}
@@ -106,8 +105,8 @@ func deadWorker(weights []float64, dead, left int, cost, halfLife float64) float
 	return given[0] / total
 }
 
-// A group whose worker died with its part of all slots, or half of it, has its part of those that are left from two
-// half-lives on.
+// After two half-lives, a group whose worker died with all of its slots, or half of them, has its share of the
+// remaining slots.
 func TestGroupOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -24,7 +24,7 @@ type Box struct {
 	Level, Row int
 	Title      string
 	Subtitle   string
-	Task       int64  // the task that it stands for; 0: several of a type
+	Task       int64  // number of its task; 0: several tasks of a type
 	Type       string // of its tasks
 	Counts     map[model.GraphState]int
 }
@@ -117,7 +117,7 @@ func (d *Drawing) connect(g Graph, boxOf []int) {
 	for _, e := range g.Edges {
 		on, inside := place[e.DependsOn]
 		to := place[e.Task]
-		if !inside || boxOf[on] == boxOf[to] && on != to { // of merged levels
+		if !inside || boxOf[on] == boxOf[to] && on != to { // within a box of merged levels
 			continue
 		}
 		a := Arrow{From: boxOf[on], To: boxOf[to], On: graphs.OnCompleted}
@@ -137,8 +137,8 @@ func (d *Drawing) connect(g Graph, boxOf []int) {
 	})
 }
 
-// label returns the arrow's label: the condition, unless it is the usual one, and the number of
-// dependencies, if it is more than one.
+// label returns the arrow's label: the condition if it isn't the default, and the number of dependencies if it
+// exceeds one.
 func (a Arrow) label() string {
 	var parts []string
 	if a.On != graphs.OnCompleted {
@@ -177,7 +177,7 @@ var colours = map[model.GraphState]string{
 	model.GraphCancelled:    "#c9cdd3",
 }
 
-// strokes are how arrows are drawn.
+// strokes has the styles of arrows by condition.
 var strokes = map[graphs.Condition]struct{ colour, dot, dashes string }{
 	graphs.OnCompleted: {colour: "#666677"},
 	graphs.OnResolved:  {colour: "#666677", dot: "dashed", dashes: "5 4"},

@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// Extend adds tasks and dependencies to a graph and removes dependencies, as a text says, all or nothing. Then it
-// settles graphs.
+// Extend changes a graph by a text in YAML or JSON, all or nothing: it adds tasks and dependencies, and removes
+// dependencies. Then it settles graphs.
 func Extend(ctx context.Context, store *db.Store, graph int64, text []byte, now time.Time) (s Submitted, err error) {
 	d, key, err := read(text)
 	if err == nil && len(d.Tasks)+len(d.Add)+len(d.Remove) == 0 {
@@ -77,7 +77,7 @@ func (d document) extension(tasks []graphs.Task, now time.Time) (e graphs.Extens
 	return e, err
 }
 
-// changes resolves dependencies, by name of the task of the graph that has them.
+// changes resolves dependencies that are added or removed, by name of the dependent task.
 func (p *parser) changes(written map[string][]json.RawMessage) (changes []graphs.MoreDependency, err error) {
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		task, known := p.ids[name]

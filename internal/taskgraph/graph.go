@@ -47,11 +47,11 @@ func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g G
 	return g, err
 }
 
-// settleTime is about how long a command settles graphs.
+// settleTime bounds the time for which a command settles graphs, roughly.
 const settleTime = time.Second
 
-// Settle applies the pending changes of graphs as a runner would, for about settleTime: those of one graph first, then any.
-// It waits for others that are at it. The rest is left to a runner.
+// Settle applies the pending changes of graphs as a runner does, for about settleTime: those of the given graph
+// first, then any. It waits for locks of other processes that do the same. A runner applies the rest.
 func Settle(ctx context.Context, store *db.Store, graph int64) error {
 	const wait = 50 * time.Millisecond
 	own, after := true, int64(math.MinInt64)

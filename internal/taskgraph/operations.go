@@ -10,9 +10,10 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// The operations of the commands and the RPC server. They return model.ErrUnknownGraph if there is no such graph.
+// This file has the operations of the commands and the RPC server. They return model.ErrUnknownGraph for an unknown
+// graph.
 
-// RefusedError says what is wrong with a graph's text, or why a task can't be released.
+// RefusedError says why a graph's text is invalid, or why a task can't be released.
 type RefusedError struct{ Reason error }
 
 func (e *RefusedError) Error() string { return e.Reason.Error() }
@@ -23,7 +24,7 @@ type Submitted struct {
 	Graph int64            `json:"graph"`
 	Tasks map[string]int64 `json:"tasks"` // their numbers by name
 	Size  Size             `json:"size"`
-	// Known says that it had been stored before, with the same key. The size of an extension is 0 then.
+	// Known says that a graph with the same key and text was stored before. The size of an extension is 0 then.
 	Known bool `json:"known"`
 }
 
@@ -49,7 +50,7 @@ func Submit(ctx context.Context, store *db.Store, text []byte, now time.Time) (s
 	return submitted(ctx, store, stored, g.Tasks)
 }
 
-// submitted returns the numbers of the tasks that were stored, or of all tasks of a graph that had been stored before.
+// submitted returns the numbers of the stored tasks, or of all tasks of a graph that was stored before.
 func submitted(ctx context.Context, store *db.Store, stored graphs.Submitted, tasks []graphs.NewTask) (Submitted, error) {
 	s := Submitted{Graph: stored.ID, Tasks: make(map[string]int64), Size: sizeOf(tasks), Known: stored.Known}
 	for i, id := range stored.Tasks {
@@ -87,7 +88,7 @@ func Picture(ctx context.Context, store *db.Store, graph int64, format string, n
 	return g.Draw().DOT(), nil
 }
 
-// Running returns the tasks of a graph that were sent and are not known to have ended.
+// Running returns the tasks of a graph that were sent and have no known end.
 func Running(ctx context.Context, store *db.Store, graph int64) (running []int64, err error) {
 	tasks, err := store.GraphTasks(ctx, graph)
 	for _, t := range tasks {
@@ -106,8 +107,8 @@ func Cancel(ctx context.Context, store *db.Store, graph int64, now time.Time) er
 	return Settle(ctx, store, graph)
 }
 
-// Retry retries the failed tasks of a graph and those that couldn't run because of them, and settles graphs. It
-// returns how many tasks these are.
+// Retry retries the failed tasks of a graph and the tasks that couldn't run because of them, and settles graphs. It
+// returns their number.
 func Retry(ctx context.Context, store *db.Store, graph int64, now time.Time) (int, error) {
 	n, err := store.RetryGraph(ctx, graph, now)
 	if err != nil {
@@ -122,7 +123,7 @@ type Released struct {
 	Name  string `json:"name"`
 }
 
-// Release releases a waiting task. Without force, it refuses to if the task still waits for other tasks.
+// Release releases a waiting task. Without force, it refuses a task that still waits for other tasks.
 func Release(ctx context.Context, store *db.Store, task int64, force bool, now time.Time) (r Released, err error) {
 	refused := func(format string, args ...any) (Released, error) {
 		return Released{}, &RefusedError{fmt.Errorf(format, args...)}

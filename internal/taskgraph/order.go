@@ -8,8 +8,8 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// inOrder sorts tasks so that each comes after its dependencies (Kahn's algorithm) and adjusts the places in
-// DependsOn. A task may depend on itself; a longer cycle is an error.
+// inOrder sorts tasks so that each comes after its dependencies (Kahn's algorithm) and renumbers DependsOn. A task
+// may depend on itself; a longer cycle is an error.
 func inOrder(tasks []graphs.NewTask) ([]graphs.NewTask, error) {
 	left := make([]int, len(tasks)) // number of dependencies that are not in order yet
 	dependents := make([][]int, len(tasks))
@@ -52,8 +52,8 @@ func inOrder(tasks []graphs.NewTask) ([]graphs.NewTask, error) {
 	return ordered, nil
 }
 
-// cycle describes a cycle among the tasks that have dependencies left. Each of them depends on another one of
-// them, so following the dependencies leads into a cycle.
+// cycle returns the error for a cycle among the tasks that have dependencies left. Each of them depends on another
+// one of them, so following the dependencies leads into a cycle.
 func cycle(tasks []graphs.NewTask, left []int) error {
 	at := slices.IndexFunc(left, func(n int) bool { return n > 0 })
 	seen := map[int]int{} // by task: its index in path

@@ -20,12 +20,12 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// document is a graph or an extension as written. Tasks are decoded one by one so that errors can name them.
+// document is the text of a graph or an extension. Tasks are decoded one by one so that errors can name them.
 type document struct {
 	Name  string            `json:"name"`
 	Key   string            `json:"key"`
 	Tasks []json.RawMessage `json:"tasks"`
-	// Only of an extension; by name of the task.
+	// Only of an extension; keys are names of tasks.
 	Add    map[string][]json.RawMessage `json:"add_dependencies"`
 	Remove map[string][]json.RawMessage `json:"remove_dependencies"`
 }
@@ -114,7 +114,7 @@ func faultOf(text []byte, fault *pgjson.Fault) error {
 	var d document
 	if i, err := strconv.Atoi(strings.Trim(fault.Path[1], "[]")); err == nil {
 		task = fmt.Sprintf("task %d", i+1)
-		_ = json.Unmarshal(text, &d) // as much of it as is as expected
+		_ = json.Unmarshal(text, &d) // decodes all valid parts
 		var named struct{ Name string }
 		if i < len(d.Tasks) && json.Unmarshal(d.Tasks[i], &named) == nil && named.Name != "" {
 			task = fmt.Sprintf("task %q", named.Name)
@@ -172,7 +172,7 @@ func kindOf(e *json.UnmarshalTypeError) string {
 	return cmp.Or(kinds[e.Type.Kind()], "a whole number")
 }
 
-// parser collects tasks so that their dependencies can be resolved once all are known.
+// parser collects tasks, so that dependencies can be resolved when all are there.
 type parser struct {
 	now       time.Time
 	tasks     []graphs.NewTask
@@ -299,8 +299,8 @@ func (p *parser) dependencies(of string, written []json.RawMessage) (all []graph
 
 var errOnItself = errors.New("depends on itself, to be released by hand: that has no condition")
 
-// dependency resolves a dependency of a task: a string is a name in the graph, an integer the number of an
-// existing task, a mapping one of these with a condition. what describes it for errors.
+// dependency resolves a dependency of a task. A string is a name in the graph, an integer the number of an existing
+// task, and a mapping one of these with a condition. what names it in errors.
 func (p *parser) dependency(of string, raw json.RawMessage) (d graphs.NewDependency, what string, err error) {
 	task := raw
 	if raw[0] == '{' {

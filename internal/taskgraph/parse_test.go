@@ -18,8 +18,8 @@ import (
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// All that can be written about a task is read, from YAML and from JSON, and the
-// tasks come out in an order in which they can be stored.
+// Parse reads all fields of a task, from YAML and from JSON, and returns the tasks in an order in which they can be
+// stored.
 func TestParse(t *testing.T) {
 	yaml := `
 name: import
@@ -55,7 +55,7 @@ tasks:
 	}
 }
 
-// What is wrong is said, naming the task.
+// Errors say what is wrong and name the task.
 func TestParseErrors(t *testing.T) {
 	many := make([]string, graphs.MaxDependencies+1)
 	for i := range many {
@@ -136,7 +136,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// In an extension, tasks of the graph may be given by name and by number, and are the same.
+// In an extension, the name and the number of a task of the graph mean the same task.
 func TestExtensionErrors(t *testing.T) {
 	tasks := []graphs.Task{{ID: 5, Name: "a"}, {ID: 6, Name: "b"}}
 	for text, want := range map[string]string{
@@ -159,7 +159,7 @@ func TestExtensionErrors(t *testing.T) {
 	}
 }
 
-// A long circle is shown in part.
+// A long cycle is shown in part.
 func TestLongCircle(t *testing.T) {
 	const n = 1000
 	tasks := make([]graphs.NewTask, n)
@@ -172,12 +172,12 @@ func TestLongCircle(t *testing.T) {
 	}
 }
 
-// However the tasks are shuffled, each comes after those it depends on, and
-// depends on the same names; with one edge back there is a circle.
+// In any order of the text, each task comes after its dependencies and depends on the same names. One edge back is a
+// cycle.
 func TestOrder(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "tasks")
-		at := rapid.Permutation(numbers(n)).Draw(t, "order") // where each is written
+		at := rapid.Permutation(numbers(n)).Draw(t, "order") // positions in the text
 		tasks := make([]graphs.NewTask, n)
 		want := map[string][]string{}
 		for i := range n {
@@ -227,8 +227,7 @@ func numbers(n int) []int {
 	return all
 }
 
-// Whatever is read as a graph is a graph or an error, and what is a graph can be
-// stored: names are there once, dependencies come first.
+// Any text is a graph or an error. A graph can be stored: names are unique and dependencies come first.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("tasks: [{name: a, type: x, depends_on: [a, 3]}]"))
 	f.Add([]byte(`{"tasks": [{"name": "a", "type": "x", "kwargs": {"a": [1e400]}}, {"name": "b", "type": "x", "depends_on": ["a"]}]}`))

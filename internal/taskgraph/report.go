@@ -19,15 +19,16 @@ type Report struct {
 	Ended     int                      `json:"ended"` // tasks that have ended in any way
 	// WaitsFor, Outside and Failed have at most ten entries.
 	WaitsFor     []Step     `json:"waits_for"`             // tasks that wait for no other task but have not ended
-	WaitsForMore int        `json:"waits_for_more"`        // number of further ones
+	WaitsForMore int        `json:"waits_for_more"`        // number of further tasks
 	Outside      []int64    `json:"outside"`               // dependencies of waiting tasks that are not in the graph
 	Failed       []Step     `json:"failed"`                // tasks that failed themselves
 	CriticalPath []Step     `json:"critical_path"`         // of unfinished tasks
 	PathBefore   []Step     `json:"path_before"`           // the tasks that the critical path waited for; of a graph that has ended, the tasks that led to its end
-	PathSeconds  float64    `json:"critical_path_seconds"` // that are left of it
+	PathSeconds  float64    `json:"critical_path_seconds"` // sum of the remaining runtimes
 	UnknownTypes []string   `json:"types_without_runtime"` // their runtimes count as zero
 	ExpectedEnd  *time.Time `json:"expected_end"`          // nil if the graph has ended, the end is unknown, or AwaitsWorker
-	// AwaitsWorker is the first task of the critical path that no worker has begun, if nothing of the graph runs or has ended lately.
+	// AwaitsWorker is the first task of the critical path that no worker has started, if no task of the graph runs or
+	// has ended lately.
 	AwaitsWorker *Step `json:"awaits_worker"`
 }
 
@@ -36,9 +37,9 @@ type Step struct {
 	Name   string           `json:"name"`
 	Type   string           `json:"type"`
 	State  model.GraphState `json:"state"`
-	ByHand bool             `json:"by_hand,omitempty"` // it depends on itself
-	Since  *time.Time       `json:"since,omitempty"`   // when it was sent; when a worker began it, if one has; nil in other states
-	// Seconds is how much is left of the mean runtime of its type, on a critical path; 0: nothing, or unknown.
+	ByHand bool             `json:"by_hand,omitempty"` // it depends on itself: an operator releases it
+	Since  *time.Time       `json:"since,omitempty"`   // when it was sent, or when a worker started it; nil in other states
+	// Seconds is the rest of the mean runtime of its type, on a critical path; 0: none, or unknown.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
@@ -128,7 +129,7 @@ func (g Graph) endedLately(now time.Time) (n int) {
 	return n
 }
 
-// left returns what is left of the mean runtime of a task's type. A task that has run for longer has nothing left.
+// left returns the rest of the mean runtime of a task's type: 0 for a task that has run for longer.
 func (g Graph) left(t graphs.Task, now time.Time) time.Duration {
 	runtime := g.Runtimes[t.Type]
 	if t.State == model.GraphRunning && t.Since != nil {
@@ -176,8 +177,8 @@ func (d dependencies) onlyItself(tasks []graphs.Task, i int) bool {
 	return d.itself[i] && !slices.ContainsFunc(d.inside[i], func(on int) bool { return tasks[on].State.Open() })
 }
 
-// pathBefore returns the tasks that a critical path waited for: the dependency of its first task that ended last, the
-// dependency of that which ended last, and so on. Without a critical path it starts with the task that ended last.
+// pathBefore returns the tasks that led to a critical path, the latest first: of the dependencies of its first task,
+// the one that ended last, and so on. Without a critical path it starts with the task that ended last.
 func (g Graph) pathBefore(d dependencies, path []Step) []Step {
 	before := []Step{}
 	last := func(among []int) int {
@@ -206,7 +207,7 @@ func (g Graph) pathBefore(d dependencies, path []Step) []Step {
 	return before
 }
 
-// Ran returns the tasks that were sent or run, then those that ran, the latest first.
+// Ran returns the tasks that were sent or run, then those that ended, the latest first.
 func (g Graph) Ran() []Step {
 	var ran []Step
 	for _, t := range g.Tasks {
@@ -226,8 +227,8 @@ func (g Graph) Ran() []Step {
 	return ran
 }
 
-// criticalPath returns the chain of open tasks with the longest runtime left, and how much that is. Of equally long chains it
-// chooses one with most tasks.
+// criticalPath returns the chain of open tasks with the longest remaining runtime, and that runtime. Of equally long
+// chains it chooses one with most tasks.
 func (g Graph) criticalPath(d dependencies, now time.Time) ([]Step, time.Duration) {
 	type chain struct {
 		left  time.Duration

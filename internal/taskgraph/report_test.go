@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// graph makes a graph of lines "name type state [dependency…]"; numbers are those
-// of the lines, dependencies names or numbers of tasks outside, :failed after it a condition.
+// graph makes a graph of lines "name type state [dependency…]". Line numbers are task numbers. A dependency is a
+// name, or the number of a task outside of the graph, with a condition such as :failed.
 func graph(lines ...string) Graph {
 	g := Graph{Summary: graphs.Summary{ID: 7, Name: "g", Submitted: now}}
 	ids := map[string]int64{}
@@ -49,8 +49,8 @@ func stepNames(steps []Step) string {
 	return strings.Join(names, " ")
 }
 
-// A report names what can go on, what has to be released by hand, what failed,
-// and the chain that will take longest of what has not ended.
+// A report names the tasks that can go on, those to release by hand, those that failed, and the chain of open tasks
+// with the longest runtime.
 func TestReport(t *testing.T) {
 	g := graph(
 		"list list completed",
@@ -83,7 +83,7 @@ func TestReport(t *testing.T) {
 	if r.Ended != 3 || r.States[model.GraphWaiting] != 4 || !r.ExpectedEnd.Equal(now.Add(10*time.Minute)) {
 		t.Errorf("%d ended, %v, end %s", r.Ended, r.States, r.ExpectedEnd)
 	}
-	// Six tasks left at ten an hour take longer than the longest chain.
+	// Six open tasks at ten an hour take longer than the longest chain.
 	g.Within, g.Ends = time.Hour, map[int64]time.Time{11: now.Add(-2 * time.Hour)}
 	for id := range int64(10) {
 		g.Ends[1+id] = now.Add(-time.Minute)
@@ -91,7 +91,7 @@ func TestReport(t *testing.T) {
 	if end := g.Report(now).ExpectedEnd; !end.Equal(now.Add(36 * time.Minute)) {
 		t.Errorf("at that pace it ends at %s", end)
 	}
-	// With no runtimes the chain of most tasks is the critical one, and no end is known.
+	// Without runtimes the chain of most tasks is critical, and no end is known.
 	g.Runtimes, g.Ends = nil, nil
 	if r := g.Report(now); stepNames(r.CriticalPath) != "a c later" || r.ExpectedEnd != nil {
 		t.Errorf("critical path %s, end %v", stepNames(r.CriticalPath), r.ExpectedEnd)
@@ -102,8 +102,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Of a graph in which nothing runs, the end is unknown while no worker has begun the task that was sent. It does
-// not move away with the time. What runs counts from when a worker began it.
+// If nothing of a graph runs, the end is unknown while no worker has started the sent task. The end doesn't move with
+// the time. A running task counts from its start.
 func TestExpectedEndOfSentTasks(t *testing.T) {
 	g := graph("a load sent", "b load waiting a")
 	g.Within, g.Runtimes = time.Hour, map[string]time.Duration{"load": 10 * time.Minute}
@@ -142,8 +142,8 @@ func TestExpectedEndOfSentTasks(t *testing.T) {
 	}
 }
 
-// What a critical path waited for is told backwards, each time by the dependency that ended last;
-// of a graph that has ended, how it came to its end. What runs comes before what ran last.
+// pathBefore goes backwards, each time to the dependency that ended last; for a graph that has ended, from its last
+// task. Running tasks come before ended ones.
 func TestPathBefore(t *testing.T) {
 	g := graph(
 		"list list completed",
@@ -174,9 +174,8 @@ func TestPathBefore(t *testing.T) {
 	}
 }
 
-// A small graph is drawn task by task; a large one by type and level, with as
-// many arrows as there are kinds of dependency, and not too many levels. Both
-// pictures are well-formed.
+// A small graph is drawn task by task. A large one is drawn by type and level, with one arrow for each kind of
+// dependency, on a bounded number of levels. Both pictures are well-formed.
 func TestDraw(t *testing.T) {
 	small := graph("a x completed", "b x failed a b", "c y waiting a b").Draw()
 	want := []Arrow{{0, 1, graphs.OnCompleted, 1}, {0, 2, graphs.OnCompleted, 1}, {1, 1, graphs.OnCompleted, 1}, {1, 2, graphs.OnCompleted, 1}}

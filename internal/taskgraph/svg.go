@@ -20,8 +20,8 @@ const (
 	lettersInBox        = 26
 )
 
-// SVG returns the drawing as a picture, levels from left to right. link returns the address that a box leads to; nil: none.
-// A page's style may change the classes ground, title and arrow for dark screens.
+// SVG returns the drawing as a picture, levels from left to right. link returns the address of a box's link; nil: no
+// links. A page's style may change the classes ground, title and arrow for dark screens.
 func (d Drawing) SVG(link func(Box) string) string {
 	rows := 0
 	for _, box := range d.Boxes {
@@ -98,7 +98,7 @@ func short(text string) string {
 	return string(letters[:lettersInBox-1]) + "…"
 }
 
-// xmlText escapes lines of text for XML, and characters that could mislead a reader.
+// xmlText escapes lines of text for XML, and replaces characters that could mislead a reader.
 func xmlText(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {

@@ -21,8 +21,8 @@ type Line struct {
 	Tasks     int64      `json:"tasks"`
 	Waiting   int64      `json:"waiting"`
 	Ready     int64      `json:"ready"`
-	Sent      int64      `json:"sent"`    // no worker is known to have begun them
-	Running   int64      `json:"running"` // workers have begun them
+	Sent      int64      `json:"sent"`    // without a known start
+	Running   int64      `json:"running"` // started by workers
 	Completed int64      `json:"completed"`
 	Failed    int64      `json:"failed"`
 	NeverRun  int64      `json:"never_run"`
@@ -161,7 +161,7 @@ func describeDependency(d graphs.Dependency) string {
 	return fmt.Sprintf("task %d (%s%s)", d.ID, name, d.Status)
 }
 
-// enumerate joins at most ten texts, the first ones of total, and says how many more there are.
+// enumerate joins texts, the first ones of total, at most ten, and adds how many more there are.
 func enumerate(texts []string, total int) string {
 	const most = 10
 	texts = texts[:min(most, len(texts))]

@@ -20,8 +20,7 @@ type Done struct {
 	End      time.Duration // since the start
 }
 
-// Run simulates the jobs until all are done or ctx ends. It returns those that are done, in the order in which they
-// ended.
+// Run simulates the jobs until all end or ctx ends. It returns the jobs that ended, in the order of their ends.
 func Run(ctx context.Context, jobs []Job, configured []model.Lane, workers int) ([]Done, error) {
 	s := &simulation{
 		clock: simulator.NewClock(time.Time{}), idle: workers, lanes: scale(configured, workers),
@@ -57,7 +56,7 @@ func without(limits []time.Duration) []model.Lane {
 	return []model.Lane{{Name: "all", SoftTimeLimit: limits[len(limits)-1], Slots: 1, MinSlots: 1}}
 }
 
-// scale scales the slots of lanes so that they add up to the workers, with at least one slot for each lane.
+// scale scales the slots of lanes so that they sum to the workers, with at least one slot for each lane.
 func scale(configured []model.Lane, workers int) []model.Lane {
 	scaled := slices.Clone(configured)
 	total := 0
@@ -87,7 +86,7 @@ type piece struct {
 	since    time.Duration // when it was added to the backlog, since the start
 }
 
-// backlog is the work that waits for a slot of a lane, after a time-out or for the first attempt.
+// backlog has the jobs without a slot of a lane: those that timed out, and first attempts.
 type backlog struct{ timedOut, first []*piece }
 
 type simulation struct {
@@ -135,7 +134,7 @@ func (s *simulation) serve() {
 	for i, l := range s.lanes {
 		states[i] = lanes.State{
 			Slots: l.Slots, Min: l.MinSlots, Max: l.MaxSlots, Held: len(s.queues[i]) + s.running[i],
-			TimedOut: len(s.backlogs[i].timedOut), Waiting: len(s.backlogs[i].first),
+			TimedOut: len(s.backlogs[i].timedOut), FirstTries: len(s.backlogs[i].first),
 			Waited: s.clock.Elapsed() - s.backlogs[i].since(s.clock.Elapsed()), Target: l.TargetWait,
 		}
 	}
@@ -155,7 +154,7 @@ func (s *simulation) serve() {
 	}
 }
 
-// since returns when the oldest piece was added to the backlog; now if it is empty.
+// since returns when the oldest job was added to the backlog; now if it is empty.
 func (l *backlog) since(now time.Duration) time.Duration {
 	for _, p := range [][]*piece{l.timedOut, l.first} {
 		if len(p) > 0 {
@@ -165,8 +164,8 @@ func (l *backlog) since(now time.Duration) time.Duration {
 	return now
 }
 
-// pop removes and returns a piece: the first that timed out, or else the first of the others. With slowest, it is the
-// slowest of the first few others instead, unless the first one has been waiting since old or longer.
+// pop removes and returns a job: the first that timed out, or else the first of the others. With slowest, it returns
+// the slowest of the first few others instead, unless the first one has waited since old or longer.
 func (l *backlog) pop(slowest bool, old time.Duration) *piece {
 	from, i := &l.first, 0
 	if len(l.timedOut) > 0 {
@@ -200,7 +199,7 @@ func (s *simulation) begin(p *piece) {
 	})
 }
 
-// end records the runtime of an attempt. It moves a piece that timed out to the next lane.
+// end records the runtime of an attempt. It moves a job that timed out to the next lane.
 func (s *simulation) end(p *piece, took time.Duration, timedOut bool) {
 	s.remember(p.Job, took.Seconds(), timedOut)
 	if timedOut {
