@@ -54,7 +54,7 @@ func differences(dir string) map[string]difference {
 		"dates without a zone, over RPC":                          {args: []string{"task", "add", "bare", "-p", "oneshot", "-n", "2030-01-02 03:04", "a=2"}, remote: true, peer: `^[12]\n`, ours: `(?s)^0\n.*2030-01-02T03:04:00\+00:00`},
 		"`task list`: a message that the broker refused":          {test: "cmd/swh-scheduler.TestTaskListShowsWhatWasNotSent"},
 		"`--verbose=true`":                                        {args: []string{"task-type", "list", "--verbose=true"}, peer: `^2\n`, ours: `^0\n`},
-		"`simulator`":                                             {test: "internal/simulator.TestTotalsAreThePeers"},
+		"`simulator`":                                             {test: "internal/simulator.TestTotalsAreThePythonSchedulers"},
 
 		"order of tasks with priority":                                               {test: "runner.TestPriorityDiffersFromThePythonRunner"},
 		"limit of `save_code_now:` queues":                                           {test: "runner.TestPriorityDiffersFromThePythonRunner"},

@@ -9,9 +9,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// BenchmarkRun compares simulations with the Python scheduler's, each on a database of its own:
-// the seconds that the run takes, the visits that it comes to, and the seconds that
-// filling the database takes (fill-s).
+// BenchmarkRun compares simulations with the Python scheduler's, each on its own database. It reports the seconds of
+// the run, its number of visits, and the seconds in which the database is filled (fill-s).
 func BenchmarkRun(b *testing.B) {
 	for _, s := range []setting{
 		{OriginScheduler, model.OldestScheduledFirst, 3000, 12, DefaultWorkers, ""},
@@ -34,7 +33,7 @@ func BenchmarkRun(b *testing.B) {
 				}
 				return bench.Figures{"s": time.Since(filled).Seconds(), "visits": float64(report.Visits), "fill-s": filled.Sub(began).Seconds()}
 			}}, bench.Side{Name: bench.Peer, Run: func() bench.Figures {
-				theirs := s.peer(b, time.Now())
+				theirs := s.python(b, time.Now())
 				return bench.Figures{"s": theirs.RunSeconds, "visits": float64(theirs.Visits), "fill-s": theirs.FillSeconds}
 			}})
 		})

@@ -11,12 +11,12 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// census keeps the counts of the Python scheduler's update_metrics up to date. All origins are counted once, at the
-// start; after that it reads only those that are visited or listed. Nothing else may write to the database.
+// census maintains the counts of the Python scheduler's update_metrics. It counts all origins at the start; later it
+// reads only those that are visited or listed. No other process may write to the database.
 type census struct {
 	store   *db.Store
 	counts  counts
-	origins map[string][]*standing // by URL: those that have changed, of all visit types and listers
+	origins map[string][]*standing // by URL: changed origins, of all visit types and listers
 }
 
 type standing struct {
@@ -61,8 +61,8 @@ func newCensus(store *db.Store, counted counts) *census {
 	return &census{store: store, counts: counted, origins: make(map[string][]*standing)}
 }
 
-// know reads the state of origins that it doesn't know yet. It is called before they change.
-func (c *census) know(ctx context.Context, urls []string) error {
+// read reads the state of origins that it has not read yet. Callers call it before a change.
+func (c *census) read(ctx context.Context, urls []string) error {
 	var unknown []string
 	for _, url := range urls {
 		if _, ok := c.origins[url]; !ok {
@@ -89,7 +89,7 @@ func (c *census) change(url string, change func(*standing)) {
 	}
 }
 
-// visited applies the changes that the journal client made.
+// visited applies the journal client's changes.
 func (c *census) visited(changes ledger.VisitChanges) {
 	for _, stats := range changes.Stats {
 		c.change(stats.URL, func(s *standing) {

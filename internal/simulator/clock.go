@@ -15,17 +15,16 @@ type Clock struct {
 	seq    int64
 }
 
-// NewClock returns a Clock that shows start.
+// NewClock returns a Clock at start.
 func NewClock(start time.Time) *Clock { return &Clock{start: start} }
 
-// Now returns the simulated time in whole microseconds, as the database and the Python
-// scheduler do.
+// Now returns the simulated time in whole microseconds, the precision of the database and the Python scheduler.
 func (c *Clock) Now() time.Time { return c.start.Add(c.now).Round(time.Microsecond) }
 
 // Elapsed returns the time since start.
 func (c *Clock) Elapsed() time.Duration { return c.now }
 
-// After schedules a call of do after wait. Calls for the same time are made in the order in which they were scheduled.
+// After schedules a call of do after wait. Calls for the same time run in the order in which they were scheduled.
 func (c *Clock) After(wait time.Duration, do func(context.Context) error) {
 	c.seq++
 	heap.Push(&c.events, event{c.now + wait, c.seq, do})

@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// Things happen in the order of their time, of their making where times are the
-// same, and none at the end or later.
+// Calls run in the order of their times, and of their scheduling for equal times. Calls at the end or later don't
+// run.
 func TestClockOrder(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -45,7 +45,8 @@ func TestClockOrder(t *testing.T) {
 	})
 }
 
-// Periods begin at once. An error ends the run; so does its context, which is none.
+// The first call of Every is at once. An error ends the run and is returned. The end of its context ends the run
+// without an error.
 func TestClockEnds(t *testing.T) {
 	t.Parallel()
 	trouble := errors.New("trouble")

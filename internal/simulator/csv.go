@@ -14,8 +14,8 @@ import (
 const shownHeader = 200 // bytes
 
 // ReadCSV reads a CSV file with a header, which must have the needed columns. It calls row for each row, with a
-// function that returns a field by the name of its column; "" if there is no such column. Errors, those of row
-// included, name the line.
+// function that returns a field by its column's name, "" if there is no such column. Errors, including row's, name
+// the line.
 func ReadCSV(r io.Reader, needed []string, row func(field func(column string) string) error) error {
 	file := csv.NewReader(r)
 	header, err := file.Read()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a stranger's file has in place of a header is shown so that it can't steer a terminal, and cut.
+// An unknown header is cut and shown without control characters.
 func TestOddHeaders(t *testing.T) {
 	t.Parallel()
 	err := ReadCSV(strings.NewReader("\x1b[2J\x00"+strings.Repeat("x", 1<<20)), []string{"runtime"}, nil)

@@ -10,10 +10,10 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// Fill adds origins numbered from 1, which the listers list in turn at now, and for each one a
-// recurring task that has been ready since the origin changed. forks is the part of the origins that are
-// forks, from 0 to 1. It creates missing listers and the task type. It calls progress, unless that is nil,
-// with the number of origins of each batch.
+// Fill adds origins numbered from 1, which the listers list in turn at now. For each origin it adds a recurring task,
+// ready since the origin's last change. forks is the fraction of the origins that are forks, from 0 to 1. Fill
+// creates missing listers and the task type. If progress isn't nil, Fill calls it with the number of origins of each
+// batch.
 func Fill(ctx context.Context, store Store, names []ListerName, origins int, forks float64, now time.Time, progress func(n int)) error {
 	if err := addTaskType(ctx, store); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// With more work waiting than workers can do, a policy's part for forks is the part of the
-// visits that they get; without it they get what they are of the origins.
+// If more work waits than workers can do, a policy's weight for forks is the forks' fraction of the visits. Without
+// it, their fraction of the visits is that of the origins.
 func TestForks(t *testing.T) {
 	t.Parallel()
 	for part, want := range map[float64][2]float64{0: {0.4, 0.6}, 0.1: {0.02, 0.2}} {

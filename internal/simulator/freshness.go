@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// momentsPeriod is how often moments are computed, as by the daemon.
+// momentsPeriod is how often moments are computed, as in the daemon.
 const momentsPeriod = 6 * time.Hour
 
 // byFreshness reports whether the policy freshness picks visits of a type.
@@ -35,7 +35,7 @@ func (s *simulation) startFreshness(ctx context.Context, visitTypes []string) er
 	return nil
 }
 
-// renewMoments records the end of a listing, as the policy depends on how long ago that was, and computes moments.
+// renewMoments records the end of a listing and computes moments, which depend on the time since the last listing.
 func (s *simulation) renewMoments(ctx context.Context) error {
 	if err := s.write(ctx); err != nil {
 		return err
@@ -48,6 +48,6 @@ func (s *simulation) renewMoments(ctx context.Context) error {
 	if err := keepCandidates(ctx, s.Store); err != nil {
 		return err
 	}
-	s.forget()
+	s.forgetNextClaims()
 	return s.Store.RenewMoments(ctx, s.clock.Now())
 }

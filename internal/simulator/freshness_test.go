@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// Over some days the policy freshness learns from the visits of a run: few of them are in vain, where all
-// origins in turn would be visited in vain for half of the time, and its threshold moves.
+// Over some days the policy freshness learns rates from the visits of a run. Few of its visits find nothing, whereas
+// half of the visits of all origins in turn would. Its threshold moves.
 func TestFreshnessLearns(t *testing.T) {
 	t.Parallel()
 	policies, err := PoliciesOf(string(model.Freshness), nil)
@@ -24,7 +24,7 @@ func TestFreshnessLearns(t *testing.T) {
 	if err := Fill(t.Context(), store, []ListerName{DefaultLister}, s.origins, 0, start, nil); err != nil {
 		t.Fatal(err)
 	}
-	// By a low threshold visits begin without weeks of idle workers.
+	// With a low threshold, visits begin without weeks of idle workers.
 	if err := store.ConfigureFreshness(t.Context(), map[string]time.Duration{listedVisitType: model.DefaultLongestWait}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// A hoster that takes a number of visits a minute gets so many, and no more than it takes at
-// once, however many workers there are.
+// A hoster's visits reach its limits, per minute and in flight, and never exceed them, with any number of workers.
 func TestHostersInARun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -26,10 +26,10 @@ var noArguments = json.RawMessage("{}")
 type listed struct {
 	url      string
 	interval float64
-	isFork   *bool // nil: not known
+	isFork   *bool // nil: unknown
 
-	listing         // as it should be in the database
-	written listing // as it is there; zero if it may be missing
+	listing         // the state that the database should have
+	written listing // the state that it has; zero if the origin may be missing
 }
 
 type listing struct {

@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// The Python scheduler's model of origins: each has commits at even intervals since epoch,
-// and a visit takes some time for each commit since the last visit. Times are in seconds.
+// The Python scheduler's model of origins. Each has commits at even intervals since epoch, and a visit takes some
+// time for each commit since the last visit. Times are in seconds.
 const (
 	minRunTime       = 0.5
 	maxRunTime       = 7200.0
@@ -61,7 +61,7 @@ type load struct {
 	snapshot []byte
 }
 
-// visit begins a visit, which counts as the origin's last one however it ends.
+// visit begins a visit, which counts as the origin's last one even if it fails.
 func (l loaders) visit(key model.OriginKey, now time.Time) load {
 	o := l[key]
 	if o == nil {
@@ -81,8 +81,8 @@ func (l loaders) visit(key model.OriginKey, now time.Time) load {
 	return load{runTime: runTime, full: true, snapshot: snapshotID(key, n)}
 }
 
-// RunTime returns how many seconds a visit takes, since after the last one, of an origin with a commit every interval
-// seconds. A visit that would take too long isn't full.
+// RunTime returns the seconds of a visit, since after the last one, of an origin with a commit every interval
+// seconds. A visit over the time limit isn't full.
 func RunTime(interval float64, since time.Duration) (seconds float64, full bool) {
 	seconds = minRunTime + perCommitRunTime*math.Trunc(since.Seconds()/interval)
 	if seconds > maxRunTime {

@@ -18,8 +18,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// askPeer runs testdata/peer.py.
-func askPeer(t testing.TB, stdin, answer any, args ...string) {
+// runPython runs testdata/peer.py with stdin as JSON and decodes its output into answer.
+func runPython(t testing.TB, stdin, answer any, args ...string) {
 	t.Helper()
 	question, err := json.Marshal(stdin)
 	if err != nil {
@@ -36,8 +36,8 @@ func askPeer(t testing.TB, stdin, answer any, args ...string) {
 	}
 }
 
-// Origins change, and visits of them take and find, what the Python scheduler's model says.
-func TestOriginsAreThePeers(t *testing.T) {
+// Origins change, and visits take and find the same, as in the Python scheduler's model.
+func TestOriginsAreThePythonSchedulers(t *testing.T) {
 	t.Parallel()
 	type question struct {
 		url string
@@ -56,14 +56,14 @@ func TestOriginsAreThePeers(t *testing.T) {
 		Updated  int64    // microseconds since the epoch of origins
 		Loads    [][3]any // run time, status, snapshot
 	}
-	askPeer(t, asked, &answers, "model")
+	runPython(t, asked, &answers, "model")
 	full, partial := 0, 0
 	for i, q := range questions {
 		want, interval := answers[i], CommitInterval(q.url)
 		if math.Abs(interval/want.Interval-1) > 1e-12 {
 			t.Fatalf("%s: a commit each %v s, want %v", q.url, interval, want.Interval)
 		}
-		// Where the intervals differ by a rounding, so do the commits counted.
+		// Intervals that differ by a rounding have different numbers of commits.
 		interval = want.Interval
 		now := time.Unix(int64(q.at), 0).UTC()
 		if got := lastUpdate(interval, now).Sub(epoch).Microseconds(); max(got-want.Updated, want.Updated-got) > 1 {
@@ -89,7 +89,7 @@ func TestOriginsAreThePeers(t *testing.T) {
 	}
 }
 
-// totals are what a simulation of the Python scheduler comes to.
+// totals are the results of a simulation of the Python scheduler.
 type totals struct {
 	Visits, Eventful, Uneventful int
 	VeryLong                     int      `json:"very_long"`
@@ -98,24 +98,24 @@ type totals struct {
 	FillSeconds                  float64  `json:"fill_seconds"`
 }
 
-// setting is what to simulate.
+// setting has the options of a comparison.
 type setting struct {
 	kind    Kind
 	policy  model.VisitPolicy
 	origins int
 	hours   float64
 	workers int
-	// after is a statement to run when the origins are there; "" for none.
+	// after is a statement to run once the origins exist; "" for none.
 	after string
 }
 
 func (s setting) runtime() time.Duration { return time.Duration(s.hours * float64(time.Hour)) }
 
-// peer simulates with the Python scheduler, on a database of its own.
-func (s setting) peer(t testing.TB, start time.Time) totals {
+// python runs the Python scheduler's simulation on its own database.
+func (s setting) python(t testing.TB, start time.Time) totals {
 	t.Helper()
 	var got totals
-	askPeer(t, s.after, &got, "run", testenv.PeerDatabase(t), string(s.kind), string(s.policy),
+	runPython(t, s.after, &got, "run", testenv.PeerDatabase(t), string(s.kind), string(s.policy),
 		strconv.Itoa(s.origins), strconv.FormatFloat(s.runtime().Seconds(), 'f', -1, 64), strconv.Itoa(s.workers),
 		strconv.FormatInt(start.Unix(), 10))
 	return got
@@ -127,7 +127,7 @@ func openStore(t testing.TB, dsn string) *db.Store {
 	return testenv.OpenLocal(t, dsn)
 }
 
-// options are those of a simulation of ours.
+// options returns the options of our simulation.
 func (s setting) options(t testing.TB, store *db.Store, start time.Time) Options {
 	runtime := s.runtime()
 	return Options{
@@ -142,7 +142,7 @@ func onePolicy(p model.VisitPolicy) map[string][]model.WeightedPolicy {
 	}}}}
 }
 
-// ours simulates with ours, on a database of its own.
+// ours runs our simulation on its own database.
 func (s setting) ours(t testing.TB, start time.Time) *Report {
 	t.Helper()
 	report, err := Run(t.Context(), s.options(t, s.fill(t, start), start))
@@ -152,17 +152,16 @@ func (s setting) ours(t testing.TB, start time.Time) *Report {
 	return report
 }
 
-// scheduledOnce makes the policy oldest_scheduled_first tell all origins apart: each was
-// scheduled once, longer ago than any cooldown, at a time of its own.
+// scheduledOnce makes the order of the policy oldest_scheduled_first unique. Each origin was scheduled once, longer
+// ago than any cooldown, at a time of its own.
 const scheduledOnce = `insert into origin_visit_stats (url, visit_type, last_scheduled)
 	select url, visit_type, now() - interval '60 days' - interval '1 minute' * row_number() over (order by md5(url))
 	from listed_origins`
 
-// The same simulation, from the same moment on, comes to the same totals as that of
-// the Python scheduler, each on a database of its own. The orders tell all origins
-// apart; where one does not, PostgreSQL's order of equal rows decides, and two runs of
-// the Python scheduler differ, too.
-func TestTotalsAreThePeers(t *testing.T) {
+// Our simulation and the Python scheduler's, from the same moment and each on its own database, have the same totals.
+// The orders of these policies are unique. Otherwise PostgreSQL's order of equal rows decides, and two runs of the
+// Python scheduler differ, too.
+func TestTotalsAreThePythonSchedulers(t *testing.T) {
 	t.Parallel()
 	for name, setting := range map[string]setting{
 		"oldest scheduled": {OriginScheduler, model.OldestScheduledFirst, 9500, 2.5, 100, scheduledOnce},
@@ -171,9 +170,9 @@ func TestTotalsAreThePeers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Not in the past, as the databases date listings themselves.
+			// The start isn't in the past, as the databases date listings themselves.
 			start := time.Now().Add(5 * time.Minute).Truncate(time.Second)
-			want, got := setting.peer(t, start), setting.ours(t, start)
+			want, got := setting.python(t, start), setting.ours(t, start)
 			for _, figure := range []struct {
 				name      string
 				got, want int

@@ -35,7 +35,7 @@ func (r *Report) Plots(colored bool) string {
 	return "Visit time histogram for eventful visits:\n" + r.histogramText() + "\nMetrics over time:\n" + r.plot(r.overTime(), colored, plotHeight) + "\n" + r.sharesPlot(colored)
 }
 
-// sharesPlot plots the shares of groups, at most as many as there are signs.
+// sharesPlot plots the shares of at most as many groups as there are signs.
 func (r *Report) sharesPlot(colored bool) string {
 	lines := r.sharesOverTime()
 	if len(lines) == 0 {
@@ -45,7 +45,7 @@ func (r *Report) sharesPlot(colored bool) string {
 		r.plot(lines[:min(len(lines), len(signs))], colored, plotHeight/2, asciigraph.LowerBound(0), asciigraph.UpperBound(100)) + "\n"
 }
 
-// signs are the characters that lines are drawn with, so that they can be told apart without colours.
+// signs are the characters of lines, which differ without colours.
 var (
 	signs      = []string{"+", "o", "*", "x", "#", "@", "%", "="}
 	lineColors = []asciigraph.AnsiColor{asciigraph.Blue, asciigraph.Red, asciigraph.Green, asciigraph.Orange}
@@ -61,7 +61,7 @@ func (r *Report) plot(lines []page.Line, colored bool, height int, options ...as
 			values[i] = append(values[i], p.Y)
 		}
 		if len(values[i]) == 1 {
-			values[i] = append(values[i], values[i][0]) // a line has two ends
+			values[i] = append(values[i], values[i][0]) // a line needs two ends
 		}
 		color := asciigraph.Default
 		if colored {

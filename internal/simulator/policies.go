@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// configuredPolicies is the name that stands for the configured policies.
+// configuredPolicies is the name for the configured policies.
 const configuredPolicies = "configured"
 
 // PoliciesOf returns the policies by visit type: the named policy for all types, or the configured ones.

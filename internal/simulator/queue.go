@@ -9,7 +9,7 @@ import (
 type queue[M any] struct {
 	clock   *Clock
 	idle    int                   // workers
-	begin   func(M) time.Duration // called when a worker takes a message; returns how long it works on that
+	begin   func(M) time.Duration // called when a worker takes a message; returns its runtime
 	end     func(M)               // called after that time, before the worker takes the next message
 	waiting []M
 }

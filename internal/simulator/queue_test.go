@@ -10,12 +10,12 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// recorder is work whose messages are how long they take.
+// recorder records messages, which are their own runtimes.
 type recorder struct {
 	clock      *Clock
 	busy, most int
-	begun      []time.Duration // the messages, in order
-	idle       time.Duration   // since when no more is begun
+	begun      []time.Duration // in order
+	idle       time.Duration   // the time after which no more begin
 }
 
 func (r *recorder) begin(m time.Duration) time.Duration {
@@ -30,9 +30,8 @@ func (r *recorder) end(time.Duration) {
 	r.idle = r.clock.Elapsed()
 }
 
-// Workers take messages in order, one each at a time, and none is idle while a
-// message waits: the last ends when the least busy worker, given each message in
-// turn, would end it.
+// Workers take messages in order, one at a time, and none is idle while a message waits. The last end equals that of
+// giving each message in turn to the least busy worker.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {

@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// longRunTime is how many seconds a visit takes at least that counts as very long.
+// longRunTime is the least run time of a very long visit, in seconds.
 const longRunTime = 3600
 
 // Report is the result of a simulation.
@@ -99,7 +99,7 @@ func (r *Report) Text() string {
 		r.Visits, r.Uneventful, len(r.Eventful), r.VeryLong())
 }
 
-// ForksText says how many visits were visits of forks, or returns "" if none was.
+// ForksText returns the number of visits of forks as a text, or "" if there were none.
 func (r *Report) ForksText() string {
 	if r.Forks == 0 {
 		return ""
@@ -107,7 +107,7 @@ func (r *Report) ForksText() string {
 	return fmt.Sprintf("Visits of forks: %d (%s)\n", r.Forks, r.forksPart())
 }
 
-// forksPart returns the part of the visits that were visits of forks.
+// forksPart returns the fraction of the visits that were visits of forks, as a percentage.
 func (r *Report) forksPart() string {
 	return fmt.Sprintf("%.1f %%", 100*float64(r.Forks)/float64(r.Visits))
 }

@@ -43,11 +43,11 @@ func someReport(t *rapid.T) *Report {
 	return r
 }
 
-// numbers in an attribute of the page's pictures.
+// numbers matches the numbers in an attribute of the page's pictures.
 var numbers = regexp.MustCompile(`-?[0-9.]+(?:e[-+]?[0-9]+)?`)
 
-// The page is well-formed, asks nothing of the network, shows what is named by
-// others as text, and draws everything within its pictures.
+// The page is well-formed, loads nothing from the network, escapes names from input, and draws everything within its
+// pictures.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -96,7 +96,7 @@ func TestPage(t *testing.T) {
 	})
 }
 
-// The page says how many visits were of forks, if any was, as the text does.
+// The page has the number of visits of forks, if there were any, as the text has.
 func TestPageCountsForks(t *testing.T) {
 	t.Parallel()
 	for forks, want := range map[int]string{0: "", 1013: `<tr><td>Visits of forks</td><td class="figure">1,013 (10.0 %)</td></tr>`} {
@@ -111,8 +111,7 @@ func TestPageCountsForks(t *testing.T) {
 	}
 }
 
-// The histogram counts each eventful visit of up to an hour once, in the bin of its
-// run time.
+// The histogram counts each eventful visit of up to an hour once, in the bin of its run time.
 func TestHistogram(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -144,8 +143,8 @@ func TestHistogram(t *testing.T) {
 	})
 }
 
-// Plots in a terminal have the Python scheduler's headings, a bar for each bin, and colours only
-// where they are wanted.
+// Plots in a terminal have the Python scheduler's headings and a bar for each bin, and colours only if colored is
+// set.
 func TestPlots(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -165,7 +164,7 @@ func TestPlots(t *testing.T) {
 	})
 }
 
-// The text and the table of figures are the Python scheduler's.
+// The text and the table of figures equal the Python scheduler's.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := &Report{worked: make(map[string]time.Duration)}

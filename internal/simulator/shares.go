@@ -34,7 +34,7 @@ func ListersOf(shares map[string]model.Shares) []ListerName {
 	return listers
 }
 
-// sharedQueue is a visit type's queue that groups of listers share.
+// sharedQueue is a visit type's queue with shares for groups of listers.
 type sharedQueue struct{ dispatch.SharedQueue }
 
 // sharedQueues returns the shared queues by visit type.
@@ -63,7 +63,7 @@ func sharedQueues(ctx context.Context, o Options, visitTypes []string) (map[stri
 	return queues, nil
 }
 
-// claim claims visits as schedule-recurrent does and adds them to the ledger as sent work.
+// claim claims visits as schedule-recurrent does and adds them to the ledger as sent messages.
 func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int, ageing time.Duration) (visits []visit, spared bool, err error) {
 	if err := tx.LockQueues(ctx, q.Name); err != nil {
 		return nil, false, err

@@ -12,8 +12,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// simulateShares simulates the given shares of the queue of the listers forge/a, forge/b and
-// example/.
+// simulateShares simulates the given shares of the queue of the listers forge/a, forge/b and example/.
 func simulateShares(t *testing.T, s setting, shares model.Shares, ageing time.Duration) *Report {
 	t.Helper()
 	shares.By, shares.Weights, shares.Default = model.ShareByListerInstance, map[string]float64{"forge/a": 50, "forge/b": 30}, 20
@@ -35,8 +34,8 @@ func simulateShares(t *testing.T, s setting, shares model.Shares, ageing time.Du
 	return report
 }
 
-// With more work waiting than workers can do, each group gets its share of their
-// time; a group that is not named has the default weight.
+// If more work waits than workers can do, each group gets its share of their time. A group that the configuration
+// doesn't name has the default weight.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	s := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, origins: 18_000, hours: 8, workers: 600}
@@ -58,8 +57,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// No group uses more workers at once than its ceiling, and each uses almost as many all the
-// time: what ends is soon followed by more.
+// No group uses more workers at once than its ceiling, and each uses almost as many all the time, as new visits soon
+// follow.
 func TestCeilings(t *testing.T) {
 	t.Parallel()
 	s := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, origins: 300, hours: 3, workers: 20}
@@ -73,8 +72,8 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
-// The visits of a group with a priority, more than the workers can do, pass by those that wait,
-// whose groups get next to nothing. With ageing they get their shares.
+// The visits of a group with a priority, more than the workers can do, overtake those of the other groups, which get
+// next to nothing. With ageing all groups get their shares.
 func TestPriorities(t *testing.T) {
 	t.Parallel()
 	s := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, origins: 600, hours: 8, workers: 20}
@@ -88,7 +87,7 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// Shares that the run has nothing of are a mistake.
+// Shares without a matching visit type are an error.
 func TestSharesOfNothing(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, testenv.Database(t))

@@ -57,32 +57,32 @@ type Options struct {
 
 type visit struct {
 	model.OriginKey
-	id    uuid.UUID // Celery's of the task
-	group string    // "" if its queue is not shared
-	fork  bool      // its origin is known to be a fork; not set for tasks
-	kept  bool      // it stays in the ledger until it ends
+	id       uuid.UUID // Celery's of the task
+	group    string    // "" without shares
+	fork     bool      // its lister reports it as a fork; not set for tasks
+	inLedger bool      // it has a row in the ledger until it ends
 
 	priority uint8
 	claimed  time.Time
 
 	urgency model.TaskPriority // of the task
-	ready   time.Time          // since when the task could be claimed; only for tasks with priority
+	ready   time.Time          // when the task became ready; only for tasks with priority
 }
 
-// source says what a queue is for.
+// source identifies a queue by its messages.
 type source struct {
 	visitType string
 	urgent    bool // for tasks with priority
 }
 
-// agents are the parts of a scheduler under test.
+// agents are the tested parts of a scheduler.
 type agents interface {
 	// sources returns the queues for visits of a type, with their capacities.
 	sources(visitType string) map[source]int
 	// claim claims up to n due visits.
 	claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error)
-	// nextClaim returns the time before which a claim would find nothing unless something
-	// is written, if that is known; zero is never. It is called after a claim that found fewer visits than asked for.
+	// nextClaim returns the time before which a claim would find nothing unless something is written; zero is never.
+	// known is false if that time is unknown. It is called after a claim that found fewer visits than requested.
 	nextClaim(ctx context.Context, of source, now time.Time) (at time.Time, known bool, err error)
 
 	// began and ended are called in the order of events.
@@ -90,7 +90,7 @@ type agents interface {
 	ended(v visit, l load, eventful bool, now time.Time)
 	// settle writes the events until now and reports whether there were any.
 	settle(ctx context.Context) (bool, error)
-	// unsettled reports whether settling could make something claimable by now.
+	// unsettled reports whether settling could make something claimable at now.
 	unsettled(now time.Time) bool
 }
 
@@ -116,8 +116,8 @@ type visitQueue struct {
 	next     time.Time // zero is never
 }
 
-// Run simulates until the runtime is over or ctx ends. The default visit types are those of
-// the enabled origins; if there are none, it is the lister's.
+// Run simulates until the runtime is over or ctx ends. The default visit types are those of the enabled origins, or
+// the lister's if there are no origins.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	s, err := newSimulation(ctx, o)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 	if err := s.clock.Run(ctx, until); err != nil {
 		return nil, err
 	}
-	// An interrupted simulation is reported too.
+	// An interrupted simulation also has a report.
 	ctx = context.WithoutCancel(ctx)
 	if err := s.write(ctx); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (s *simulation) run(ctx context.Context) (*Report, error) {
 	return s.report, err
 }
 
-// count makes the scheduler count its origins.
+// count writes the counts of origins to the database.
 func (s *simulation) count(ctx context.Context) (counts, error) {
 	metrics, err := s.Store.UpdateMetrics(ctx, uuid.NullUUID{}, s.clock.Now())
 	return countsOf(metrics), err
@@ -230,7 +230,7 @@ func (s *simulation) fillQueues(ctx context.Context) error {
 func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 	now, free := s.clock.Now(), q.free()
 	if s.agents.unsettled(now) {
-		s.forget()
+		s.forgetNextClaims()
 	}
 	if q.known && (q.next.IsZero() || now.Before(q.next)) {
 		return nil
@@ -256,8 +256,8 @@ func (s *simulation) fillQueue(ctx context.Context, q *visitQueue) error {
 
 func (q *visitQueue) free() int { return q.capacity - len(q.waiting) }
 
-// forget marks the times of the next claims as unknown. It is called after a change.
-func (s *simulation) forget() {
+// forgetNextClaims marks the times of the next claims as unknown, after a change.
+func (s *simulation) forgetNextClaims() {
 	for _, q := range s.queues {
 		q.known = false
 	}
@@ -277,12 +277,12 @@ func (s *simulation) write(ctx context.Context) error {
 func (s *simulation) settle(ctx context.Context) error {
 	written, err := s.agents.settle(ctx)
 	if written {
-		s.forget()
+		s.forgetNextClaims()
 	}
 	return err
 }
 
-// disabled tells the listers which URLs the journal disabled.
+// disabled passes the URLs that the journal disabled to the listers.
 func (s *simulation) disabled(urls []string) {
 	for _, l := range s.listers {
 		l.disabled(urls)
@@ -291,7 +291,7 @@ func (s *simulation) disabled(urls []string) {
 
 func (s *simulation) list(ctx context.Context) error {
 	for _, l := range s.listers {
-		if err := s.census.know(ctx, l.more(listedAnHour)); err != nil {
+		if err := s.census.read(ctx, l.more(listedAnHour)); err != nil {
 			return err
 		}
 		l.list(s.clock.Now())
@@ -299,7 +299,7 @@ func (s *simulation) list(ctx context.Context) error {
 			s.census.listed(model.OriginKey{URL: o.url, VisitType: listedVisitType}, l.id, o.lastUpdate)
 		}
 	}
-	s.forget()
+	s.forgetNextClaims()
 	return nil
 }
 

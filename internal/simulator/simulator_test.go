@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// fill fills a database of its own.
+// fill fills a new database.
 func (s setting) fill(t testing.TB, start time.Time) *db.Store {
 	t.Helper()
 	store := openStore(t, testenv.Database(t))
@@ -24,17 +24,17 @@ func (s setting) fill(t testing.TB, start time.Time) *db.Store {
 	return store
 }
 
-// What the report counts each hour is what the database counts, while origins are
-// listed, visited, fail until they are disabled, and are listed again.
+// The report's hourly counts equal the database's, while origins are listed, visited, fail until they are disabled,
+// and are listed again.
 func TestCensus(t *testing.T) {
 	t.Parallel()
 	setting := setting{OriginScheduler, model.OldestScheduledFirst, 300, 18, 400, ""}
 	store := setting.fill(t, time.Now())
-	// One more failure disables these.
+	// One more failure disables these origins.
 	execute(t, store, `insert into origin_visit_stats (url, visit_type, last_visit, last_scheduled, last_visit_status, successive_visits)
 		select url, visit_type, now() - interval '20 days', now() - interval '21 days', 'failed', 2
 		from listed_origins where url > 'https://example.com/000100'`)
-	// These the simulator's lister doesn't list, so that they stay disabled.
+	// The simulator's lister doesn't list these origins, so that they stay disabled.
 	execute(t, store, `with l as (insert into listers (name, instance_name, current_state, updated) values ('other', '', '{}', now()) returning id)
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
 		select l.id, url, visit_type, '{}', true, now()
@@ -42,7 +42,7 @@ func TestCensus(t *testing.T) {
 		         union all select url || '?other', 'test-git' from listed_origins
 		         union all select url, 'other' from listed_origins) o`)
 	options := setting.options(t, store, time.Now())
-	options.Listed = 0 // the lister finds those that there are again
+	options.Listed = 0 // the lister lists the existing origins again
 	s, err := newSimulation(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)

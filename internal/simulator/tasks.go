@@ -17,13 +17,13 @@ import (
 // defaultRetryDelay is the database's default of a task type's retry delay.
 const defaultRetryDelay = time.Hour
 
-// taskAgents claim tasks with the runner's statements and settle their runs with the listener's.
+// taskAgents claims tasks with the runner's statements and settles their runs with the listener's.
 type taskAgents struct {
-	store   *db.Store
-	types   map[string]model.TaskType // by visit type
-	heard   []settle.Outcome          // not yet written
-	ageing  time.Duration             // of tasks with priority
-	soonest time.Time                 // when a task with an unwritten outcome may be ready
+	store     *db.Store
+	types     map[string]model.TaskType // by visit type
+	unwritten []settle.Outcome          // not yet written
+	ageing    time.Duration             // of tasks with priority
+	soonest   time.Time                 // when a task with an unwritten outcome may become ready
 }
 
 func newTaskAgents(ctx context.Context, o Options, visitTypes []string) (*taskAgents, error) {
@@ -38,8 +38,8 @@ func newTaskAgents(ctx context.Context, o Options, visitTypes []string) (*taskAg
 	return a, nil
 }
 
-// sources limits the queue for tasks with priority to the type's limit, as tasks that wait there can't be reordered by
-// priority any more.
+// sources limits the queue for tasks with priority to the type's limit. Messages in the queue keep their order, so a
+// longer queue would ignore priorities.
 func (a *taskAgents) sources(visitType string) map[source]int {
 	urgent := queueCapacity
 	if limit := orZero(a.types[visitType].MaxQueueLength); limit > 0 {
@@ -98,13 +98,12 @@ func (a *taskAgents) nextClaim(ctx context.Context, of source, now time.Time) (t
 }
 
 func (a *taskAgents) began(v visit, now time.Time) {
-	a.heard = append(a.heard, began(v, now))
+	a.unwritten = append(a.unwritten, began(v, now))
 }
 
 func (a *taskAgents) ended(v visit, l load, eventful bool, now time.Time) {
-	a.heard = append(a.heard, ended(v, l, eventful, now))
-	// No task runs again before its type's shortest interval, or after a failure the retry
-	// delay.
+	a.unwritten = append(a.unwritten, ended(v, l, eventful, now))
+	// A task runs again after its type's shortest interval at the earliest, or after a failure the retry delay.
 	tt := a.types[v.VisitType]
 	wait := orZero(tt.MinInterval)
 	if !l.full {
@@ -118,7 +117,7 @@ func (a *taskAgents) ended(v visit, l load, eventful bool, now time.Time) {
 	}
 }
 
-// began and ended return the outcomes that the listener would.
+// began and ended return the listener's outcomes.
 func began(v visit, now time.Time) settle.Outcome {
 	return settle.Outcome{BackendID: v.id.String(), Heard: now, Start: &settle.Start{EventTime: model.UnixSeconds(now)}}
 }
@@ -146,12 +145,12 @@ func (a *taskAgents) unsettled(now time.Time) bool {
 }
 
 func (a *taskAgents) settle(ctx context.Context) (bool, error) {
-	if len(a.heard) == 0 {
+	if len(a.unwritten) == 0 {
 		return false, nil
 	}
-	if err := (settle.Store{Store: a.store}).ApplyOutcomes(ctx, a.heard); err != nil {
+	if err := (settle.Store{Store: a.store}).ApplyOutcomes(ctx, a.unwritten); err != nil {
 		return false, err
 	}
-	a.heard, a.soonest = nil, time.Time{}
+	a.unwritten, a.soonest = nil, time.Time{}
 	return true, nil
 }

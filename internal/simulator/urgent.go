@@ -27,12 +27,12 @@ func (s *simulation) addUrgent(ctx context.Context) error {
 			NextRun: s.clock.Now().Add(listerPeriod * time.Duration(i) / time.Duration(s.Urgent)), Priority: urgencies[s.urgent%len(urgencies)],
 		}
 	}
-	s.forget()
+	s.forgetNextClaims()
 	_, err := s.Store.CreateTasks(ctx, urgent)
 	return err
 }
 
-// UrgentUse says how long tasks of a priority waited from when they became ready until a worker began them.
+// UrgentUse has the waits of tasks of a priority, from the time when they became ready until a worker started them.
 type UrgentUse struct {
 	Priority model.TaskPriority `json:"priority"`
 	Tasks    int                `json:"tasks"`

@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// Of more tasks with priority than workers can do, those of a high priority go first, and those of
-// a low one hardly begin; with ageing they do, beside the recurring tasks, which have their own queue.
+// If there are more tasks with priority than workers can do, those of a high priority go first, and those of a low
+// priority hardly begin. With ageing they begin. Recurring tasks run beside them, as they have their own queue.
 func TestTasksWithPriority(t *testing.T) {
 	t.Parallel()
 	s := setting{kind: TaskScheduler, origins: 100, hours: 12, workers: 10, after: "update task_type set max_queue_length = 4"}

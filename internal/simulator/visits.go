@@ -21,8 +21,7 @@ import (
 // incomplete batch.
 const journalBatch = 100
 
-// originAgents pick visits and update visit stats with the code of schedule-recurrent and
-// the journal client.
+// originAgents picks visits and updates visit stats with the code of schedule-recurrent and the journal client.
 type originAgents struct {
 	store    *db.Store
 	policies map[string][]model.WeightedPolicy // by visit type, and default
@@ -37,9 +36,9 @@ type originAgents struct {
 	outcomes []settle.Outcome // of visits in the ledger, not yet written
 	spared   bool             // the last claim skipped visits because of their hosters' limits
 
-	statuses int             // since the last whole batch
-	heard    []journal.Visit // not yet written
-	whole    int             // how many of heard are in whole batches
+	statuses  int             // since the last whole batch
+	unwritten []journal.Visit // not yet written
+	whole     int             // how many of unwritten are in whole batches
 }
 
 // newOriginAgents returns agents that call disabled with the URLs that the journal's rules disable.
@@ -63,7 +62,7 @@ func (a *originAgents) sources(visitType string) map[source]int {
 func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Time) ([]visit, error) {
 	visitType := of.visitType
 	picker := recurrent.Picker{VisitType: visitType, Policies: a.policiesOf(visitType)}
-	// The daemon's keeper does this, too. It only makes the claim faster.
+	// This only makes the claim faster. The daemon's keeper does it, too.
 	if err := keepCandidates(ctx, a.store); err != nil {
 		return nil, err
 	}
@@ -96,13 +95,13 @@ func newVisit(p dispatch.Visit, now time.Time) visit {
 	return visit{OriginKey: model.OriginKey{URL: p.Origin.URL, VisitType: p.Origin.VisitType}, id: uuid.New(), group: p.Share.Group, fork: orZero(p.Origin.IsFork), claimed: now}
 }
 
-// claimed returns the visits that were picked, and the work of those that stay in the ledger for groups or hosters.
+// claimed returns the picked visits, and the messages of those that stay in the ledger for groups or hosters.
 func claimed(queue string, picked []dispatch.Visit, now time.Time) ([]visit, []ledger.Work) {
 	visits := make([]visit, len(picked))
 	var work []ledger.Work
 	for i, p := range picked {
 		v := newVisit(p, now)
-		if v.kept = p.Share.Shared || p.Hosters != nil; v.kept {
+		if v.inLedger = p.Share.Shared || p.Hosters != nil; v.inLedger {
 			work = append(work, ledger.Work{TaskID: v.id, Queue: queue, Home: queue, Args: []byte("[]"), Kwargs: noArguments, Claimed: now, Share: p.Share, Hosters: p.Hosters})
 		}
 		visits[i] = v
@@ -115,27 +114,27 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 	if a.spared {
 		return time.Time{}, false, nil
 	}
-	if byFreshness(a.policiesOf(visitType)) { // moments come without a write
+	if byFreshness(a.policiesOf(visitType)) { // a moment comes without a write
 		return now.Add(20 * time.Minute), true, nil // the default of no_origins_scheduled_backoff
 	}
 	for _, p := range a.policiesOf(visitType) {
 		if p.Filter.Policy == model.Pools {
-			p.Filter.Policy = model.OldestScheduledFirst // or any other of the pools
+			p.Filter.Policy = model.OldestScheduledFirst // all pools have the same due dates
 		}
 		plain := model.VisitFilter{VisitType: p.Filter.VisitType, Policy: p.Filter.Policy, Cooldowns: model.DefaultCooldowns}
-		if p.Filter != plain || !origins.KnownToCandidates(plain) { // not only due dates decide
+		if p.Filter != plain || !origins.KnownToCandidates(plain) { // the claim depends on more than due dates
 			return time.Time{}, false, nil
 		}
 	}
 	next, err := a.store.NextDue(ctx, visitType, now)
-	// The candidates don't show the visits that were picked just now. These are cooling down.
+	// The candidates don't have the visits that were picked just now, which are cooling down.
 	if cooled := now.Add(model.DefaultCooldowns.Absolute); next.IsZero() || cooled.Before(next) {
 		next = cooled
 	}
 	return next.Add(time.Microsecond), err == nil, err // an origin may be visited after it is due
 }
 
-// keepsCandidates is a database: an RPC server keeps its candidates by itself.
+// keepsCandidates is implemented by a database. An RPC server drains its candidates itself.
 type keepsCandidates interface {
 	MaintainCandidates(ctx context.Context) (origins.Maintained, error)
 }
@@ -143,18 +142,18 @@ type keepsCandidates interface {
 // keepCandidates drains all changes of candidates.
 func keepCandidates(ctx context.Context, store keepsCandidates) error {
 	for {
-		kept, err := store.MaintainCandidates(ctx)
-		if err != nil || !kept.More {
+		result, err := store.MaintainCandidates(ctx)
+		if err != nil || !result.More {
 			return err
 		}
 	}
 }
 
 func (a *originAgents) began(v visit, now time.Time) {
-	if v.kept {
+	if v.inLedger {
 		a.outcomes = append(a.outcomes, began(v, now))
 	}
-	a.hear()
+	a.countStatus()
 }
 
 func (a *originAgents) ended(v visit, l load, eventful bool, now time.Time) {
@@ -162,18 +161,18 @@ func (a *originAgents) ended(v visit, l load, eventful bool, now time.Time) {
 	if l.snapshot == nil {
 		jv.Status = model.VisitFailed
 	}
-	a.heard = append(a.heard, jv)
-	if v.kept {
+	a.unwritten = append(a.unwritten, jv)
+	if v.inLedger {
 		a.outcomes = append(a.outcomes, ended(v, l, eventful, now))
 		a.room = a.room || a.queues[v.VisitType].Shares.MaxInFlight[v.group] > 0
 	}
-	a.hear()
+	a.countStatus()
 }
 
-// hear counts a status.
-func (a *originAgents) hear() {
+// countStatus counts a status.
+func (a *originAgents) countStatus() {
 	if a.statuses++; a.statuses == journalBatch {
-		a.statuses, a.whole = 0, len(a.heard)
+		a.statuses, a.whole = 0, len(a.unwritten)
 	}
 }
 
@@ -187,12 +186,12 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	if a.whole == 0 {
 		return false, nil
 	}
-	visits := a.heard[:a.whole]
+	visits := a.unwritten[:a.whole]
 	urls := make([]string, len(visits))
 	for i, v := range visits {
 		urls[i] = v.URL
 	}
-	if err := a.census.know(ctx, urls); err != nil {
+	if err := a.census.read(ctx, urls); err != nil {
 		return false, err
 	}
 	if _, err := a.rules.Write(ctx, a.journal, visits); err != nil {
@@ -200,7 +199,7 @@ func (a *originAgents) settle(ctx context.Context) (bool, error) {
 	}
 	a.census.visited(a.journal.changes)
 	a.disabled(a.journal.changes.DisabledURLs)
-	a.heard, a.whole = slices.Clone(a.heard[a.whole:]), 0
+	a.unwritten, a.whole = slices.Clone(a.unwritten[a.whole:]), 0
 	return true, nil
 }
 

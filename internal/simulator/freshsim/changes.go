@@ -8,10 +8,10 @@ import (
 
 // Times are in days since the start of a run, rates in changes a day.
 
-// history is how an origin changes.
+// history is the changes of an origin.
 type history interface {
-	// after returns the first change after t, which is the time of a change or of the origin's
-	// appearance. t increases from call to call.
+	// after returns the first change after t. t is the time of a change or of the origin's appearance, and increases
+	// from call to call.
 	after(t float64) float64
 	// rate returns the rate at t, for the oracle.
 	rate(t float64) float64
@@ -51,7 +51,7 @@ var Models = []Model{
 	}},
 }
 
-// heavyTailed draws a rate. The median is a change in half a year, the mean is seven times as high, and one rate in a
+// heavyTailed draws a rate. The median is a change in half a year, and the mean is seven times as high. One rate in a
 // hundred is a change a day or more.
 func heavyTailed(random *rand.Rand) float64 {
 	return min(math.Exp(random.NormFloat64()*2.2)/180, 20)
@@ -75,7 +75,7 @@ func (p *poisson) rate(float64) float64    { return p.mean }
 
 type weekdays struct{ poisson }
 
-// workday returns the rate at t as a multiple of that by daytime on weekdays.
+// workday returns the rate at t as a multiple of the rate by daytime on weekdays.
 func workday(t float64) float64 {
 	if day, hour := math.Mod(math.Floor(t)+7e6, 7), t-math.Floor(t); day < 5 && hour > 1.0/3 && hour < 3.0/4 {
 		return 1
@@ -128,7 +128,7 @@ const activeMean, abandonedMean = 120, 400
 
 type revived struct {
 	random *rand.Rand
-	phases []phase // from the one that was last asked for to that of the next change
+	phases []phase // from the phase of the last query to that of the next change
 }
 
 type phase struct {
@@ -164,8 +164,8 @@ func (r *revived) after(t float64) float64 {
 	}
 }
 
-// rate returns the rate of the phase; for an abandoned project, the rate of revivals. The oracle learns of
-// the next phase by a visit.
+// rate returns the rate of the phase; for an abandoned project, the rate of revivals. The oracle gets the next
+// phase's rate at a visit.
 func (r *revived) rate(t float64) float64 {
 	for len(r.phases) > 1 && r.phases[0].until <= t {
 		r.phases = r.phases[1:]

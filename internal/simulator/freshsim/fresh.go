@@ -7,19 +7,19 @@ import (
 	"swh-scheduler/internal/freshness"
 )
 
-// fresh is the policy freshness or, if it knows the rates, the oracle.
+// fresh is the policy freshness or, with the true rates, the oracle.
 type fresh struct {
-	origins   []origin
-	scale     float64 // of costs
-	cost      float64 // mean cost of a visit, in seconds before scaling
-	oracle    bool
-	longest   float64
-	estimates []freshness.Estimate
-	prior     freshness.Estimate
-	learned   float64   // when the prior was learned
-	seen      []float64 // by origin: until when the estimate takes changes into account
-	cooling   *order
-	due       *hosted // by moment
+	origins      []origin
+	scale        float64 // of costs
+	cost         float64 // mean cost of a visit, in seconds before scaling
+	oracle       bool
+	longest      float64
+	estimates    []freshness.Estimate
+	prior        freshness.Estimate
+	learned      float64   // when the prior was learned
+	coveredUntil []float64 // by origin: the end of the time that the estimate covers
+	cooling      *order
+	due          *hosted // by moment
 
 	control  freshness.Controller
 	used     float64      // the threshold that the moments were computed for
@@ -27,7 +27,7 @@ type fresh struct {
 	keeps    []thresholds // by origin
 }
 
-// thresholds are the limits between which an origin's moment need not be computed again.
+// thresholds is the range of thresholds for which an origin's moment need not be computed again.
 type thresholds struct{ low, high float64 }
 
 // walk is how often all moments are checked, as in the database.
@@ -40,24 +40,24 @@ func duration(days float64) time.Duration { return time.Duration(days * 24 * flo
 func newFresh(origins []origin, scale float64, oracle bool, longest float64) *fresh {
 	p := &fresh{
 		origins: origins, scale: scale, oracle: oracle, longest: longest,
-		estimates: make([]freshness.Estimate, len(origins)), seen: make([]float64, len(origins)), due: newHosted(origins), cooling: newOrder(len(origins)),
+		estimates: make([]freshness.Estimate, len(origins)), coveredUntil: make([]float64, len(origins)), due: newHosted(origins), cooling: newOrder(len(origins)),
 		keeps: make([]thresholds, len(origins)), prior: freshness.General, cost: 1,
 		control: freshness.Controller{}.Step(start, false, 0),
 	}
 	p.used = p.control.Threshold
 	for i := range origins {
 		if o := &origins[i]; o.visited {
-			p.seen[i] = o.visit
+			p.coveredUntil[i] = o.visit
 			p.file(int32(i))
 		}
 	}
 	return p
 }
 
-// known returns what the policy knows about an origin that was visited.
+// known returns the formulas' inputs for an origin that was visited.
 func (p *fresh) known(i int32) freshness.Origin {
 	o := &p.origins[i]
-	f := freshness.Origin{Estimate: p.estimates[i].Or(p.prior), Cost: duration(o.cost * p.scale / 86400), Useless: duration(freshness.UselessVisits * p.cost * p.scale / 86400), Updated: duration(o.shown - o.visit)}
+	f := freshness.Origin{Estimate: p.estimates[i].Or(p.prior), Cost: duration(o.cost * p.scale / 86400), Useless: duration(freshness.UselessVisits * p.cost * p.scale / 86400), Updated: duration(o.listed - o.visit)}
 	if o.dated {
 		f.Listing = duration(listing)
 	}
@@ -84,14 +84,14 @@ func (p *fresh) file(i int32) {
 }
 
 func (p *fresh) observe(i int32, until float64, outcome freshness.Outcome) {
-	p.estimates[i] = p.estimates[i].Observe(p.prior, duration(until-p.seen[i]), outcome)
-	p.seen[i] = max(p.seen[i], until)
+	p.estimates[i] = p.estimates[i].Observe(p.prior, duration(until-p.coveredUntil[i]), outcome)
+	p.coveredUntil[i] = max(p.coveredUntil[i], until)
 }
 
 func (p *fresh) listed(i int32, now float64) {
 	if o := &p.origins[i]; o.visited {
-		p.estimates[i] = p.estimates[i].WithReports(p.prior, duration(now-p.seen[i]), duration(now-o.shown), duration(listing))
-		p.seen[i] = now
+		p.estimates[i] = p.estimates[i].WithReports(p.prior, duration(now-p.coveredUntil[i]), duration(now-o.listed), duration(listing))
+		p.coveredUntil[i] = now
 	}
 	if !p.origins[i].underway && p.origins[i].ready <= now {
 		p.file(i)
@@ -103,8 +103,8 @@ func (p *fresh) visited(i int32, before float64, first, eventful bool) {
 	p.cost += (o.cost - p.cost) / 1000
 	switch {
 	case first:
-		p.seen[i] = o.visit
-	case o.dated && o.shown > before: // the lister told of it
+		p.coveredUntil[i] = o.visit
+	case o.dated && o.listed > before: // its lister reported the change
 	case eventful:
 		p.observe(i, o.visit, freshness.Changed)
 	default:

@@ -13,13 +13,13 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// small are options of a run that takes little time. Runs with the same seed are the same.
+// small are the options of a short run. Runs with the same seed have the same result.
 var small = Options{Origins: 300, WarmUp: 90, Runtime: 150, Load: 1, Workers: 2, Seed: 1, Runs: 1, Longest: 180}
 
 var poissonModel = Models[slices.IndexFunc(Models, func(m Model) bool { return m.Name == "poisson" })]
 
-// With the same workers and changes, freshness lets the archive be less stale than the policies that
-// don't learn rates, by fewer useless visits than pools, and not much more than an oracle.
+// With the same workers and changes, freshness leaves less staleness than the policies that don't learn rates, with
+// fewer useless visits than pools, and not much more than an oracle.
 func TestFreshnessLetsTheArchiveBeLessStale(t *testing.T) {
 	t.Parallel()
 	reports, err := Compare(t.Context(), poissonModel, small)
@@ -41,8 +41,8 @@ func TestFreshnessLetsTheArchiveBeLessStale(t *testing.T) {
 	}
 }
 
-// Visits fail as often as is asked for, under each policy; no hoster has more in flight than it takes,
-// or is asked again in a claim when it is full, and failures are no news to freshness.
+// The configured fraction of visits fails, under each policy. No hoster exceeds its limit of visits in flight, and a
+// claim refuses a full hoster once. Failures don't change freshness's estimates.
 func TestFailuresAndHosters(t *testing.T) {
 	t.Parallel()
 	o := small
@@ -74,12 +74,12 @@ func TestFailuresAndHosters(t *testing.T) {
 	}
 }
 
-// counted counts how visits end, and what hosters have in flight.
+// counted counts the ends of visits, and the visits in flight by hoster.
 type counted struct {
 	policy
 	s                    *simulation
 	ends, failures, most int
-	refused              int // in a claim, at most
+	refused              int // the most refusals of a hoster in a claim
 }
 
 func (c *counted) failed(i int32) {
@@ -106,10 +106,10 @@ func (c *counted) claim(now float64, n int, busy bool, take func(i int32) bool, 
 	return to
 }
 
-// settling is the time after which all is as the policy makes it, in days.
+// settling is the time, in days, until the start no longer shows.
 const settling = 60
 
-// watched records how far visits are apart.
+// watched records the times between visits.
 type watched struct {
 	*fresh
 	longest, shortest float64 // between visits
@@ -118,7 +118,7 @@ type watched struct {
 
 func (w *watched) visited(i int32, before float64, first, eventful bool) {
 	o := &w.origins[i]
-	if gap := o.visit - before; before < settling { // what the start left over
+	if gap := o.visit - before; before < settling { // of the initial state
 	} else if first {
 		w.first = max(w.first, gap)
 	} else {
@@ -127,8 +127,8 @@ func (w *watched) visited(i int32, before float64, first, eventful bool) {
 	w.fresh.visited(i, before, first, eventful)
 }
 
-// Under freshness no origin waits longer than the longest wait, none is visited before it has cooled
-// down, and new ones are visited soon, though more is due than workers can do.
+// Under freshness no origin waits longer than the longest wait, and none is visited before it has cooled down. New
+// origins are visited soon, even if more is due than workers can do.
 func TestFreshnessKeepsItsBounds(t *testing.T) {
 	t.Parallel()
 	o := small
@@ -147,13 +147,13 @@ func TestFreshnessKeepsItsBounds(t *testing.T) {
 	}
 }
 
-// A history goes forward, and changes come about at the rate that an oracle knows.
+// The changes of a history are in order, and come at the rate that the oracle uses.
 func TestModels(t *testing.T) {
 	t.Parallel()
 	random := seed.Rand(t)
 	for _, m := range Models {
 		changes, expected := 0.0, 0.0
-		for i := range 4000 { // so many that no seed is off by a quarter
+		for i := range 4000 { // enough that no seed is off by a quarter
 			h := m.draw(i, random)
 			if h.rate(0) > 20 { // too many to count each
 				continue
@@ -207,8 +207,8 @@ func TestReadChanges(t *testing.T) {
 	}
 }
 
-// An oracle knows the rate at the last visit, also of what changes seldom or not at all, and of a project
-// that is abandoned before it is revived.
+// An oracle has the rate at the last visit, also for origins that change seldom or never, and for a project between
+// abandonment and revival.
 func TestOracleKnowsTheRate(t *testing.T) {
 	t.Parallel()
 	never := recorded{[]float64{-90}, 365}
@@ -230,7 +230,7 @@ func TestOracleKnowsTheRate(t *testing.T) {
 	}
 }
 
-// Runs that go on at the same time are those that go on one after the other.
+// Parallel runs have the same results as sequential ones.
 func TestRunsDoNotDependOnEachOther(t *testing.T) {
 	t.Parallel()
 	o := Options{Origins: 100, WarmUp: 30, Runtime: 40, Load: 1, Workers: 2, Seed: 7, Runs: 2, Longest: 180, Failures: 0.1, Hosters: 4, PerHoster: 2}
@@ -256,7 +256,7 @@ func TestRunsDoNotDependOnEachOther(t *testing.T) {
 	}
 }
 
-// The heap gives origins in the order of their last keys.
+// The heap returns origins in the order of their last keys.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {

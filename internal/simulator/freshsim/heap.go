@@ -2,7 +2,7 @@ package freshsim
 
 import "container/heap"
 
-// order is a heap of origins, by number, whose keys can change. Its lower-case methods keep the order.
+// order is a heap of origins, by number, with keys that can change. Its lower-case methods maintain the order.
 type order struct {
 	items []item
 	at    []int32 // index of each origin in items, + 1; 0: not in the heap
@@ -38,7 +38,7 @@ func (h *order) Pop() any {
 // first returns the origin with the smallest key.
 func (h *order) first() (origin int32, key float64) { return h.items[0].origin, h.items[0].key }
 
-// each removes the origins whose keys are at most most, the smallest key first, and calls do with each.
+// each removes the origins whose keys are at most most, in the order of their keys, and calls do with each.
 func (h *order) each(most float64, do func(origin int32)) {
 	for h.Len() > 0 {
 		origin, key := h.first()

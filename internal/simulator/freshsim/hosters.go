@@ -1,6 +1,6 @@
 package freshsim
 
-// hosted is an order of origins whose hosters can be full: a heap of origins for each hoster, and a heap of hosters.
+// hosted orders origins and can exclude full hosters: a heap of origins for each hoster, and a heap of hosters.
 type hosted struct {
 	origins []origin
 	at      []int32  // as in order; shared by the heaps of all hosters
@@ -49,7 +49,7 @@ func (h *hosted) file(hoster int32) {
 }
 
 // next removes and returns the first origin that take accepts, if its key is at most most. It excludes the hosters of
-// origins that take refuses until restore is called.
+// refused origins until restore is called.
 func (h *hosted) next(most float64, take func(i int32) bool) (origin int32, key float64, ok bool) {
 	for h.firsts.Len() > 0 {
 		hoster, key := h.firsts.first()

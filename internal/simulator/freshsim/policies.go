@@ -7,17 +7,17 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// policy picks visits by what a scheduler knows.
+// policy picks visits by a scheduler's information.
 type policy interface {
-	// listed is called when an origin is listed first, and when its lister tells of an update.
+	// listed is called when an origin is listed first, and when its lister reports an update.
 	listed(i int32, now float64)
-	// visited is called when a visit ends, which began at the origin's visit. before is when the previous
+	// visited is called at the end of a visit that began at the origin's visit time. before is when the previous
 	// visit began.
 	visited(i int32, before float64, first, eventful bool)
 	// failed is called when a visit fails.
 	failed(i int32)
-	// claim appends up to n origins to visit. It skips those that take refuses because of their hosters.
-	// busy says that the queue is not empty.
+	// claim appends up to n origins to visit. It skips origins that take refuses, as their hosters are full. busy
+	// says that the queue is not empty.
 	claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32
 }
 
@@ -70,9 +70,9 @@ func (p *pools) file(i int32) {
 	case !o.dated:
 		p.orders[undated].set(i, p.place[i])
 	case !o.visited:
-		p.orders[never].set(i, o.shown)
-	case o.shown > o.visit:
-		p.orders[lagging].set(i, o.visit-o.shown)
+		p.orders[never].set(i, o.listed)
+	case o.listed > o.visit:
+		p.orders[lagging].set(i, o.visit-o.listed)
 	default:
 		p.orders[others].set(i, p.place[i])
 	}

@@ -33,18 +33,18 @@ func (r recorded) after(t float64) float64 {
 	return r.times[i]
 }
 
-// rate returns the mean rate since the origin appeared. The appearance counts as a change, so no rate is zero.
+// rate returns the mean rate since the origin appeared. The appearance counts as a change, so that no rate is zero.
 func (r recorded) rate(float64) float64 {
 	return float64(len(r.times)) / max(day, r.until-r.times[0])
 }
 
-// longestSpan is the longest time, in days, that is simulated: about ten years.
+// longestSpan is the longest simulated time, in days: about ten years.
 const longestSpan = 3660
 
-// ReadChanges reads a CSV file with a header and the columns origin and time, with rows in any order.
-// A time is a date with a time of day, in UTC unless it has another zone. An origin appears with its first
-// change. Errors name the line. It returns a model of the changes and the options of a run over the recorded
-// time: the first quarter of it, at most 90 days, is before the start, and the warm-up is as long.
+// ReadChanges reads a CSV file with a header and the columns origin and time, with rows in any order. A time is a
+// date with a time of day, in UTC unless it has another zone. An origin appears with its first change. Errors name
+// the line. ReadChanges returns a model of the changes and the options of a run over the recorded time. The first
+// quarter of that time, at most 90 days, is before the start, and the warm-up is as long.
 func ReadChanges(r io.Reader) (Model, Options, error) {
 	var first, last time.Time
 	numbers := map[string]int{}

@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/internal/simulator/page"
 )
 
-// UselessPart returns the part of visits that found nothing.
+// UselessPart returns the fraction of visits that found nothing.
 func (r Report) UselessPart() float64 { return float64(r.Useless) / float64(max(1, r.Visits)) }
 
 // FoundPerHour returns the number of changes found per hour of a worker's time.

@@ -17,13 +17,13 @@ type Options struct {
 	Origins int
 	WarmUp  float64 // not measured
 	Runtime float64 // measured, after the warm-up
-	Load    float64 // the work of visiting each origin once after each change, as a part of the capacity
+	Load    float64 // the work of visiting each origin once after each change, as a fraction of the capacity
 	Workers int
 	Seed    uint64  // of the first run
 	Runs    int     // with consecutive seeds
 	Longest float64 // the longest wait for a visit by freshness
 
-	Failures  float64 // the part of the visits that fail
+	Failures  float64 // the fraction of the visits that fail
 	Hosters   int     // number of hosters; about half of the origins are at an eighth of them; 0: one
 	PerHoster int     // the limit of visits in flight per hoster; 0: none
 }
@@ -95,9 +95,8 @@ func newSimulation(m Model, policyName string, o Options) (*simulation, error) {
 	return s, nil
 }
 
-// Compare runs each policy on the same changes, with as many runs in parallel as there are processors. For each policy
-// it returns the means over the runs, except for the worst staleness, which is the maximum, and the series, which is that of the
-// first run.
+// Compare runs each policy on the same changes, with as many parallel runs as there are processors. For each policy
+// it returns the means over the runs. The worst staleness is the maximum, and the series is that of the first run.
 func Compare(ctx context.Context, m Model, o Options) ([]Report, error) {
 	runs := make([][]Report, o.Runs)
 	group, ctx := errgroup.WithContext(ctx)
@@ -137,14 +136,14 @@ type simulation struct {
 	origins  []origin
 	scale    float64 // of costs
 	policy   policy
-	unlisted []int32   // origins that have not appeared yet, in the order in which they do
-	dated    [][]int32 // origins whose lister tells of updates, by the tick of the listing that they are in
+	unlisted []int32   // origins that have not appeared yet, in the order of their appearance
+	dated    [][]int32 // origins whose lister reports updates, by the tick of their listing
 	queue    []int32
 	running  []running
 	idle     int
 	ages     []int // a histogram
 	report   Report
-	random   *rand.Rand // for draws that don't belong to an origin
+	random   *rand.Rand // for draws for no single origin
 	inFlight []int      // number of visits by hoster
 }
 
@@ -155,8 +154,8 @@ type running struct {
 	failed          bool
 }
 
-// queueLength returns the capacity of the queue, which is some hours of work. The queue is refilled when more than a
-// twentieth of it is free.
+// queueLength returns the capacity of the queue: some hours of work. The queue is refilled when more than a twentieth
+// of it is free.
 func (s *simulation) queueLength() int { return max(2, len(s.origins)/250) }
 
 const (
@@ -207,7 +206,7 @@ func (s *simulation) run(ctx context.Context) error {
 	return nil
 }
 
-// take counts an origin's visit as in flight, unless its hoster has reached its limit, and reports whether it did.
+// take counts an origin's visit as in flight and returns true, unless its hoster has reached its limit.
 func (s *simulation) take(i int32) bool {
 	n := &s.inFlight[s.origins[i].hoster]
 	if s.PerHoster > 0 && *n >= s.PerHoster {
@@ -217,20 +216,20 @@ func (s *simulation) take(i int32) bool {
 	return true
 }
 
-// list shows the policy what the lister tells about an origin.
+// list passes the listing of an origin to the policy.
 func (s *simulation) list(i int32, now float64) {
 	o := &s.origins[i]
 	if o.appeared > now {
 		return
 	}
 	o.advance(now)
-	if o.told > o.shown {
-		o.shown = o.told
+	if o.lastUpdate > o.listed {
+		o.listed = o.lastUpdate
 		s.policy.listed(i, now)
 	}
 }
 
-// work ends the visits that are over by now.
+// work ends the visits whose end is at now or before.
 func (s *simulation) work(now float64) {
 	for len(s.running) > 0 && s.running[0].end <= now {
 		r := s.running[0]
@@ -317,8 +316,8 @@ func (s *simulation) sample(now float64) Sample {
 	return sample
 }
 
-// Ages are counted in buckets. The first one ends at a hundredth of a day, each other one at 1.05 times the end of the one
-// before.
+// Ages are counted in buckets. The first one ends at a hundredth of a day, and each other one at 1.05 times the end
+// of the previous one.
 const buckets = 300
 
 func bucket(age float64) int {

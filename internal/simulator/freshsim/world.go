@@ -14,15 +14,15 @@ const (
 	cooldown       = 12 * hour
 	failedCooldown = 14 * day // after a visit that failed
 
-	reportedPart = 0.5  // the part of the origins whose lister tells of updates
-	missedPart   = 0.02 // the part of their changes that the lister misses
-	newPart      = 0.1  // the part of the origins that appear during the run
-	changeCost   = 0.1  // the cost of a change, as a part of the cost of a visit without changes
-	mostNews     = 100  // the number of changes from which on a visit costs no more
-	firstNews    = 50   // the number of changes that a first visit counts for
+	reportedPart = 0.5  // the fraction of the origins whose lister reports updates
+	missedPart   = 0.02 // the fraction of their changes that the lister misses
+	newPart      = 0.1  // the fraction of the origins that appear during the run
+	changeCost   = 0.1  // the cost of a change, as a fraction of the cost of a visit without changes
+	mostNews     = 100  // a visit with more changes costs no more
+	firstNews    = 50   // a first visit costs as much as so many changes
 )
 
-// origin is the true state of an origin and what a scheduler knows about it.
+// origin is the true state of an origin and a scheduler's information about it.
 type origin struct {
 	history
 	random   rand.PCG
@@ -31,16 +31,16 @@ type origin struct {
 	basis    float64 // the cost of a visit without changes, in seconds before scaling
 	next     float64 // the time of the next change
 	first    float64 // the time of the oldest change that the archive lacks; infinite if there is none
-	changes  int     // how many changes the archive lacks
+	changes  int     // number of changes that the archive lacks
 
-	dated    bool    // its lister tells of updates
-	told     float64 // the last update that the lister knows
-	shown    float64 // told, as of the last listing
-	visited  bool
-	visit    float64 // when the last visit began
-	ready    float64 // when it has cooled down
-	underway bool
-	cost     float64 // expected cost by past visits, in seconds
+	dated      bool    // its lister reports updates
+	lastUpdate float64 // the last update that the lister has found
+	listed     float64 // lastUpdate as of the last listing
+	visited    bool
+	visit      float64 // when the last visit began
+	ready      float64 // when it has cooled down
+	underway   bool
+	cost       float64 // expected cost by past visits, in seconds
 }
 
 // newOrigins draws origins. The same seed gives the same origins.
@@ -60,7 +60,7 @@ func newOrigins(m Model, n int, seed uint64, until float64) []origin {
 		if r, ok := o.history.(recorded); ok {
 			o.appeared = r.times[0]
 		}
-		o.first, o.told, o.shown, o.cost = o.appeared, o.appeared, o.appeared, o.basis
+		o.first, o.lastUpdate, o.listed, o.cost = o.appeared, o.appeared, o.appeared, o.basis
 		o.next, o.changes = o.after(o.appeared), firstNews
 		if o.appeared < 0 {
 			o.load(o.appeared)
@@ -75,16 +75,16 @@ func (o *origin) advance(t float64) {
 	if o.next > t {
 		return
 	}
-	if e, ok := o.history.(even); ok { // too many to make each
+	if e, ok := o.history.(even); ok { // too many to simulate each
 		o.lack(o.next, 1+int((t-o.next)/e.interval))
-		o.told = e.after(t) - e.interval
+		o.lastUpdate = e.after(t) - e.interval
 		o.next = e.after(t)
 		return
 	}
 	for o.next <= t {
 		o.lack(o.next, 1)
 		if float64(o.random.Uint64()>>11) >= missedPart*(1<<53) {
-			o.told = o.next
+			o.lastUpdate = o.next
 		}
 		o.next = o.after(o.next)
 	}
@@ -117,7 +117,7 @@ func (o *origin) age(t float64) float64 {
 }
 
 // demand returns the work, in seconds a day, of visiting each origin after each change as soon as it has cooled down.
-// That is the least work that keeps origins as fresh as possible.
+// That is the least work with the least staleness.
 func demand(origins []origin, until float64) float64 {
 	work := 0.0
 	for i := range origins {

@@ -20,8 +20,8 @@ func lane(name string, limit time.Duration, slots, least, most int) model.Lane {
 	return model.Lane{Name: name, SoftTimeLimit: limit, Slots: slots, MinSlots: least, MaxSlots: most}
 }
 
-// The design's worked example: two lanes of one slot, of a minute and of fifteen,
-// and four jobs that none is known of.
+// The design's worked example: two lanes of one slot, of one and of fifteen minutes, and four jobs of unknown
+// runtime.
 func TestWorkedExample(t *testing.T) {
 	t.Parallel()
 	jobs := []Job{
@@ -46,11 +46,10 @@ func TestWorkedExample(t *testing.T) {
 	}
 }
 
-// With the runtimes of the Python scheduler's model and as many workers, nine tenths busy, the
-// shorter half of visits wait a tenth of the time at most, and the slowest tenth
-// half as long again at most in the median, twice as long at most at the 95th
-// percentile: whether work arrives one by one, when half of it doesn't wait at all,
-// or as claims bring it.
+// The runtimes and the workers are those of the Python scheduler's model, and the load is 0.9. The shorter half of
+// visits waits at most a tenth of the time. The slowest tenth waits at most half as long again in the median, and
+// twice as long at the 95th percentile. That holds for single arrivals, when the median wait of the shorter half is
+// zero, and for batches, as claims bring them.
 func TestLanesShortenWaits(t *testing.T) {
 	t.Parallel()
 	const workers = 48
@@ -85,7 +84,7 @@ func compare(t *testing.T, jobs []Job, lanes []model.Lane, workers int) Comparis
 	return c
 }
 
-// known makes jobs that come together, and before that each alone, so that all runtimes are known.
+// known returns jobs that come together, each preceded by itself alone, so that all runtimes are known.
 func known(jobs []Job) []Job {
 	var all []Job
 	for i, job := range jobs {
@@ -101,8 +100,8 @@ func known(jobs []Job) []Job {
 
 const together = 100 * time.Hour
 
-// An idle slow lane takes the likely slowest of what waits for the express lane, which is the most
-// likely to time out there: here it does, if it gets there.
+// An idle slow lane takes the job with the longest expected runtime from the express lane's backlog: the one most
+// likely to time out there. This one would.
 func TestSlowLaneTakesTheSlowest(t *testing.T) {
 	t.Parallel()
 	jobs := known([]Job{{Runtime: time.Second}, {Runtime: 10 * time.Second}, {Runtime: 50 * time.Second}, {Runtime: time.Second}})
@@ -118,8 +117,7 @@ func TestSlowLaneTakesTheSlowest(t *testing.T) {
 	}
 }
 
-// Slots move to a lane whose backlog waits for longer than its target, as they become free in one
-// that is in time.
+// Slots that become free in a punctual lane move to a lane whose backlog waits for longer than its target.
 func TestTargetWaits(t *testing.T) {
 	t.Parallel()
 	var jobs []Job
@@ -156,8 +154,7 @@ func TestTargetWaits(t *testing.T) {
 	}
 }
 
-// Every job is done once, none sooner than it can be, and no more work is done than
-// there are workers.
+// Every job ends once, none earlier than possible, and never more jobs run than there are workers.
 func TestRunDoesEverythingOnce(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -225,7 +222,7 @@ func TestReadRuntimes(t *testing.T) {
 	}
 }
 
-// Jobs without an end, or more than fit into memory, are an error before any is made.
+// Endless jobs, or more than fit into memory, are an error before any is made.
 func TestJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
@@ -257,7 +254,7 @@ func TestJobsAreBounded(t *testing.T) {
 	}
 }
 
-// Seen runtimes come back at the rate that keeps workers as busy as asked.
+// Drawn runtimes arrive at the rate that keeps workers as busy as configured.
 func TestArrivalsKeepWorkersBusy(t *testing.T) {
 	t.Parallel()
 	seen, err := Arrivals([]Seen{{Seconds: 1}, {Seconds: 99}}, Load{10, 0.9, 5, 100 * time.Hour}, seed.Rand(t))

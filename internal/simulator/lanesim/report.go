@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/internal/simulator/page"
 )
 
-// Class is the jobs from the part Low to the part High of all jobs sorted by runtime.
+// Class is the jobs from the fraction Low to the fraction High of all jobs sorted by runtime.
 type Class struct {
 	Name      string
 	Low, High float64
@@ -59,7 +59,7 @@ func WaitsOf(done []Done, classes []Class) []Waits {
 	return all
 }
 
-// Comparison has the same work done with lanes and without.
+// Comparison has the results of the same jobs with lanes and without.
 type Comparison struct {
 	With, Without []Done
 	Limits        []time.Duration
@@ -69,8 +69,8 @@ type Comparison struct {
 type Totals struct {
 	Jobs            int
 	Failed          int           // jobs that timed out in the last lane
-	SlowSentExpress int           // jobs that timed out at the first attempt, in another lane than the last one
-	QuickSentSlow   int           // jobs that would have kept the limit of the lane before their first one
+	SlowSentExpress int           // jobs that timed out at the first attempt, in any lane but the last
+	QuickSentSlow   int           // jobs whose runtime was below the limit of the lane before their first one
 	Wasted          time.Duration // spent on attempts that timed out and were repeated
 	Work            time.Duration // spent on the other attempts
 }

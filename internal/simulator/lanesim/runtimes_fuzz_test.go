@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A file of runtimes becomes runtimes in bounds, which written as a file read the
-// same; or an error that names a line, if it is about one.
+// ReadRuntimes returns runtimes within bounds, or an error with the line. Runtimes survive being written to a file
+// and read.
 func FuzzReadRuntimes(f *testing.F) {
 	for _, text := range []string{"origin,runtime,lister\na,1.5,gitea\nb, 20,\n", "\ufeffruntime\n1\n", "runtime\n\"1\n", "runtime\nNaN\n", "runtime,runtime\n1,x", "runtime\n0x1p-3\n"} {
 		f.Add(text)
@@ -39,7 +39,7 @@ func FuzzReadRuntimes(f *testing.F) {
 		}
 		w.Flush()
 		if strings.Contains(text, "\r\r\n") {
-			return // within quotes it is read as another end of line each time
+			return // quotes make it another end of line at each reading
 		}
 		if again, err := ReadRuntimes(&file); err != nil || !slices.Equal(again, seen) {
 			t.Errorf("%q: %v became %v, %v", text, seen, again, err)

@@ -23,15 +23,15 @@ type Job struct {
 
 type Load struct {
 	Workers  int
-	Busy     float64 // the part of the time that workers are busy; below 1
+	Busy     float64 // the fraction of the time in which workers are busy; below 1
 	Batch    int     // number of jobs that arrive at the same time, as by a claim
 	Duration time.Duration
 }
 
-// maxJobs is how many jobs are simulated at most; they are in memory, with some hundred bytes each.
+// maxJobs bounds the number of jobs, which take some hundred bytes of memory each.
 const maxJobs = 10_000_000
 
-// check returns an error if there would be no end of jobs, or too many. mean is the mean runtime in seconds.
+// check returns an error if the number of jobs is unbounded or exceeds maxJobs. mean is the mean runtime in seconds.
 func (l Load) check(mean float64) error {
 	if !(mean > 0) {
 		return errors.New("the mean runtime must be more than 0, or no workers are ever busy")
@@ -53,7 +53,7 @@ func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64))
 	}
 }
 
-// Arrivals returns jobs whose runtimes are drawn from seen. It is an error if they would be too many.
+// Arrivals returns jobs whose runtimes are drawn from seen, or an error if they would be too many.
 func Arrivals(seen []Seen, load Load, random *rand.Rand) ([]Job, error) {
 	total := 0.0
 	for _, s := range seen {
@@ -76,11 +76,11 @@ type Seen struct {
 	Origin, Lister string
 }
 
-// maxRuntime is the longest runtime that a file may have, in seconds: a year.
+// maxRuntime is the longest runtime in a file, in seconds: a year.
 const maxRuntime = 366 * 24 * 3600
 
-// ReadRuntimes reads a CSV file with a header, a column runtime in seconds and, optionally, columns
-// origin and lister, by which runtimes are predicted. Errors name the line.
+// ReadRuntimes reads a CSV file with a header and a column runtime in seconds. Predictions use the optional columns
+// origin and lister. Errors name the line.
 func ReadRuntimes(r io.Reader) ([]Seen, error) {
 	var seen []Seen
 	err := simulator.ReadCSV(r, []string{"runtime"}, func(field func(column string) string) error {
@@ -100,8 +100,8 @@ func ReadRuntimes(r io.Reader) ([]Seen, error) {
 	return seen, nil
 }
 
-// ModelArrivals returns jobs by the Python scheduler's model: visits of origins, of each on average once in
-// between, in a steady state. It is an error if the jobs or the origins would be too many.
+// ModelArrivals returns jobs by the Python scheduler's model, in a steady state: visits of origins, each after
+// between on average. It returns an error if the jobs or the origins would be too many.
 func ModelArrivals(between time.Duration, load Load, random *rand.Rand) ([]Job, error) {
 	interval := func() float64 { return simulator.CommitInterval(strconv.FormatUint(random.Uint64(), 36)) }
 	runTime := func(interval, behind float64) float64 {
@@ -110,7 +110,7 @@ func ModelArrivals(between time.Duration, load Load, random *rand.Rand) ([]Job, 
 	}
 	mean, draws := 0.0, 200_000
 	for range draws {
-		// The time between visits is exponential, as each comes at random.
+		// The time between visits is exponential, as visits come at random.
 		mean += runTime(interval(), random.ExpFloat64()*between.Seconds()) / float64(draws)
 	}
 	if err := load.check(mean); err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each line of the grid is level, across the whole chart, and has its figure to its left.
+// Each line of the grid is horizontal, across the whole chart, and has its value on its left.
 func TestGrid(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
