@@ -99,7 +99,7 @@ func (o Origin) waits(f model.VisitFilter, now time.Time) []cooling {
 	if f.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment(now).After(now) {
 		waits = append(waits, cooling{"a visit is not worth its cost before", o.Freshness.Moment(now)})
 	}
-	if facts := model.Facts(*o.Listed, o.Stats); f.WaitsForDate() && facts.Unseen && !facts.Changed {
+	if facts := model.Facts(*o.Listed, o.Stats); f.WaitsForDate() && facts.MayHaveChanged && !facts.Changed {
 		if until := model.UpdateEnds(*o.Listed.LastUpdate); !until.Before(now) {
 			waits = append(waits, cooling{"its last visit was in the second, or day, that is the date of its last change, and only a later one sees all of that", until})
 		}

@@ -2,8 +2,7 @@ package model
 
 import "fmt"
 
-// Count formats a number with the words after it: Count(n, "message is", "messages are") is
-// "1 message is" or "2 messages are".
+// Count formats a number and a word in singular or plural: Count(1, "message is", "messages are") is "1 message is".
 func Count[N ~int | ~int32 | ~int64 | ~uint64](n N, one, many string) string {
 	if n == 1 {
 		many = one

@@ -3,19 +3,19 @@ package model
 // GraphState is the state of a task of a graph.
 type GraphState string
 
-// The states of a graph's tasks. Tasks in the last four never run unless somebody
-// retries them, or what they depend on.
+// The states of a graph's tasks. Tasks in the last four states run only after a retry of them or of their
+// dependencies.
 const (
-	GraphWaiting   GraphState = "waiting"   // for its dependencies
-	GraphReady     GraphState = "ready"     // to be sent, or to be tried again later
-	GraphSent      GraphState = "sent"      // no worker is known to have begun it
-	GraphRunning   GraphState = "running"   // a worker has begun it
+	GraphWaiting   GraphState = "waiting"   // its dependencies have not ended
+	GraphReady     GraphState = "ready"     // to be sent, perhaps after a retry's delay
+	GraphSent      GraphState = "sent"      // without a known start
+	GraphRunning   GraphState = "running"   // started by a worker
 	GraphCompleted GraphState = "completed" // for good
-	GraphFailed    GraphState = "failed"    // for good, or disabled by hand, or deleted before it ended
+	GraphFailed    GraphState = "failed"    // for good, or disabled by an operator, or deleted before its end
 
 	GraphByDependency GraphState = "dependency" // one of its dependencies failed
-	GraphSkipped      GraphState = "skipped"    // a dependency ended otherwise than it asks for, and did not fail
-	GraphByDeadline   GraphState = "deadline"   // it waited too long
+	GraphSkipped      GraphState = "skipped"    // a dependency's end didn't meet its condition, without a failure
+	GraphByDeadline   GraphState = "deadline"   // its deadline passed while it waited
 	GraphCancelled    GraphState = "cancelled"  // with its graph
 )
 
@@ -30,5 +30,5 @@ func (s GraphState) Open() bool {
 	return s == GraphWaiting || s == GraphReady || s.WithWorkers()
 }
 
-// WithWorkers reports whether the task was sent, and is not known to have ended.
+// WithWorkers reports whether the task was sent and has no known end.
 func (s GraphState) WithWorkers() bool { return s == GraphSent || s == GraphRunning }

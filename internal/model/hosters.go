@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// HosterLimit is how many visits a hoster takes; 0 is any number.
+// HosterLimit has the limits of a hoster; 0 is unlimited.
 type HosterLimit struct {
-	MaxInFlight int `yaml:"max_in_flight,omitempty"` // claimed and not known to have ended
+	MaxInFlight int `yaml:"max_in_flight,omitempty"` // claimed and without a known end
 	PerMinute   int `yaml:"per_minute,omitempty"`    // claimed in any minute
 }
 
-// Limited reports whether there is a limit.
+// Limited reports whether any limit is set.
 func (l HosterLimit) Limited() bool { return l != HosterLimit{} }
 
-// Reached reports which limits a hoster has reached, given its visits in flight and those of the last minute.
+// Reached reports which limits a hoster has reached. inFlight are its visits in flight, lastMinute the claims of the
+// last minute.
 func (l HosterLimit) Reached(inFlight, lastMinute int) (maxInFlight, perMinute bool) {
 	return l.MaxInFlight > 0 && inFlight >= l.MaxInFlight, l.PerMinute > 0 && lastMinute >= l.PerMinute
 }
 
-// Hosters has the limits of hosters. A hoster is an instance of a lister, named as by
-// ShareByListerInstance, or a host, by its name in lower case.
+// Hosters has the limits of hosters. The name of a hoster is that of a lister's instance, as for
+// ShareByListerInstance, or a host in lower case.
 type Hosters struct {
 	Limits  map[string]HosterLimit `yaml:"limits,omitempty"`
 	Default HosterLimit            `yaml:"default,omitempty"` // for each lister's instance that is not in Limits
-	// LostAfter is how long a visit counts as in flight after a worker began it, if nothing is heard of its end.
+	// LostAfter is how long a visit counts as in flight after a worker started it, if no event of its end comes.
 	LostAfter time.Duration `yaml:"lost_after"`
 }
 
@@ -46,7 +47,7 @@ func (h Hosters) Limit(hoster string) HosterLimit {
 // IsInstance reports whether a hoster is an instance of a lister.
 func IsInstance(hoster string) bool { return strings.Contains(hoster, "/") }
 
-// HostPattern matches the host in an origin's URL in lower case. Go and PostgreSQL use it.
+// HostPattern matches the host in the URL of an origin, in lower case. Go and PostgreSQL use the pattern.
 const HostPattern = `^[a-z0-9.+-]+://(?:[^/?#@]*@)?([^/?#@:]+)`
 
 var host = regexp.MustCompile(HostPattern)

@@ -9,28 +9,28 @@ import (
 type Lane struct {
 	Name  string `yaml:"name"`
 	Queue string `yaml:"queue"` // routing key; see BackendNameInQueue
-	// SoftTimeLimit is when a worker raises SoftTimeLimitExceeded in the task, and
-	// TimeLimit when it kills it. Both are above 0.
+	// SoftTimeLimit is the runtime after which Celery raises SoftTimeLimitExceeded in the task, and TimeLimit the one
+	// after which it kills the worker process. Both are above 0.
 	SoftTimeLimit time.Duration `yaml:"-"`
 	TimeLimit     time.Duration `yaml:"-"`
-	// Slots is how many messages the queue may hold; 0: as many as the task type's may. When lanes lend each other slots, a
-	// lane has from MinSlots to MaxSlots (0: Slots).
+	// Slots is the number of messages that the queue may hold; 0: the task type's limit. When lanes lend each other
+	// slots, a lane has from MinSlots to MaxSlots (0: Slots).
 	Slots    int `yaml:"slots,omitempty"`
 	MinSlots int `yaml:"min_slots"`
 	MaxSlots int `yaml:"max_slots,omitempty"`
-	// TargetWait is how long its backlog should wait at most. Beyond it, the lane gets slots from
-	// other lanes with a TargetWait. 0: none; then lanes lend only slots that they don't need.
+	// TargetWait is the longest wait intended for its backlog. Beyond it, the lane gets slots from other lanes with a
+	// TargetWait. 0: none; lanes then lend only slots that they don't need.
 	TargetWait time.Duration `yaml:"target_wait,omitempty"`
 	// Retry says that tasks whose runs time out in the last lane are retried, as after other failures.
 	Retry bool `yaml:"retry,omitempty"`
 }
 
-// BackendNameInQueue in the name of a lane's queue is replaced by the task type's
-// backend name or, for tasks with priority, by save_code_now:<backend name>.
+// BackendNameInQueue is the placeholder in the name of a lane's queue for the task type's backend name or, for tasks
+// with priority, for save_code_now:<backend name>.
 const BackendNameInQueue = "{backend_name}"
 
-// Sized returns the lane with its defaults for a task type. A lane without slots has as many as the limit of the
-// type's queue, or unlimited if there is no limit.
+// Sized returns the lane with its defaults for a task type. A lane without slots gets the limit of the type's queue,
+// or unlimited if the type has none.
 func (l Lane) Sized(tt TaskType, unlimited int) Lane {
 	if l.Slots == 0 {
 		l.Slots = unlimited

@@ -2,7 +2,7 @@ package model
 
 import "testing"
 
-// The key of a queue's lanes and shares leads back to its task type and prefix.
+// TypeOf finds the task type and the prefix of a key that KeyOf returned.
 func TestKeysOfQueues(t *testing.T) {
 	git, large := TaskType{Type: "load-git", BackendName: "swh.git"}, TaskType{Type: "large:load-git", BackendName: "swh.large"}
 	for _, tc := range []struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Lister is one instance of a lister, the program that finds origins.
+// Lister is an instance of a lister, a program that lists the origins of a forge.
 type Lister struct {
 	ID                     uuid.UUID
 	Name                   string
@@ -20,7 +20,7 @@ type Lister struct {
 	FirstVisitsScheduledAt *time.Time
 }
 
-// ListedOrigin is an origin as one lister saw it. As JSON it is a row to write.
+// ListedOrigin is an origin as a lister last listed it. Its JSON is a row to write.
 type ListedOrigin struct {
 	ListerID             uuid.UUID       `json:"lister_id"`
 	URL                  string          `json:"url"`
@@ -34,7 +34,7 @@ type ListedOrigin struct {
 	ForkedFromURL        *string         `json:"forked_from_url"`
 }
 
-// VisitStatus is how the last visit of an origin ended.
+// VisitStatus is the outcome of an origin's last visit.
 type VisitStatus string
 
 // The outcomes of a visit (the enum last_visit_status).
@@ -47,9 +47,9 @@ const (
 // DefaultPositionOffset is the offset of an origin's first visit. By default it stands for two days.
 const DefaultPositionOffset = 4
 
-// VisitStats are the stats of an origin's visits (the table origin_visit_stats).
-// NextVisitQueuePosition is in seconds of the visit type's own clock;
-// NextPositionOffset is an index in the list of visit intervals. As JSON they are a row to write.
+// VisitStats are the stats of an origin's visits (the table origin_visit_stats). NextVisitQueuePosition is in seconds
+// of the visit type's own clock. NextPositionOffset is an index in the list of visit intervals. Their JSON is a row
+// to write.
 type VisitStats struct {
 	URL                    string      `json:"url"`
 	VisitType              string      `json:"visit_type"`
@@ -69,8 +69,7 @@ type OriginKey struct {
 	VisitType string
 }
 
-// Metrics counts the origins of one lister and visit type (a row of the table
-// scheduler_metrics).
+// Metrics has the counts of the origins of a lister and visit type (a row of the table scheduler_metrics).
 type Metrics struct {
 	ListerID                  uuid.UUID
 	VisitType                 string

@@ -10,8 +10,7 @@ func Duration(seconds float64) time.Duration {
 	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
 
-// UnixSeconds converts a time to seconds since 1970 UTC, as Celery's events have it, to the
-// microsecond.
+// UnixSeconds converts a time to seconds since 1970 UTC, as in Celery's events, to the microsecond.
 func UnixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // UnixTime converts seconds since 1970 UTC, to the microsecond.

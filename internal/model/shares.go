@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// ShareKey is the property by which the work of a queue is grouped: one of the
-// constants, or kwargs.<key>, a keyword argument of tasks.
+// ShareKey is the property that groups the work of a queue: one of the constants, or kwargs.<key>, a keyword argument
+// of tasks.
 type ShareKey string
 
 // The share keys.
 const (
 	ShareByLister         ShareKey = "lister"          // the lister's name
-	ShareByListerInstance ShareKey = "lister_instance" // its name and instance name, as name/instance
-	ShareByTaskType       ShareKey = "task_type"       // for a queue that several task types share
+	ShareByListerInstance ShareKey = "lister_instance" // the lister's name and instance name, as name/instance
+	ShareByTaskType       ShareKey = "task_type"       // for a queue of several task types
 )
 
-// Kwarg returns the keyword argument by which tasks are grouped, if it is one.
+// Kwarg returns the keyword argument that groups tasks, if the key names one.
 func (k ShareKey) Kwarg() (string, bool) { return strings.CutPrefix(string(k), "kwargs.") }
 
-// OfVisits reports whether visits can be grouped by this key. Tasks can be grouped by any key.
+// OfVisits reports whether the key can group visits. Every key can group tasks.
 func (k ShareKey) OfVisits() bool { return k == ShareByLister || k == ShareByListerInstance }
 
-// DefaultShareHalfLife is the default half-life of what a group used.
+// DefaultShareHalfLife is the default half-life of a group's past use.
 const DefaultShareHalfLife = time.Hour
 
 // Shares configures how a queue is divided between groups.
@@ -32,12 +32,12 @@ type Shares struct {
 	Default  float64            `yaml:"default"`           // the weight of all other groups; above 0
 	HalfLife time.Duration      `yaml:"half_life"`
 
-	// MaxInFlight is the ceiling, by group, of messages that are claimed and not known to have
-	// ended. Other groups have no ceiling.
+	// MaxInFlight is the ceiling by group: the most messages that are claimed without a known end. Other groups have
+	// no ceiling.
 	MaxInFlight map[string]int `yaml:"max_in_flight,omitempty"`
 
-	// Priorities are the priorities of messages by group; of other groups 0. RabbitMQ
-	// respects them in queues with x-max-priority.
+	// Priorities are the priorities of messages by group; 0 for other groups. RabbitMQ uses them in queues with
+	// x-max-priority.
 	Priorities map[string]uint8 `yaml:"priority,omitempty"`
 }
 
@@ -49,7 +49,7 @@ func (s Shares) Weight(group string) float64 {
 	return s.Default
 }
 
-// ListerGroup returns the group of a lister's origins by one of the two keys of visits.
+// ListerGroup returns the group of a lister's origins. by is one of the two keys of visits.
 func ListerGroup(by ShareKey, l Lister) string {
 	if by == ShareByListerInstance {
 		return l.Name + "/" + l.InstanceName

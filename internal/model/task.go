@@ -17,16 +17,16 @@ var (
 	ErrUnknownGraph    = errors.New("unknown graph")
 )
 
-// ParseTaskID returns the id of a message of ours, by Celery's text for it. Celery and
-// task_run.backend_id compare texts, so only the canonical one (36 characters, lower case) is
-// an id. Every other text, also one that uuid.Parse takes, belongs to somebody else's task.
+// ParseTaskID returns the id of a message of this program from Celery's text. Celery and task_run.backend_id compare
+// texts, so only the canonical text (36 characters, lower case) is an id. Any other text belongs to another program's
+// task, even if uuid.Parse accepts it.
 func ParseTaskID(text string) (id uuid.UUID, ok bool) {
 	id, err := uuid.Parse(text)
 	return id, err == nil && id.String() == text
 }
 
-// TaskType declares which Celery task runs a kind of task, how often, and how many may
-// be in its queue. A nil field is NULL in the database.
+// TaskType declares the Celery task, the intervals and the queue's limit of a kind of task. A nil field is NULL in
+// the database.
 type TaskType struct {
 	Type            string
 	Description     string
@@ -39,7 +39,7 @@ type TaskType struct {
 	NumRetries      *int64
 	RetryDelay      *time.Duration
 
-	Routed string // the queue by the configured routes; "" if there are none
+	Routed string // the queue by the configured routes; "" without a route
 }
 
 // TaskStatus is the status of a task between two runs.
@@ -53,7 +53,7 @@ const (
 	TaskDisabled     TaskStatus = "disabled"
 )
 
-// TaskPolicy says whether a task runs once or again and again.
+// TaskPolicy says whether a task runs once or repeatedly.
 type TaskPolicy string
 
 // The policies of a task (the enum task_policy).
@@ -62,7 +62,7 @@ const (
 	Oneshot   TaskPolicy = "oneshot"
 )
 
-// TaskPriority is empty for a task without priority.
+// TaskPriority is the priority of a task; "" is none.
 type TaskPriority string
 
 // The priorities of a task (the enum task_priority), highest first.
@@ -72,14 +72,14 @@ const (
 	PriorityLow    TaskPriority = "low"
 )
 
-// TaskArguments are a task's arguments as JSON texts, a list and an object, so that
-// numbers reach the worker as they are in the database (no float for 70 bits).
+// TaskArguments are a task's arguments as JSON texts, a list and an object. Texts preserve the database's numbers,
+// such as integers of 70 bits.
 type TaskArguments struct {
 	Args   json.RawMessage
 	Kwargs json.RawMessage
 }
 
-// Task is one row of the table task.
+// Task is a row of the table task.
 type Task struct {
 	ID              int64
 	Type            string
@@ -106,11 +106,11 @@ const (
 	RunLost       RunStatus = "lost"
 )
 
-// Failed reports whether a run of this status ended otherwise than it should.
+// Failed reports whether the status is a failed end.
 func (s RunStatus) Failed() bool { return s == RunFailed || s == RunPermFailed || s == RunLost }
 
-// TaskRun is one run of a task that was sent to the workers (a row of the table
-// task_run). A nil field is NULL in the database.
+// TaskRun is a run of a task that was sent to the workers (a row of the table task_run). A nil field is NULL in the
+// database.
 type TaskRun struct {
 	ID        int64
 	Task      int64

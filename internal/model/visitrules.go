@@ -2,20 +2,19 @@ package model
 
 import "time"
 
-// VisitRules say how visits move an origin in the queue of its visit type, and which visits
-// disable it until a lister sees it again. The journal client applies them.
+// VisitRules are the journal client's rules: how a visit moves an origin in the queue of its visit type, and which
+// visits disable it until a lister lists it again.
 type VisitRules struct {
-	// Intervals are how far a visit moves an origin, by the origin's offset; greater offsets have the
+	// Intervals are the distances by which a visit moves an origin, by the origin's offset; greater offsets have the
 	// last interval. A visit that finds nothing adds 1 to the offset, up to the last one. A visit that finds changes
-	// subtracts 2. The first visit keeps it (DefaultPositionOffset).
+	// subtracts 2. The first visit keeps the offset (DefaultPositionOffset).
 	Intervals []time.Duration `yaml:"intervals,flow"`
-	// Fudge is the largest part by which an interval is made longer or shorter at random, to spread the origins
-	// of a host.
+	// Fudge is the largest random change of an interval, as a fraction of it, to spread the origins of a host.
 	Fudge float64 `yaml:"fudge"`
-	// DisableAfter is how many visits in a row that all fail, or all find nothing, disable an origin.
+	// DisableAfter is the number of consecutive visits that all fail, or all find nothing, after which an origin is
+	// disabled.
 	DisableAfter int `yaml:"disable_after"`
-	// DisableAfterMixed is how many visits in a row that fail or find nothing, in any mixture, disable an origin;
-	// 0: no number does.
+	// DisableAfterMixed is the same for visits that fail or find nothing in any mixture; 0: unlimited.
 	DisableAfterMixed int `yaml:"disable_after_mixed,omitempty"`
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// VisitPolicy names a policy of the Python scheduler's grab_next_visits, or one of ours.
+// VisitPolicy is the name of a policy of the Python scheduler's grab_next_visits, or of this program.
 type VisitPolicy string
 
 // The Python scheduler's policies.
@@ -21,24 +21,24 @@ const (
 	FirstVisitsAfterListing       VisitPolicy = "first_visits_after_listing"
 )
 
-// Policies of the Python scheduler's design that it does not have itself.
+// Policies that the Python scheduler's design describes but its code lacks.
 const (
 	// Pools divides the slots between PoolPolicies.
 	Pools VisitPolicy = "pools"
-	// OthersByVisitTarget picks origins with a known last update that have been loaded since,
-	// by visit target (next_visit_queue_position).
+	// OthersByVisitTarget picks origins with a known last update and a visit since, by visit target
+	// (next_visit_queue_position).
 	OthersByVisitTarget VisitPolicy = "others_by_visit_target"
-	// Freshness picks origins for which a visit is worth its cost (docs/explanation/freshness.md).
+	// Freshness picks origins whose visit is worth its cost (docs/explanation/freshness.md).
 	Freshness VisitPolicy = "freshness"
 )
 
-// Cooldowns are the least times between visits of an origin. Zero turns a cooldown off, as an
-// explicit null or 0 does with the Python scheduler.
+// Cooldowns are the least times between visits of an origin. Zero turns a cooldown off, like an explicit null or 0 of
+// the Python scheduler.
 type Cooldowns struct {
-	Absolute  time.Duration // since it was last scheduled, whatever came of it
-	Scheduled time.Duration // since it was last scheduled, while no result is known
+	Absolute  time.Duration // since it was last scheduled, with any result
+	Scheduled time.Duration // since it was last scheduled, without a result
 	Failed    time.Duration // since its last visit, if that failed
-	NotFound  time.Duration // since its last visit, if that found nothing
+	NotFound  time.Duration // since its last visit, if that found no origin
 }
 
 // DefaultCooldowns are the Python scheduler's.
@@ -49,14 +49,14 @@ var DefaultCooldowns = Cooldowns{
 	NotFound:  31 * 24 * time.Hour,
 }
 
-// ShorterCooldown says how much shorter than the default a cooldown is.
+// ShorterCooldown describes a cooldown that is shorter than the default.
 type ShorterCooldown struct {
-	Name string // absolute, scheduled, or visited: of a visit that failed or found nothing
+	Name string // absolute, scheduled, or visited: after a visit that failed or found no origin
 	By   time.Duration
-	Off  bool // it is turned off
+	Off  bool // turned off
 }
 
-// Shorter returns the cooldowns that are shorter than the default ones.
+// Shorter returns the cooldowns that are shorter than the defaults.
 func (c Cooldowns) Shorter() []ShorterCooldown {
 	var shorter []ShorterCooldown
 	d := DefaultCooldowns
@@ -72,50 +72,49 @@ func (c Cooldowns) Shorter() []ShorterCooldown {
 	return shorter
 }
 
-// VisitFilter says which origins a grab may return.
+// VisitFilter selects the origins of a grab.
 type VisitFilter struct {
 	VisitType          string
 	Policy             VisitPolicy
-	Disabled           bool // only origins that their lister no longer lists
+	Disabled           bool // only origins that their lister has stopped listing
 	ListerID           uuid.NullUUID
 	ListerName         string
 	ListerInstanceName string
 	Cooldowns          Cooldowns
-	TableSample        float64 // per cent of the table's pages that are searched; 0: all
-	Inexact            bool    // use TableSample even where searching all origins costs no more
+	TableSample        float64 // per cent of the table's pages to search; 0: all
+	Inexact            bool    // use TableSample even if searching all origins costs no more
 	Forks              Forks
-	// OfPools: the policy pools picks by it. An update whose date doesn't tell whether it came before or after the last
-	// successful visit then counts as one after it (UpdateEnds); the Python scheduler's policies don't count it.
+	// OfPools says that the policy pools uses the filter. Then an update counts as later than the last successful
+	// visit if its date allows that (UpdateEnds). The Python scheduler's policies don't count such an update.
 	OfPools bool
 }
 
-// Forks says whether a filter returns forks, originals or both.
+// Forks selects forks, originals or both.
 type Forks string
 
 const (
 	ForksToo  Forks = ""          // both
-	Originals Forks = "originals" // origins that aren't known to be forks
+	Originals Forks = "originals" // origins that no lister reports as forks
 	ForksOnly Forks = "forks"
 )
 
-// WeightedPolicy is a policy of a visit type with its weight. Whoever uses the filter must
-// set its visit type.
+// WeightedPolicy is a policy of a visit type with its weight. Callers set the visit type of the filter.
 type WeightedPolicy struct {
 	Weight float64 // 0 or more
-	// Forks is the part of its visits that is for forks; the others are for originals.
-	// 0: the policy makes no difference between them.
+	// Forks is the fraction of its visits that is for forks; the others are for originals. 0: the policy doesn't
+	// distinguish them.
 	Forks float64
-	// LongestWait is how long an origin waits for a visit at most, by the policy freshness.
+	// LongestWait is the longest wait of an origin for a visit, with the policy freshness.
 	LongestWait time.Duration
 	// Rest says that the policy only gets slots that the others leave (see WithRest).
 	Rest   bool
 	Filter VisitFilter
 }
 
-// WithRest adds, if freshness is among the policies, the policy that fills the slots that freshness leaves while some
-// origins have no moments. It picks those that have waited longest.
+// WithRest adds a policy after freshness, if that is among the policies. The added policy fills the slots that
+// freshness leaves while some origins have no moments, with the origins that have waited longest.
 func WithRest(policies []WeightedPolicy) []WeightedPolicy {
-	const weight = 1e-9 // relative to freshness: it gets nothing but the rest
+	const weight = 1e-9 // so small, relative to freshness, that it gets only the rest
 	i := slices.IndexFunc(policies, func(p WeightedPolicy) bool { return p.Filter.Policy == Freshness })
 	if i < 0 {
 		return policies
@@ -138,7 +137,7 @@ func HasFreshness(policies map[string][]WeightedPolicy) bool {
 	return false
 }
 
-// Name returns the policy's name and, if it is only for some, the kind of origins.
+// Name returns the policy's name and, if the filter has one, the kind of origins.
 func (p WeightedPolicy) Name() string {
 	if p.Filter.Forks == ForksToo {
 		return string(p.Filter.Policy)
@@ -146,8 +145,8 @@ func (p WeightedPolicy) Name() string {
 	return string(p.Filter.Policy) + " (" + string(p.Filter.Forks) + ")"
 }
 
-// SplitForks replaces each policy that divides its visits by one for originals and one for forks, which share its
-// weight.
+// SplitForks replaces each policy with a fraction for forks by one policy for originals and one for forks, which
+// divide its weight.
 func SplitForks(policies []WeightedPolicy) []WeightedPolicy {
 	var split []WeightedPolicy
 	for _, p := range policies {
@@ -163,7 +162,7 @@ func SplitForks(policies []WeightedPolicy) []WeightedPolicy {
 	return split
 }
 
-// PoliciesOf returns the policies of a visit type: its own or the default ones.
+// PoliciesOf returns the policies of a visit type, or the default ones.
 func PoliciesOf(policies map[string][]WeightedPolicy, visitType string) []WeightedPolicy {
 	if own, ok := policies[visitType]; ok {
 		return own
@@ -171,8 +170,8 @@ func PoliciesOf(policies map[string][]WeightedPolicy, visitType string) []Weight
 	return policies["default"]
 }
 
-// ExpandPolicies replaces the policy pools by its four policies, with equal weights, as their real
-// weights depend on the origins. Then it splits policies by forks.
+// ExpandPolicies replaces the policy pools by its four policies with equal weights, as their real weights depend on
+// the origins. Then it splits policies by forks.
 func ExpandPolicies(policies []WeightedPolicy) []WeightedPolicy {
 	if len(policies) != 1 || policies[0].Filter.Policy != Pools {
 		return SplitForks(policies)
@@ -186,10 +185,10 @@ func ExpandPolicies(policies []WeightedPolicy) []WeightedPolicy {
 	return SplitForks(all)
 }
 
-// loaderPrefix makes a visit type's task type.
+// loaderPrefix is the prefix of a visit type in the name of its task type.
 const loaderPrefix = "load-"
 
-// Queue returns where messages of the type's tasks go, unless they have priority.
+// Queue returns the queue of the type's tasks without priority.
 func (t TaskType) Queue() string {
 	if t.Routed != "" {
 		return t.Routed
@@ -205,11 +204,11 @@ func (t TaskType) QueueFor(withPriority bool) string {
 	return t.Queue()
 }
 
-// DefaultQueue is Celery's queue of tasks that have no other.
+// DefaultQueue is Celery's queue of tasks without a queue of their own.
 const DefaultQueue = "celery"
 
-// QueueOf returns the queue of a task by the Python scheduler's routes: the task's own name
-// if it begins with swh., otherwise others.
+// QueueOf returns the queue of a task by the Python scheduler's routes: the task's name if that begins with swh.,
+// otherwise others.
 func QueueOf(task, others string) string {
 	if strings.HasPrefix(task, "swh.") {
 		return task
@@ -220,7 +219,7 @@ func QueueOf(task, others string) string {
 // LoaderTaskType returns the task type that visits origins of a visit type.
 func LoaderTaskType(visitType string) string { return loaderPrefix + visitType }
 
-// LoadedVisitType returns the visit type that a task type visits, if it is a loader's.
+// LoadedVisitType returns the visit type of a loader's task type.
 func LoadedVisitType(taskType string) (string, bool) {
 	return strings.CutPrefix(taskType, loaderPrefix)
 }

@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// Parked candidates come in early by what this says.
+// Shorter returns shorter cooldowns, by which parked candidates become due early.
 func TestShorterCooldowns(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -34,8 +34,8 @@ func TestShorterCooldowns(t *testing.T) {
 	}
 }
 
-// A task's queue is that of its own name if that is a Software Heritage one, else
-// Celery's default; with priority it is always one of its own.
+// The queue of a task is its own name for a Software Heritage task, else Celery's default. A task with priority
+// always has a queue of its own.
 func TestQueueFor(t *testing.T) {
 	for _, tc := range []struct {
 		backend      string

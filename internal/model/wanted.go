@@ -2,18 +2,18 @@ package model
 
 import "time"
 
-// DefaultTargetWait is how long work should wait for a worker at most, where nothing else is configured.
+// DefaultTargetWait is the longest wait for a worker intended if none is configured.
 const DefaultTargetWait = 10 * time.Minute
 
-// WantedWorkers says what counts for the number of workers that the queues of a task type should have. Of what is 0, the
-// entry "default" says it.
+// WantedWorkers are the inputs for the number of workers of a task type's queues. Fields that are 0 come from the
+// entry "default".
 type WantedWorkers struct {
-	TargetWait time.Duration `yaml:"target_wait,omitempty"` // within which work that waits should have begun
-	Runtime    time.Duration `yaml:"runtime,omitempty"`     // mean time of the work, where workers have not told any
-	Max        int           `yaml:"max,omitempty"`         // most workers of a queue; 0: no bound
+	TargetWait time.Duration `yaml:"target_wait,omitempty"` // within which waiting work should begin
+	Runtime    time.Duration `yaml:"runtime,omitempty"`     // mean runtime of the work, until workers report one
+	Max        int           `yaml:"max,omitempty"`         // most workers of a queue; 0: unlimited
 }
 
-// WantedOf returns what counts for a task type.
+// WantedOf returns the inputs for a task type.
 func WantedOf(all map[string]WantedWorkers, taskType string) WantedWorkers {
 	w := all[taskType]
 	for _, other := range []WantedWorkers{all["default"], {TargetWait: DefaultTargetWait}} {

@@ -9,24 +9,22 @@ import (
 )
 
 const (
-	contactPeriod  = 5 * time.Second // between two looks whether a service answers
+	contactPeriod  = 5 * time.Second // between two checks of a service
 	contactTimeout = 10 * time.Second
 )
 
-// contactWithDatabase returns a component that checks whether the database answers, also while the daemon
-// is idle.
+// contactWithDatabase returns a component that checks whether the database answers, also while the daemon is idle.
 func (p *Process) contactWithDatabase() service.Component {
 	return p.Contact("PostgreSQL", func(ctx context.Context) error {
 		err := service.Within(ctx, contactTimeout, p.Store.Pool().Ping)
 		if s := p.Store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
-			err = nil // the pool is used up, which has a metric of its own
+			err = nil // the pool is exhausted, which has a metric of its own
 		}
 		return err
 	})
 }
 
-// Contact returns a component that asks a service every contactPeriod whether it answers. While it doesn't, the
-// daemon is not ready.
+// Contact returns a component that calls ask every contactPeriod. While ask fails, the daemon is not ready.
 func (p *Process) Contact(name string, ask func(ctx context.Context) error) service.Component {
 	s := service.NewService(p.Log, name)
 	p.Health.Watch(s)

@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// Describe puts an error of the database into one line that says what to do about it.
+// Describe returns a database error as one line with a remedy.
 func Describe(store *db.Store, err error) error {
 	const undefinedTable, undefinedFunction, undefinedSchema, insufficientPrivilege = "42P01", "42883", "3F000", "42501"
 	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
@@ -42,7 +42,7 @@ func Describe(store *db.Store, err error) error {
 	return err
 }
 
-// grants returns the statements that give the right that a statement lacked, in brackets, if they are known.
+// grants returns the statements that grant the right that a statement lacked, in brackets, if they are known.
 func grants(store *db.Store, err error) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

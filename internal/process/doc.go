@@ -1,3 +1,2 @@
-// Package process has what the daemons of this program share as processes: how they start, report and stop. A daemon is
-// the components that it adds; see package daemons.
+// Package process starts, reports and stops the program's daemons. A daemon adds its components; see package daemons.
 package process

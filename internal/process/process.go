@@ -19,10 +19,10 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Options are those that all daemons have.
+// Options are the options of every daemon.
 type Options struct {
-	Command     string // its name in logs and connections
-	Name        string // in metrics and the list of daemons; Command if it is ""
+	Command     string // in logs and names of connections
+	Name        string // in metrics and the list of daemons; "": Command
 	Version     string
 	MetricsAddr string // address of metrics and probes; "" for none
 
@@ -40,18 +40,20 @@ type Process struct {
 	Health *service.Health // nil if it isn't reported
 	Tracer *tracing.Tracer // nil if traces are off
 
-	// Workers, if a daemon sets it, returns the workers whose events it reads.
+	// Workers, if set by a daemon, returns the workers whose events it reads.
 	Workers func() map[string]db.Worker
-	// Open, if a daemon sets it, returns the address at which it lets everybody in, or "".
+	// Open, if set by a daemon, returns the address that needs no credentials, or "".
 	Open func() string
 
-	patient bool // the database has answered once, and is waited for
+	patient bool // it waits for the database, which has answered once
 }
 
-// Run runs a daemon: it waits for the database, calls build, and runs the components that it returns until ctx ends.
+// Run runs a daemon: it waits for the database, calls build, and runs the components that build returns until ctx
+// ends.
 //
-// Before build is called the daemon reports its health, metrics and traces. It stops by service.Group, sends its last
-// spans and counters, and returns nil. A daemon waits for services that are away; a database that must be migrated is
+// Before it calls build, the daemon begins to report health, metrics and traces. service.Group stops it; then it
+// sends its last spans and counters, and Run returns nil. A daemon waits for unreachable services. A database that
+// needs a migration is an error, and so is an error of build.
 // an error, and so is one of build's.
 func Run(ctx context.Context, o Options, build func(ctx context.Context, p *Process) ([]service.Component, error)) (err error) {
 	store, err := o.OpenStore(ctx)
@@ -72,7 +74,7 @@ func Run(ctx context.Context, o Options, build func(ctx context.Context, p *Proc
 	defer stop()
 	p.Tracer, err = tracing.New(ctx, "swh-scheduler "+o.Command, o.Version, o.Log)
 	if ctx.Err() != nil {
-		return nil // stopped before there was anything to stop
+		return nil // stopped before the start
 	}
 	if err != nil {
 		return err
@@ -83,7 +85,7 @@ func Run(ctx context.Context, o Options, build func(ctx context.Context, p *Proc
 		}
 	}()
 	defer func() {
-		// Close would wait for the connections of components that were stopped by force.
+		// Close would wait for the connections of components whose stop was forced.
 		if !errors.Is(err, service.ErrForced) {
 			store.Close()
 		}
@@ -91,7 +93,7 @@ func Run(ctx context.Context, o Options, build func(ctx context.Context, p *Proc
 	components, err := p.start(ctx, build)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped before it was started
+			return nil // stopped during the start
 		}
 		return err
 	}
@@ -103,19 +105,19 @@ func Run(ctx context.Context, o Options, build func(ctx context.Context, p *Proc
 	return nil
 }
 
-// start waits for the database and returns the components of the daemon, with those that all daemons have.
+// start waits for the database and returns the daemon's components and those of every daemon.
 func (p *Process) start(ctx context.Context, build func(ctx context.Context, p *Process) ([]service.Component, error)) ([]service.Component, error) {
-	met := p.Health.Expect("PostgreSQL") // until the start has read all; /readyz is for strangers, too: no host, no user
+	met := p.Health.Expect("PostgreSQL") // until start returns; /readyz is public, so that it has no host or user
 	if err := p.waitForDatabase(ctx); err != nil {
 		return nil, err
 	}
 	components, err := build(ctx, p)
 	met()
-	return append(components, p.contactWithDatabase(), p.seen()), err
+	return append(components, p.contactWithDatabase(), p.listOfDaemons()), err
 }
 
-// Once calls do with a process that waits for nothing and reports nothing but its counters. The errors of the
-// database are described.
+// Once calls do with a process that doesn't wait for the database and reports only its counters. It describes errors
+// of the database (Describe).
 func Once(ctx context.Context, o Options, do func(ctx context.Context, p *Process) error) error {
 	stopCounters, err := sendCounters(ctx, o)
 	if err != nil {
@@ -136,8 +138,8 @@ func Once(ctx context.Context, o Options, do func(ctx context.Context, p *Proces
 // name returns the daemon's name in metrics.
 func (p *Process) name() string { return cmp.Or(p.Name, p.Command) }
 
-// waitForDatabase returns when the database answers and the daemon has the rights that it needs;
-// an unusable one is an error.
+// waitForDatabase returns when the database answers and the daemon has its rights. It returns an error for an
+// unusable database.
 func (p *Process) waitForDatabase(ctx context.Context) error {
 	opened := func() {}
 	return p.repeat(ctx, func(ctx context.Context) error {
@@ -153,7 +155,7 @@ func (p *Process) waitForDatabase(ctx context.Context) error {
 	})
 }
 
-// Ask calls ask, which asks the database. A daemon that starts repeats it while the database is away.
+// Ask calls ask, which queries the database. While a daemon starts, Ask repeats it until the database answers.
 func (p *Process) Ask(ctx context.Context, ask func(ctx context.Context) error) error {
 	if !p.patient {
 		return ask(ctx)

@@ -17,8 +17,8 @@ import (
 	"swh-scheduler/internal/statsd"
 )
 
-// report reports the daemon's health to Prometheus, probes and systemd until stop
-// is called. Signals change the log level.
+// report reports the daemon's health to Prometheus, probes and systemd until stop is called. Signals change the log
+// level.
 func (p *Process) report(ctx context.Context) (stop func(), err error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -45,8 +45,8 @@ func (p *Process) report(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// sendCounters sends the process's counters to StatsD, if that is configured, until stop is
-// called, which sends the last ones.
+// sendCounters sends the process's counters to StatsD, if that is configured, until stop is called, which sends the
+// last ones.
 func sendCounters(ctx context.Context, o Options) (stop func(), err error) {
 	counters, err := statsd.FromEnvironment(o.Metrics, o.Log)
 	if err != nil || counters == nil {

@@ -1,9 +1,7 @@
-// Package sentry reports errors to Sentry, as the Python scheduler does: each line of the log
-// at level error, each warning that has an error, such as an outage's, and the error that
-// ends a command.
+// Package sentry reports errors to Sentry, as the Python scheduler does. It reports each log line at level error,
+// each warning with an error, such as an outage's, and the error that ends a command.
 //
-// An event has what the line of the log has, the place in the program, and no more: no
-// secrets, as the log has none.
+// An event has the content of the log line and the place in the program. It has no secrets, as the log has none.
 package sentry
 
 import (
@@ -28,7 +26,7 @@ type Options struct {
 	Environment string
 	Release     string
 	Command     string // a tag of each event
-	ErrorsOnly  bool   // not the lines of the log that have no error
+	ErrorsOnly  bool   // without log lines that have no error
 	Debug       io.Writer
 }
 
@@ -40,7 +38,7 @@ type Reporter struct {
 	seldom     service.LogLimit
 }
 
-// New makes a Reporter. Its error shows no part of the DSN.
+// New returns a Reporter. Its errors contain no part of the DSN.
 func New(o Options) (*Reporter, error) {
 	if o.DSN == "" {
 		return &Reporter{}, nil
@@ -50,7 +48,7 @@ func New(o Options) (*Reporter, error) {
 	if err != nil || address.User == nil {
 		return nil, notDSN
 	}
-	address.User = url.User(address.User.Username()) // Sentry needs no secret key any more, and events would have it
+	address.User = url.User(address.User.Username()) // Sentry ignores the secret key, and events would contain it
 	client, err := sdk.NewClient(sdk.ClientOptions{
 		Dsn: address.String(), Environment: o.Environment, Release: o.Release,
 		Debug: o.Debug != nil, DebugWriter: o.Debug,
@@ -61,7 +59,7 @@ func New(o Options) (*Reporter, error) {
 	return &Reporter{client: client, command: o.Command, errorsOnly: o.ErrorsOnly}, nil
 }
 
-// Handler returns a handler of a log that reports lines as well.
+// Handler returns a handler that reports lines and passes them to next.
 func (r *Reporter) Handler(next slog.Handler) slog.Handler {
 	if r.client == nil {
 		return next
@@ -69,7 +67,7 @@ func (r *Reporter) Handler(next slog.Handler) slog.Handler {
 	return handler{Handler: next, reporter: r}
 }
 
-// Unreported returns the handler below one of a Reporter.
+// Unreported returns the handler below a Reporter's.
 func Unreported(h slog.Handler) slog.Handler {
 	if reported, ok := h.(handler); ok {
 		return reported.Handler
@@ -80,7 +78,7 @@ func Unreported(h slog.Handler) slog.Handler {
 // Error reports the error that ended a command.
 func (r *Reporter) Error(err error) { r.capture(slog.LevelError, "", err, nil) }
 
-// Close sends what is not yet sent, for two seconds at most.
+// Close sends the remaining events, for two seconds at most.
 func (r *Reporter) Close() {
 	if r.client != nil {
 		r.client.Flush(flushTime)
@@ -88,7 +86,7 @@ func (r *Reporter) Close() {
 	}
 }
 
-// capture sends an event, of each message and type of error one a minute.
+// capture sends an event, at most once a minute for each message and type of error.
 func (r *Reporter) capture(level slog.Level, message string, err error, attributes sdk.Context) {
 	if r.client == nil {
 		return
@@ -115,7 +113,7 @@ func (r *Reporter) capture(level slog.Level, message string, err error, attribut
 	r.client.CaptureEvent(event, nil, nil)
 }
 
-// typeOf returns the type of the cause of an error.
+// typeOf returns the type of an error's cause.
 func typeOf(err error) string {
 	if err == nil {
 		return ""
@@ -126,11 +124,11 @@ func typeOf(err error) string {
 	return fmt.Sprintf("%T", err)
 }
 
-// handler reports lines of a log.
+// handler reports log lines.
 type handler struct {
 	slog.Handler
 	reporter *Reporter
-	prefix   string      // of keys, the groups that are open
+	prefix   string      // of keys: the open groups
 	with     []slog.Attr // of all lines
 }
 

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// received is a Sentry that keeps what it is sent.
+// received is a Sentry server that records requests.
 type received struct {
 	*httptest.Server
 	m        sync.Mutex
@@ -54,8 +54,8 @@ func (r *received) dsn() string {
 	return strings.Replace(r.URL, "//", "//key:s3cret@", 1) + "/1"
 }
 
-// Errors of the log are events, with what the line says, once a minute each; what is less
-// than an error is none.
+// Error lines of the log are events with the line's content, at most once a minute each. Lines of lower levels
+// aren't.
 func TestErrorsOfTheLogAreReported(t *testing.T) {
 	t.Parallel()
 	server := listen(t)
@@ -101,8 +101,8 @@ func TestErrorsOfTheLogAreReported(t *testing.T) {
 	}
 }
 
-// An event has the text of an error, and not that of the errors that it wraps, of which the
-// log takes out passwords.
+// An event has the text of an error without those of the errors that it wraps, as the log removes passwords from
+// them.
 func TestEventsHaveNoMoreThanTheLog(t *testing.T) {
 	t.Parallel()
 	server := listen(t)

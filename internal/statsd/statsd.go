@@ -1,5 +1,5 @@
-// Package statsd sends the Python scheduler's counters to a StatsD server, under its names,
-// types and tags. They are counted once, for Prometheus; this package sends what they grew by.
+// Package statsd sends the Python scheduler's counters to a StatsD server, with its names, types and tags. It sends
+// the increments of the counters that Prometheus reads.
 package statsd
 
 import (
@@ -21,7 +21,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// names are the Python scheduler's, by ours.
+// names are the Python scheduler's names, by this program's.
 var names = map[string]string{
 	"swh_scheduler_runner_scheduled_task_total":  "swh_scheduler_runner_scheduled_task_total",
 	"swh_scheduler_listener_handled_event_total": "swh_scheduler_listener_handled_event_total",
@@ -40,12 +40,12 @@ type Sender struct {
 	tags     map[string]string // of all counters
 	gatherer prometheus.Gatherer
 	log      *slog.Logger
-	sent     map[string]float64 // of each counter, with its tags
+	sent     map[string]float64 // last sent value of each counter, by name and tags
 }
 
-// FromEnvironment makes the Sender that STATSD_HOST (localhost), STATSD_PORT (8125) and
-// STATSD_TAGS (key:value, separated by commas; a value $NAME is that of the environment) ask
-// for; nil if none of them is set.
+// FromEnvironment returns the Sender that the environment configures, or nil if none of its variables is set:
+// STATSD_HOST (default localhost), STATSD_PORT (default 8125) and STATSD_TAGS. STATSD_TAGS is a list of key:value,
+// separated by commas; a value $NAME is replaced by that variable.
 func FromEnvironment(gatherer prometheus.Gatherer, log *slog.Logger) (*Sender, error) {
 	host, port, tags := os.Getenv("STATSD_HOST"), os.Getenv("STATSD_PORT"), os.Getenv("STATSD_TAGS")
 	if host == "" && port == "" && tags == "" {
@@ -81,7 +81,7 @@ func expand(value string) string {
 	return value
 }
 
-// Run sends each ten seconds, and once more when ctx ends.
+// Run sends every ten seconds, and once more when ctx ends.
 func (s *Sender) Run(ctx context.Context) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -95,8 +95,8 @@ func (s *Sender) Run(ctx context.Context) {
 	s.send()
 }
 
-// send sends all gauges, and what the counters grew by. What can't be sent is sent the next
-// time; what the network loses is lost.
+// send sends all gauges, and the increments of counters. It repeats what it couldn't send the next time. UDP packets
+// that the network drops are lost.
 func (s *Sender) send() {
 	families, err := s.gatherer.Gather()
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *Sender) send() {
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// tagsOf returns the tags of a metric, sorted: its labels, which win, and those of all. plain tells metrics
-// apart, in tags what has a meaning in a packet is escaped.
+// tagsOf returns the tags of a metric, sorted: its labels, and the tags of all metrics that no label overrides. plain
+// is unescaped and identifies the metric; tags is escaped for a packet.
 func (s *Sender) tagsOf(m *dto.Metric) (plain, tags string) {
 	labels := maps.Clone(s.tags)
 	for _, label := range m.Label {
@@ -154,8 +154,8 @@ func (s *Sender) tagsOf(m *dto.Metric) (plain, tags string) {
 	return plain, "|#" + strings.Join(all, ",")
 }
 
-// escape returns a text with an underscore in the place of each character that would end a tag or a packet, and
-// of some others. StatsD's protocol has no other way.
+// escape replaces each character that would end a tag or a packet, and those of others, by an underscore, as StatsD's
+// protocol has no escapes.
 func escape(text, others string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '|' || r == ',' || r == '#' || strings.ContainsRune(others, r) {

@@ -36,8 +36,7 @@ func receive(t *testing.T, server net.PacketConn, n int) (packets []string) {
 	return packets
 }
 
-// The packets are those of the Python scheduler: for the same counters with the same
-// environment, its own client sends the same.
+// For the same counters and environment, the packets equal those of the Python scheduler's client.
 func TestSendsWhatThePythonSchedulerSends(t *testing.T) {
 	server, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +103,7 @@ journal.gauge("status", 1, {"status": "processing"})
 		t.Errorf("sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
-	// From then on, what is new.
+	// Later packets have the increments.
 	tasks.WithLabelValues("load-git").Add(5)
 	s.send()
 	if got := receive(t, server, 4); !strings.HasPrefix(got[3], "swh_scheduler_runner_scheduled_task_total:5|c|#") {
@@ -112,7 +111,7 @@ journal.gauge("status", 1, {"status": "processing"})
 	}
 }
 
-// These are all that the Python scheduler's daemons send: no file of theirs has another name.
+// The names are all those that the Python scheduler's daemons send: no file of theirs has another.
 func TestNamesAreAllOfThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command(testenv.Python(t), "-c", `
@@ -155,8 +154,7 @@ func TestOnlyWhereItIsConfigured(t *testing.T) {
 	}
 }
 
-// What is counted under a hostile name is one tag of one counter, and two names that look alike in a packet are
-// counted apart.
+// A hostile name is one tag of one counter. Two names that are equal in a packet are separate counters.
 func TestTagsAreEscaped(t *testing.T) {
 	server, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {

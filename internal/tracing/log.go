@@ -10,13 +10,13 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// exporter logs once that the collector is away, and once that it is back.
+// exporter logs once that the collector is unreachable, and once that it is back.
 type exporter struct {
 	sdk.SpanExporter
 	collector *service.Service
 }
 
-// ExportSpans drops what the collector does not take: that was retried already.
+// ExportSpans drops spans that the collector doesn't accept, as the exporter below has retried them.
 func (e exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		e.collector.Failed(err)
@@ -26,8 +26,8 @@ func (e exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) err
 	return nil
 }
 
-// complaints is a logr.LogSink for OpenTelemetry's problems with its variables. It leaves
-// out their values and the errors, which quote them.
+// complaints is a logr.LogSink for OpenTelemetry's problems with its variables. It omits their values and the errors,
+// which quote them.
 type complaints struct{ log *slog.Logger }
 
 func (complaints) Init(logr.RuntimeInfo)                     {}

@@ -27,9 +27,8 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// New makes a Tracer, or nil if the environment names no endpoint. name is the
-// service's name unless OTEL_SERVICE_NAME is set. New connects to nothing. It sets
-// OpenTelemetry's log, of which a process has one, to log.
+// New returns a Tracer, or nil if the environment names no endpoint. name is the service's name unless
+// OTEL_SERVICE_NAME is set. New opens no connection. It sets OpenTelemetry's process-wide log to log.
 func New(ctx context.Context, name, version string, log *slog.Logger) (*Tracer, error) {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" ||
 		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
@@ -43,7 +42,7 @@ func New(ctx context.Context, name, version string, log *slog.Logger) (*Tracer, 
 	}
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", name), attribute.String("service.version", version)),
-		resource.WithFromEnv()) // wins
+		resource.WithFromEnv()) // overrides the others
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
@@ -51,7 +50,7 @@ func New(ctx context.Context, name, version string, log *slog.Logger) (*Tracer, 
 	return &Tracer{provider: provider, tracer: provider.Tracer("swh-scheduler")}, nil
 }
 
-// Close sends what is left.
+// Close sends the remaining spans.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -83,7 +82,7 @@ func (s Sending) Parent() string {
 	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
 }
 
-// Done ends the span: the broker has the message, or refused it with err.
+// Done ends the span: the broker confirmed the message, or refused it with err.
 func (s Sending) Done(err error) {
 	if s.span == nil {
 		return
@@ -94,7 +93,7 @@ func (s Sending) Done(err error) {
 	s.span.End()
 }
 
-// Outcome adds what was heard of a task to its trace.
+// Outcome adds the outcome of a task to its trace.
 func (t *Tracer) Outcome(taskID, outcome string, heard time.Time, failed bool) {
 	if t == nil {
 		return
@@ -112,8 +111,8 @@ func (t *Tracer) Outcome(taskID, outcome string, heard time.Time, failed bool) {
 
 type taskKey struct{}
 
-// idsOf returns the ids of a task's trace and of its first span. They are a hash, as
-// samplers need ids whose bits are all random, which not all of a UUID's are.
+// idsOf returns the ids of a task's trace and of its first span: a hash, as samplers need random bits, which a UUID
+// isn't throughout.
 func idsOf(taskID string) (t trace.TraceID, s trace.SpanID) {
 	sum := sha256.Sum256([]byte(taskID))
 	copy(t[:], sum[:])
@@ -121,7 +120,7 @@ func idsOf(taskID string) (t trace.TraceID, s trace.SpanID) {
 	return t, s
 }
 
-// ids gives new traces the ids of the task in the context.
+// ids makes the ids of new traces from the task in the context.
 type ids struct{}
 
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {

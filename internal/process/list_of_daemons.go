@@ -11,10 +11,10 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// seen returns a component that writes into the database, for the dashboard, once a minute that
-// the daemon runs and how it is, and at the end that it has stopped.
-func (p *Process) seen() service.Component {
-	host, _ := os.Hostname() // "" if it is not known
+// listOfDaemons returns a component that writes the daemon's row for the dashboard once a minute, with its health, and
+// removes the row at its end.
+func (p *Process) listOfDaemons() service.Component {
+	host, _ := os.Hostname() // "" if unknown
 	d := db.Daemon{ID: uuid.New(), Name: p.name(), Version: p.Version, Host: host, Started: time.Now()}
 	return service.Component{Name: "list of daemons", Run: func(ctx context.Context) error {
 		err := service.Every(ctx, time.Minute, p.Log, "updating the list of daemons", func(ctx context.Context) error {
