@@ -1,5 +1,5 @@
-// Package bench compares sides that do the same work: our scheduler, the Python scheduler, a
-// limit that neither can beat, and our scheduler with and without a feature.
+// Package bench compares sides that do the same work: this scheduler, the Python scheduler, a lower bound ("limit"),
+// and this scheduler with and without a feature.
 //
 // The sides run equally often, in turns. `make bench` makes tables of the output (see the command table).
 package bench
@@ -47,7 +47,7 @@ type Side struct {
 	Run  func() Figures
 }
 
-// Quick reports whether benchmarks only run to see that they work, at small sizes.
+// Quick reports whether benchmarks run at small sizes, only as a test.
 func Quick() bool { return os.Getenv(quickVar) != "" }
 
 // Size returns whole or, if Quick, quick.
@@ -58,7 +58,7 @@ func Size(whole, quick int) int {
 	return whole
 }
 
-// Rounds returns how often each side runs: SWH_BENCH_ROUNDS or, if that is not set, 5, or 2 if Quick.
+// Rounds returns how often each side runs: SWH_BENCH_ROUNDS, or 5, or 2 if Quick.
 func Rounds(b *testing.B) int {
 	b.Helper()
 	text := os.Getenv(roundsVar)

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The sides take turns, in every other round in reverse order, so that neither always has
-// what the other left behind.
+// The sides take turns, in every other round in reverse order, so that neither always runs after the other.
 func TestSidesTakeTurns(t *testing.T) {
 	t.Setenv(roundsVar, "3")
 	var turns []string

@@ -12,8 +12,8 @@ import (
 // Limit returns the name of a side that is a limit.
 func Limit(name string) string { return "limit:" + name }
 
-// BarePublisher returns a bare loop over the AMQP library. It sends a message n times to an existing
-// queue, with up to 1,000 unconfirmed messages, and returns how many seconds that took.
+// BarePublisher returns a bare loop over the AMQP library. The loop sends a message n times to an existing queue,
+// with up to 1,000 unconfirmed messages, and returns its seconds.
 func BarePublisher(b *testing.B, broker string) func(queue string, n int, message amqp.Publishing) float64 {
 	b.Helper()
 	const window = 1000
@@ -47,7 +47,7 @@ func BarePublisher(b *testing.B, broker string) func(queue string, n int, messag
 	}
 }
 
-// Take takes a message from a queue and returns it as a message to send.
+// Take takes a message from a queue and converts it to a message to send.
 func Take(b *testing.B, broker, queue string) amqp.Publishing {
 	b.Helper()
 	ch, closeIt := channel(b, broker)
@@ -86,8 +86,8 @@ func channel(b *testing.B, broker string) (ch *amqp.Channel, closeIt func()) {
 	return ch, func() { _ = conn.Close() }
 }
 
-// Answerer builds the server answer, which gives the same answer to all requests. It returns a function that makes the
-// command to run it.
+// Answerer builds the server answer, which answers all requests alike. It returns a function that makes the command
+// to run it.
 func Answerer(b *testing.B) func(address, contentType string, answer []byte) *exec.Cmd {
 	b.Helper()
 	path := build(b, "swh-scheduler/internal/bench/answer")

@@ -31,12 +31,12 @@ type Program struct {
 	// is the name of a subcommand, such as start-runner.
 	Command func(config string, args ...string) *exec.Cmd
 
-	// serve, if not nil, starts the RPC server of a database, which the program uses in its place.
+	// serve, if not nil, starts the RPC server of a database, whose URL replaces the database.
 	serve func(dsn string) (url string, stop func())
 }
 
-// Config writes a configuration with a database and a broker, and more lines. It starts the RPC server, if
-// the side has one, which ends with stop.
+// Config writes a configuration with a database, a broker and more lines. It starts the RPC server, if the side has
+// one; stop ends it.
 func (p Program) Config(b *testing.B, dsn, broker string, more ...string) (path string, stop func()) {
 	b.Helper()
 	if p.serve == nil {
@@ -46,8 +46,9 @@ func (p Program) Config(b *testing.B, dsn, broker string, more ...string) (path 
 	return configFile(b, fmt.Sprintf("{cls: remote, url: %q}", url+"/"), broker, more...), stop
 }
 
-// Programs returns our program, which it builds, the Python scheduler, the Python scheduler on a database with our
-// triggers, and if SWH_BENCH_BEFORE is the path of another build of our program, that one, on its own schema.
+// Programs returns our program, which it builds, the Python scheduler, and the Python scheduler on a database with
+// our triggers. If SWH_BENCH_BEFORE is the path of another build of our program, it returns that one, too, on its own
+// schema.
 func Programs(b *testing.B) []Program {
 	b.Helper()
 	ours := build(b, "swh-scheduler/cmd/swh-scheduler")
@@ -78,8 +79,8 @@ func Programs(b *testing.B) []Program {
 	return programs
 }
 
-// ByServers returns our program and the Python scheduler, of those that Programs has returned, with RPC
-// servers between them and the database.
+// ByServers returns our program and the Python scheduler, from the results of Programs, with RPC servers between them
+// and the database.
 func ByServers(b *testing.B, programs []Program) []Program {
 	b.Helper()
 	door, peer := programs[0], programs[1]
@@ -93,7 +94,7 @@ func ByServers(b *testing.B, programs []Program) []Program {
 		})
 		stop = sync.OnceFunc(func() {
 			end()
-			if _, err := migrate.Run(context.Background(), dsn, migrate.Options{Door: migrate.DoorClosed}); err != nil { // roles are the whole server's
+			if _, err := migrate.Run(context.Background(), dsn, migrate.Options{Door: migrate.DoorClosed}); err != nil { // roles belong to the whole server
 				b.Error(err)
 			}
 		})
@@ -207,9 +208,9 @@ func Serve(b *testing.B, command func(address string) *exec.Cmd) (url string, st
 	}
 }
 
-// Run runs a command to its end. It returns how many seconds that took, the seconds of
-// processor time, and the peak of resident memory in MiB, which it reads every 10 ms:
-// the system's final figure includes the memory of this process at the time of the fork.
+// Run runs a command to its end. It returns its seconds, its seconds of processor time, and its peak of resident
+// memory in MiB, which it reads every 10 ms. The system's final peak includes the memory of this process at the time
+// of the fork.
 func Run(b *testing.B, cmd *exec.Cmd) (seconds, processor, memory float64) {
 	b.Helper()
 	var output bytes.Buffer

@@ -48,7 +48,7 @@ func OnlyFull(listings []Listing) []Listing {
 	return slices.DeleteFunc(listings, func(l Listing) bool { return l.Kind == "incremental" })
 }
 
-// Limited adds arguments to given that keep a listing small and its origins disabled.
+// Limited adds arguments that keep a listing small and its origins disabled to given.
 func Limited(given json.RawMessage) (json.RawMessage, error) {
 	var kwargs dispatch.Kwargs
 	kwargs.Set("max_pages", json.RawMessage("2"))
@@ -71,8 +71,8 @@ type Stats interface {
 	VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error)
 }
 
-// ListedOrigins returns all origins of a lister. It is an error if there are none. It calls progress with
-// the number of origins of each page.
+// ListedOrigins returns all origins of a lister, or an error if there are none. It calls progress with the number of
+// origins of each page.
 func ListedOrigins(ctx context.Context, from Listers, lister, instance string, progress func(n int)) ([]model.ListedOrigin, error) {
 	l, err := from.Lister(ctx, lister, instance)
 	if errors.Is(err, model.ErrUnknownLister) {
@@ -102,7 +102,7 @@ func ListedOrigins(ctx context.Context, from Listers, lister, instance string, p
 // Ingested counts the origins of a forge by the outcome of their last visit.
 type Ingested struct {
 	Failed, Unvisited, NotFound, Successful int
-	Visited                                 []model.VisitStats // all but the unvisited
+	Visited                                 []model.VisitStats // all origins with a visit
 }
 
 func (c Ingested) Total() int { return c.Failed + c.Unvisited + c.NotFound + c.Successful }
@@ -110,7 +110,7 @@ func (c Ingested) Total() int { return c.Failed + c.Unvisited + c.NotFound + c.S
 // SuccessRate returns the percentage of successful visits.
 func (c Ingested) SuccessRate() float64 { return float64(c.Successful) / float64(c.Total()) * 100 }
 
-// CountIngested counts the origins of an instance by the outcomes of their visits. It is an error if none was
+// CountIngested counts the origins of an instance by the outcomes of their visits. It returns an error if none was
 // scheduled. It calls progress with the number of origins of each chunk.
 func CountIngested(ctx context.Context, from Stats, origins []model.ListedOrigin, instance string, progress func(n int)) (c Ingested, err error) {
 	for some := range slices.Chunk(origins, 10_000) {

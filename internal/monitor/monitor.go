@@ -1,10 +1,9 @@
-// Package monitor reads figures from the database in the background and keeps them
-// as metrics, so that a scrape costs no query.
+// Package monitor reads figures from the database in the background and keeps them as metrics, so that a scrape needs
+// no query.
 //
-// Figures take a few steps along indexes and are read every half minute. Those for which
-// whole tables have to be read are counted by maintenance jobs, in one process, and read
-// here. While the database is away the metrics keep their values for five minutes, then they
-// are gone, and swh_scheduler_monitor_age_seconds grows.
+// Figures that need a few index lookups are read every half minute. Maintenance jobs count those that need scans of
+// whole tables, in one process, and the monitor reads the counts. While the database is unreachable the metrics keep
+// their values for five minutes. Then they disappear, and swh_scheduler_monitor_age_seconds grows.
 package monitor
 
 import (
@@ -24,21 +23,21 @@ import (
 
 const (
 	period     = 30 * time.Second
-	staleAfter = 5 * time.Minute // figures that are older are not shown
+	staleAfter = 5 * time.Minute // older figures are not shown
 )
 
-// Store is what a Monitor asks of the database.
+// Store has a Monitor's queries.
 type Store interface {
 	Figures(ctx context.Context, now time.Time) (db.Figures, error)
 }
 
-// Monitor keeps metrics of the database.
+// Monitor has metrics of the database.
 type Monitor struct {
 	store Store
 	log   *slog.Logger
 	now   func() time.Time
 
-	last atomic.Int64 // when figures were last read, or the start; scrapes read it
+	last atomic.Int64 // when figures were last read, or the start; scrapes read it, too
 
 	all                              []*prometheus.GaugeVec
 	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
@@ -55,7 +54,7 @@ type Monitor struct {
 	backlog, gone, change, fresh, visits, took, late *prometheus.GaugeVec
 }
 
-// New makes a Monitor; its metrics are registered on reg.
+// New returns a Monitor whose metrics are registered on reg.
 func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m := &Monitor{store: store, log: log, now: time.Now}
 	m.last.Store(m.now().UnixNano())
@@ -122,14 +121,14 @@ func (m *Monitor) RunOnce(ctx context.Context) error {
 
 func (m *Monitor) age() time.Duration { return m.now().Sub(time.Unix(0, m.last.Load())) }
 
-// clear forgets all figures: those of another daemon, which can read them, count then.
+// clear removes all figures, as another daemon may have newer ones.
 func (m *Monitor) clear() {
 	for _, g := range m.all {
 		g.Reset()
 	}
 }
 
-// set replaces all values: those of queues without messages go.
+// set replaces all values, and removes the series of queues without messages.
 func (m *Monitor) set(f db.Figures, now time.Time) {
 	m.clear()
 	for _, o := range f.Outgoing {
@@ -184,7 +183,7 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 	m.left.WithLabelValues().Set(float64(f.Silent.Left))
 }
 
-// setForecast shows when the backlog of a visit type is gone, and why.
+// setForecast sets the end of the backlog of a visit type, and its inputs.
 func (m *Monitor) setForecast(flow freshness.Flow, now time.Time) {
 	f := flow.Forecast(freshness.Plan{}, now)
 	set := func(gauge *prometheus.GaugeVec, value *float64) {

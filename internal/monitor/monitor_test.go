@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The figures are those of the database; what is gone leaves none behind; those
-// for which whole tables are read are counted once an hour.
+// The figures are those of the database. Series disappear with their rows. Figures from scans of whole tables are
+// counted once an hour.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	store := testenv.Open(t, testenv.Database(t))
@@ -54,7 +54,7 @@ func TestFigures(t *testing.T) {
 	m := New(store, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
 	m.now = func() time.Time { return now }
-	// count counts what whole tables are read for, as its jobs do.
+	// count counts the figures from scans of whole tables, as the jobs do.
 	count := func() {
 		t.Helper()
 		_, err := store.CountOrigins(t.Context(), time.Minute)
@@ -141,8 +141,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// Active are the origins that changed between the last two listings of their lister,
-// counted once for each listing, when all is there to be counted.
+// Active origins are those that changed between the last two listings of their lister. They are counted once for each
+// listing, when the listing is complete.
 func TestActiveOrigins(t *testing.T) {
 	t.Parallel()
 	store := testenv.Open(t, testenv.Database(t))
@@ -160,7 +160,7 @@ func TestActiveOrigins(t *testing.T) {
 		('00000000-0000-0000-0000-000000000001', 'gitlab', 'a', '{}', now(), null),
 		('00000000-0000-0000-0000-000000000002', 'gitlab', 'b', '{}', now(), '2026-01-10'),
 		('00000000-0000-0000-0000-000000000003', 'github', '', '{}', now(), '2026-01-10')`)
-	// Origin n of each lister changed on the n-th; the fifth is disabled.
+	// Origin n of each lister changed on day n; the fifth is disabled.
 	exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 		select id, 'https://' || instance_name || '/' || n, 'git', '{}', n <> 5, now(), '2026-01-01'::timestamptz + (n - 1) * interval '1 day'
 		from listers, generate_series(1, 31) n`)
@@ -168,7 +168,7 @@ func TestActiveOrigins(t *testing.T) {
 	now := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 	m := New(store, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	m.now = func() time.Time { return now }
-	// want counts and compares; a lister with a count below 0 has none.
+	// want counts and compares; a lister with a count below 0 has no series.
 	want := func(what string, gitlab, github float64) {
 		t.Helper()
 		exec("update scheduler_go.walks set began = 'epoch'")
@@ -222,21 +222,20 @@ type emptyStore struct{}
 
 func (emptyStore) Figures(context.Context, time.Time) (f db.Figures, err error) { return f, nil }
 
-// awayStore has figures until it is away.
-type awayStore struct{ away bool }
+// unreachableStore has figures until away is set.
+type unreachableStore struct{ away bool }
 
-func (s *awayStore) Figures(context.Context, time.Time) (f db.Figures, err error) {
+func (s *unreachableStore) Figures(context.Context, time.Time) (f db.Figures, err error) {
 	if s.away {
 		return f, errors.New("away")
 	}
 	return f, nil
 }
 
-// Figures that are old are not shown, as another daemon may have newer ones; how old they are
-// is, also before there were any.
+// Old figures are not shown, as another daemon may have newer ones. Their age is shown, also before the first ones.
 func TestOldFiguresAreNotShown(t *testing.T) {
 	t.Parallel()
-	store := &awayStore{away: true}
+	store := &unreachableStore{away: true}
 	m := New(store, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	now := time.Now()
 	m.now = func() time.Time { return now }
@@ -260,7 +259,7 @@ func TestOldFiguresAreNotShown(t *testing.T) {
 	run(time.Second, false, 1)
 }
 
-// Metrics are scraped while figures are taken. The race detector sees what the two share.
+// Metrics may be scraped while figures are read. The race detector finds shared variables.
 func TestScrapedWhileTaken(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -304,8 +303,8 @@ func TestScrapedWhileTaken(t *testing.T) {
 	}
 }
 
-// A task that has been ready for ever holds up no figures, and what is set aside is counted.
-func TestOddRowsAmongFigures(t *testing.T) {
+// A task with the ready time infinity stops no other figures. Rows that are set aside are counted.
+func TestRowsThatFiguresSkip(t *testing.T) {
 	t.Parallel()
 	store := testenv.Open(t, testenv.Database(t))
 	for _, statement := range []string{

@@ -125,8 +125,8 @@ func values(depth int) *rapid.Generator[any] {
 	return rapid.OneOf(kinds...)
 }
 
-// What is written is read again as it was, by us and by another library, whose
-// documents we read; Skip steps over just as much.
+// Written documents are read unchanged, by this package and by another library, and the reverse. Skip skips the same
+// bytes.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -155,7 +155,7 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// Each value has the form that Python's msgpack gives it, which is the shortest.
+// Each value has the form of Python's msgpack, which is the shortest.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	for want, value := range map[string]any{
@@ -172,7 +172,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// Who appends to the data of a value doesn't write over what follows.
+// An append to the data of a value doesn't overwrite what follows.
 func TestDataHaveNoRoom(t *testing.T) {
 	t.Parallel()
 	r := Reader{Rest: []byte("\xa1ab")}
@@ -182,8 +182,7 @@ func TestDataHaveNoRoom(t *testing.T) {
 	}
 }
 
-// A document that is none, or not whole, is refused; what it announces is not
-// believed.
+// Invalid and truncated documents are refused, and so are lengths that exceed the document.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, document := range []string{
@@ -208,13 +207,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Whatever the document, reading it ends and allocates nothing.
+// For any document, reading ends and allocates nothing.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("\x82\xa4date\xd7\xff\x00\x00\x00\x04\x00\x00\x00\x01\xa8snapshot\xc0"))
 	f.Add([]byte("\xdd\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		var err error
-		if n := testing.AllocsPerRun(1, func() { err = (&Reader{Rest: document}).Skip() }); n > 1 { // the error
+		if n := testing.AllocsPerRun(1, func() { err = (&Reader{Rest: document}).Skip() }); n > 1 { // the error allocates
 			t.Errorf("%v allocations", n)
 		}
 		if _, code := errors.AsType[CodeError](err); err != nil && !code && !errors.Is(err, ErrShort) {

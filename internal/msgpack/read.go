@@ -7,10 +7,10 @@ import (
 	"math"
 )
 
-// Kind is what a value is.
+// Kind is the kind of a value.
 type Kind uint8
 
-// The kinds of values. An integer that an int64 does not hold is a Uint.
+// The kinds of values. An integer beyond int64 is a Uint.
 const (
 	Nil Kind = iota
 	Bool
@@ -27,8 +27,8 @@ const (
 // Token is a value, or the head of a list or map.
 type Token struct {
 	Kind Kind
-	Type int8   // an extension's
-	Data []byte // of a text, of bytes or of an extension; it shares the document
+	Type int8   // of an extension
+	Data []byte // of a text, bytes or an extension; a slice of the document
 	bits uint64
 }
 
@@ -50,17 +50,17 @@ func (t Token) Len() int { return int(t.bits) }
 // ErrShort is the error of a document that ends too early.
 var ErrShort = errors.New("msgpack ends too early")
 
-// CodeError is the error of a byte with which no value begins.
+// CodeError is the error of a byte that begins no value.
 type CodeError byte
 
 func (e CodeError) Error() string { return fmt.Sprintf("msgpack has no code %#x", byte(e)) }
 
 // Reader reads a document.
 type Reader struct {
-	Rest []byte // what is still to be read
+	Rest []byte // the unread part
 }
 
-// Next reads a value; of a list or map its head.
+// Next reads a value, or the head of a list or map.
 func (r *Reader) Next() (Token, error) {
 	head, err := r.take(1)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *Reader) Next() (Token, error) {
 	}
 }
 
-// Skip steps over a value, with all that is in it, without recursion.
+// Skip skips a value, with all its elements, without recursion.
 func (r *Reader) Skip() error {
 	for left := 1; left > 0; left-- {
 		t, err := r.Next()
@@ -134,7 +134,7 @@ func (r *Reader) Skip() error {
 		case t.Kind == Map:
 			left += 2 * t.Len()
 		}
-		if left-1 > len(r.Rest) { // each takes a byte at least
+		if left-1 > len(r.Rest) { // each takes at least a byte
 			return ErrShort
 		}
 	}
@@ -160,7 +160,7 @@ func (r *Reader) uint(size int) (uint64, error) {
 	return u, err
 }
 
-// data reads a text, bytes or an extension of n bytes, unless n could not be read.
+// data reads a text, bytes or an extension of n bytes, or returns err.
 func (r *Reader) data(kind Kind, n uint64, err error) (Token, error) {
 	t := Token{Kind: kind}
 	if err == nil && kind == Ext {
@@ -174,9 +174,9 @@ func (r *Reader) data(kind Kind, n uint64, err error) (Token, error) {
 	return t, err
 }
 
-// container is the head of a list or map, unless n could not be read.
+// container returns the head of a list or map, or err.
 func (r *Reader) container(kind Kind, n uint64, err error) (Token, error) {
-	least := n // each element takes a byte at least
+	least := n // each element takes at least a byte
 	if kind == Map {
 		least *= 2
 	}
@@ -186,12 +186,11 @@ func (r *Reader) container(kind Kind, n uint64, err error) (Token, error) {
 	return Token{Kind: kind, bits: n}, err
 }
 
-// TimestampType is the type of the extension that is a moment.
+// TimestampType is the type of a timestamp's extension.
 const TimestampType = -1
 
-// Timestamp reads a moment from the data of an extension in one of its three
-// forms; ok is false for data of another length. The nanoseconds are not checked
-// to be less than a second.
+// Timestamp reads a timestamp from the data of an extension in one of its three forms; ok is false for other lengths.
+// It doesn't check that the nanoseconds are less than a second.
 func Timestamp(data []byte) (seconds int64, nanoseconds uint32, ok bool) {
 	switch len(data) {
 	case 4:

@@ -35,7 +35,7 @@ func AppendInt(dst []byte, i int64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 0xd3), uint64(i))
 }
 
-// AppendUint appends an integer that is not negative.
+// AppendUint appends an unsigned integer.
 func AppendUint(dst []byte, u uint64) []byte {
 	switch {
 	case u < 1<<7:
@@ -46,7 +46,7 @@ func AppendUint(dst []byte, u uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 0xcf), u)
 }
 
-// AppendFloat appends a float in 64 bits; NaN as Python's, not as Go's.
+// AppendFloat appends a float in 64 bits, with Python's NaN, which differs from Go's.
 func AppendFloat(dst []byte, f float64) []byte {
 	bits := math.Float64bits(f)
 	if math.IsNaN(f) {
@@ -90,7 +90,7 @@ func AppendTime(dst []byte, t time.Time) []byte {
 	seconds, nanoseconds := uint64(t.Unix()), uint64(t.Nanosecond())
 	var data [12]byte
 	switch {
-	case seconds >= 1<<34: // before 1970, too
+	case seconds >= 1<<34: // also before 1970
 		binary.BigEndian.PutUint32(data[:], uint32(nanoseconds))
 		binary.BigEndian.PutUint64(data[4:], seconds)
 		return AppendExt(dst, TimestampType, data[:])
@@ -102,8 +102,7 @@ func AppendTime(dst []byte, t time.Time) []byte {
 	return AppendExt(dst, TimestampType, data[:8])
 }
 
-// appendLength appends a number below 2³² after the code for its 8 bits, or one
-// of the next two for 16 and 32.
+// appendLength appends a number below 2³². code is the code for 8 bits; the next two are those for 16 and 32.
 func appendLength(dst []byte, n uint64, code byte) []byte {
 	switch {
 	case n <= math.MaxUint8:
@@ -114,8 +113,8 @@ func appendLength(dst []byte, n uint64, code byte) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, code+2), uint32(n))
 }
 
-// appendHead begins a list or map: short is the code for up to 15 elements, long
-// that for 16 bits, and the next one for 32.
+// appendHead begins a list or map. short is the code for up to 15 elements, long that for 16 bits, and the next one
+// that for 32.
 func appendHead(dst []byte, n int, short, long byte) []byte {
 	switch {
 	case n < 16:

@@ -1,6 +1,6 @@
-// Package passwords checks passwords against their hashes: bcrypt's, and argon2id's in the PHC form
-// ($argon2id$v=19$m=…,t=…,p=…$SALT$HASH). A check takes long and may take memory, so a server has to bound how
-// many it does at a time; [Parse] bounds what one takes.
+// Package passwords checks passwords against hashes: bcrypt's, and argon2id's in the PHC form
+// ($argon2id$v=19$m=…,t=…,p=…$SALT$HASH). A check takes long and may take memory, so servers bound the number of
+// parallel checks. [Parse] bounds the cost of one check.
 package passwords
 
 import (
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// What one check takes at most: some 2 s of one processor, and 64 MiB.
+// Bounds of one check: some 2 s of one processor, and 64 MiB.
 const (
 	MaxBcryptCost   = 14
 	MaxArgonMemory  = 64 << 10 // KiB
@@ -22,7 +22,7 @@ const (
 	MaxArgonThreads = 16
 )
 
-// Least figures. Below them a stolen hash is guessed fast.
+// Least parameters. A hash with smaller ones is guessed fast.
 const (
 	minBcryptCost  = 10
 	minArgonMemory = 8 << 10 // KiB
@@ -30,7 +30,7 @@ const (
 
 // Hash is the hash of a password. It prints as [hash].
 type Hash struct {
-	bcrypt []byte // or
+	bcrypt []byte // set for bcrypt; otherwise the fields below
 
 	memory, time uint32
 	threads      uint8
@@ -89,7 +89,7 @@ func parseArgon(text string) (h Hash, err error) {
 	return h, nil
 }
 
-// Is reports whether the hash is that of a password.
+// Is reports whether the hash is that of the password.
 func (h Hash) Is(password string) bool {
 	switch {
 	case h.bcrypt != nil:

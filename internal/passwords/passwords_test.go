@@ -10,7 +10,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Argon returns a hash of argon2id as other programs write it.
+// argon returns a hash of argon2id in the PHC form.
 func argon(password string, memory, time uint32, threads uint8) string {
 	salt := []byte("0123456789abcdef")
 	b64 := base64.RawStdEncoding.EncodeToString
@@ -25,7 +25,7 @@ func TestHash(t *testing.T) {
 	}
 	for _, text := range []string{
 		string(b), strings.Replace(string(b), "$2a$", "$2y$", 1), argon("s3cret", minArgonMemory, 1, 1),
-		// Of argon2-cffi, which Python programs use.
+		// A hash of argon2-cffi, which Python programs use.
 		"$argon2id$v=19$m=8192,t=1,p=2$c29tZXNhbHRzb21lc2FsdA$" + base64.RawStdEncoding.EncodeToString(argon2.IDKey([]byte("s3cret"), []byte("somesaltsomesalt"), 1, 8192, 2, 16)),
 	} {
 		h, err := Parse(text)
@@ -47,7 +47,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// What would take too much of a server, or is guessed fast, is refused, and no error quotes a hash.
+// Parse refuses hashes that are too expensive to check or guessed fast, and its errors quote no hash.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	cheap, _ := bcrypt.GenerateFromPassword([]byte("s3cret"), 4)

@@ -1,5 +1,5 @@
-// Package pgjson finds out what neither PostgreSQL's type jsonb nor a worker's json module could read in a text
-// that is valid JSON, before anything is stored.
+// Package pgjson finds the parts of valid JSON that PostgreSQL's type jsonb or a worker's json module can't read,
+// before they are stored.
 package pgjson
 
 import (
@@ -13,18 +13,18 @@ import (
 
 // Limits of a text.
 const (
-	// MaxDepth is how deep lists and mappings may be nested. Python's json module has a limit of about 1,000, less
-	// what a message puts around the arguments.
+	// MaxDepth is the deepest nesting of lists and mappings. Python's json module has a limit of about 1,000, and a
+	// message adds some levels around the arguments.
 	MaxDepth = 500
-	// MaxDigits is how many digits a number may have before and after its point, written out: Python reads no
+	// MaxDigits is the most digits of a number before and after its point, without an exponent. Python reads no
 	// longer integers.
 	MaxDigits = 4300
 )
 
-// Fault is what is wrong with a value of a text.
+// Fault is a fault of a value in a text.
 type Fault struct {
 	Problem string
-	Path    []string // names and places (in brackets) from the outermost value to the one that is wrong
+	Path    []string // names and indexes (in brackets) from the outermost value to the faulty one
 }
 
 func (f *Fault) Error() string {
@@ -54,11 +54,11 @@ func (f *Fault) Where() string {
 	return where.String()
 }
 
-// Check returns the first fault of a JSON text, which must be valid; nil if there is none. The faults are a NUL, half a
-// surrogate pair, bytes that are not UTF-8, and what is beyond MaxDepth and MaxDigits.
+// Check returns the first fault of a valid JSON text; nil if there is none. The faults are a NUL, half a surrogate
+// pair, bytes that are not UTF-8, and excesses of MaxDepth and MaxDigits.
 func Check(text []byte) *Fault { return check(text, false) }
 
-// CheckUnique is Check; a key that a mapping has twice is a fault, too. (PostgreSQL and Python take the last one.)
+// CheckUnique is Check with one more fault: a repeated key of a mapping. (PostgreSQL and Python use the last one.)
 func CheckUnique(text []byte) *Fault { return check(text, true) }
 
 func check(text []byte, unique bool) *Fault {
@@ -69,8 +69,8 @@ func check(text []byte, unique bool) *Fault {
 	return c.value(0)
 }
 
-// CheckPairs returns the first half of a surrogate pair in a JSON text, which must be valid. encoding/json would put
-// U+FFFD in its place.
+// CheckPairs returns the first half of a surrogate pair in a valid JSON text. encoding/json would replace it by
+// U+FFFD.
 func CheckPairs(text []byte) *Fault {
 	if !halves.Match(text) {
 		return nil
@@ -88,7 +88,7 @@ type checker struct {
 	onlyPairs bool
 }
 
-// skip steps over white space and separators, and returns the byte there.
+// skip skips white space and separators, and returns the byte there.
 func (c *checker) skip() byte {
 	for {
 		switch b := c.text[c.pos]; b {
@@ -140,7 +140,7 @@ func (c *checker) object(depth int) *Fault {
 		raw, fault := c.string()
 		key := string(raw[1 : len(raw)-1])
 		if strings.ContainsRune(key, '\\') {
-			_ = json.Unmarshal(raw, &key) // valid
+			_ = json.Unmarshal(raw, &key) // the text is valid
 		}
 		if fault != nil {
 			return fault.below(strconv.Quote(key))
@@ -157,7 +157,7 @@ func (c *checker) object(depth int) *Fault {
 	return nil
 }
 
-// below puts a step before the path.
+// below prepends a step to the path.
 func (f *Fault) below(step string) *Fault {
 	if step == "" {
 		step = `""`
@@ -166,7 +166,7 @@ func (f *Fault) below(step string) *Fault {
 	return f
 }
 
-// string steps over a string and returns it with its quotes.
+// string skips a string and returns it with its quotes.
 func (c *checker) string() (raw []byte, fault *Fault) {
 	first := c.pos
 	for c.pos++; c.text[c.pos] != '"'; c.pos++ {

@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// What passes is stored by PostgreSQL. Of what does not, the error says what is wrong and where.
+// PostgreSQL stores every text without a fault. The error of a fault says what is wrong and where.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	pool := testenv.Connect(t, testenv.Database(t))
@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Whatever is valid JSON is checked without a crash.
+// Check doesn't crash for any valid JSON.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte(`{"a": [1.5e-3, "\ud83d\ude00", null, true, false, {}]}`))
 	f.Add([]byte(`"\ud800`))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a worker says of a task's arguments is written as a call in Python.
+// A worker's report of a task's arguments is formatted as a call in Python.
 func TestCallArguments(t *testing.T) {
 	for name, tc := range map[string]struct{ args, kwargs, list, dict, call string }{
 		"values": {`[1, "a'b", null]`, `{"url": "https://x", "n": 1.50}`, `[1, "a'b", None]`, `{'url': 'https://x', 'n': 1.5}`, `1, "a'b", None, url='https://x', n=1.5`},

@@ -5,19 +5,19 @@ import (
 	"unicode/utf8"
 )
 
-// Terminal is where a table is shown. The zero value bounds nothing and has no styles.
+// Terminal is the terminal of a table. The zero value has no width and no styles.
 type Terminal struct {
-	Width int                 // in characters; 0 if nothing bounds it
+	Width int                 // in characters; 0: unlimited
 	Bold  func(string) string // nil: none
 }
 
-// shortestCell is the number of characters that a cell keeps, however narrow the terminal is.
+// shortestCell is the least number of characters of a shortened cell.
 const shortestCell = 12
 
-// Columns aligns lines whose cells tabs separate, two blanks apart. The first line has the heads: a column whose head
-// ends with ">" is aligned to the right. The last cell of a line with fewer cells may be as long as it is.
-// For a narrower terminal it shortens the longest cells that are aligned to the left, in their middle. Where that is
-// not enough, each line becomes a list of heads and cells.
+// Columns aligns lines whose cells are separated by tabs, with two blanks between columns. The first line has the
+// heads; a head that ends with ">" aligns its column to the right. The last cell of a line with fewer cells may have
+// any length. For a narrow terminal, Columns shortens the middle of the longest cells that are aligned to the left.
+// If that is not enough, it formats each line as a list of heads and cells.
 func (t Terminal) Columns(lines []string) string {
 	rows := make([][]string, len(lines))
 	for i, line := range lines {
@@ -110,7 +110,7 @@ func (t Terminal) bold(text string) string {
 	return t.Bold(text)
 }
 
-// shorten leaves out the middle of a text that is longer than most characters.
+// shorten removes the middle of a text that is longer than most characters.
 func shorten(text string, most int) string {
 	all := []rune(text)
 	if len(all) <= most {

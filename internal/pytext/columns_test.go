@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// A table aligns numbers to the right, fits its terminal, and becomes lists where it can't.
+// A table aligns numbers to the right, fits its terminal, and becomes lists if it can't.
 func TestColumns(t *testing.T) {
 	lines := []string{"QUEUE\tLIMIT>\tPROBLEM", "swh.loader.git.tasks.UpdateGitRepository\t1000\t-", "short\t1\tnone", "gone\tno such queue"}
 	bold := func(text string) string { return "<" + text + ">" }
@@ -48,7 +48,7 @@ func TestColumns(t *testing.T) {
 func TestColumnsFit(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		cell := rapid.StringMatching(`[a-zé ]{0,40}`)
-		columns := rapid.IntRange(3, 8).Draw(t, "columns") // with three, a list has other lines than a table
+		columns := rapid.IntRange(3, 8).Draw(t, "columns") // with fewer, a list could have as many lines as a table
 		rows := rapid.SliceOfN(rapid.SliceOfN(cell, columns, columns), 2, 6).Draw(t, "rows")
 		var lines []string
 		for i, row := range rows {

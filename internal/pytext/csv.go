@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// CSVRow is a row as csv.writer writes it, without the end of the line.
+// CSVRow formats a row as csv.writer does, without the end of the line.
 func CSVRow(fields []string) string {
 	var b strings.Builder
 	for i, field := range fields {
@@ -20,16 +20,16 @@ func CSVRow(fields []string) string {
 	return b.String()
 }
 
-// RStrip is str.rstrip.
+// RStrip equals Python's str.rstrip.
 func RStrip(s string) string {
 	return strings.TrimRightFunc(s, func(r rune) bool {
-		return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f // separators, which are blanks in Python
+		return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f // separators, which are white space in Python
 	})
 }
 
-// CSVRecord is one record of a CSV file.
+// CSVRecord is a record of a CSV file.
 type CSVRecord struct {
-	Line   int // its first one, from 1
+	Line   int // its first line, from 1
 	Fields []string
 }
 
@@ -42,8 +42,8 @@ const (
 	quoteInQuotedField
 )
 
-// ReadCSV reads a whole file as csv.reader does with open's universal newlines. It has no
-// errors: a quote within a field is a character, and an open one ends with the file.
+// ReadCSV reads a whole file as csv.reader does with open's universal newlines. It has no errors: a quote within a
+// field is a character, and the end of the file closes an open quote.
 func ReadCSV(text string, delimiter rune) []CSVRecord {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	var records []CSVRecord

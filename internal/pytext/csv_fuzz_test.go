@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// What is read of a CSV file is written again as a file that reads the same, and
-// is no more than the file held; records begin on lines that the file has.
+// Records that are read, written and read again are equal, and have no more text than the file. Records begin on
+// lines of the file.
 func FuzzCSV(f *testing.F) {
 	for _, text := range []string{"a,b\n\n\"x\"\"y\",\r\n", "\"open", "a\"b\rc", ",", "\"\"", "\"a\"b,c\n"} {
 		f.Add(text)

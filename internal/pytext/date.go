@@ -17,9 +17,9 @@ var (
 	relative  = regexp.MustCompile(`^(?:in (\d+) (second|minute|hour|day|week)s?|(\d+) (second|minute|hour|day|week)s? ago)$`)
 )
 
-// ParseDate reads a date as the Python scheduler's command line does: ISO 8601, RFC 5322 and
-// some common forms, with or without a time, with or without a zone (naive, then in UTC).
-// Unlike Python's dateutil, it does not guess: "in 2 days" is not the second of the month.
+// ParseDate reads a date as the Python scheduler's command line does: ISO 8601, RFC 5322 and some common forms, with
+// or without a time and a zone. Without a zone, naive is true and the date is in UTC. Unlike Python's dateutil, it
+// refuses ambiguous texts: "in 2 days" is not the second of the month.
 func ParseDate(text string, now time.Time) (t time.Time, naive bool, err error) {
 	plain := strings.Join(strings.Fields(text), " ")
 	if t, ok := relativeTime(strings.ToLower(plain), now); ok {
@@ -95,13 +95,12 @@ func relativeTime(text string, now time.Time) (time.Time, bool) {
 	return now.Add(time.Duration(n) * unit), true
 }
 
-// iso8601 matches the dates that Python's library of that name accepts: with all or part of
-// the time, in basic or extended form.
+// iso8601 matches the dates that Python's library iso8601 accepts: with all or part of the time, in basic or extended
+// form.
 var iso8601 = regexp.MustCompile(`^(\d{4})(?:(?:-(\d{1,2})|(\d{2}))(?:(?:-(\d{1,2})|(\d{2}))` +
 	`(?:[ T](\d{2})(?::?(\d{2}))?(?::?(\d{1,2})(?:[.,](\d+))?)?(Z|[-+]\d{2}:?(?:\d{2})?)?)?)?)?$`)
 
-// ParseISO8601 reads a date of a file as the Python scheduler does: only ISO 8601, in UTC if
-// it names no zone.
+// ParseISO8601 reads a date of a file as the Python scheduler does: only ISO 8601, in UTC if it has no zone.
 func ParseISO8601(text string) (time.Time, error) {
 	m := iso8601.FindStringSubmatch(text)
 	yearAndMonthOnly := m != nil && m[3] != "" && m[4]+m[5] == ""

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// MaxDuration is the maximum of ParseDuration, which keeps sums from overflowing.
+// MaxDuration is the maximum of ParseDuration. Sums of a few such durations don't overflow.
 const MaxDuration = 100 * 365 * day
 
-const longest = 290 * 365 * day // about what a Duration holds
+const longest = 290 * 365 * day // about the largest time.Duration
 
 var (
 	errDuration = errors.New("not a duration")
@@ -20,7 +20,7 @@ var (
 	clock       = regexp.MustCompile(`^(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d*)?))?\s*`)
 )
 
-// units are the units of time by their names in lower case.
+// units has the units of time by their names in lower case.
 var units = func() map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for names, length := range map[string]time.Duration{
@@ -75,16 +75,15 @@ func parseDuration(text string, longest time.Duration) (time.Duration, error) {
 	return time.Duration(math.Round(total * float64(time.Second))), nil
 }
 
-// intervalForm is parse_time_interval of the Python scheduler: days, hours, minutes and
-// seconds, in this order, all optional.
+// intervalForm is the form of the Python scheduler's parse_time_interval: days, hours, minutes and seconds, in this
+// order, all optional.
 var intervalForm = regexp.MustCompile(`^` +
 	`(?:(\d+\.?|\d*\.\d+) *(?:day|days|d))? ?` +
 	`(?:(\d+\.?|\d*\.\d+) *(?:h|hr|hrs|hour|hours))? ?` +
 	`(?:(\d+\.?|\d*\.\d+) *(?:m|min|mins|minute|minutes))? ?` +
 	`(?:(\d+\.?|\d*\.\d+) *(?:s|sec|second|seconds))?$`)
 
-// ParseInterval reads a duration of the Python scheduler's command line, such as "1 day 12
-// hours", to microseconds.
+// ParseInterval reads a duration of the Python scheduler's command line, such as "1 day 12 hours", to microseconds.
 func ParseInterval(text string) (time.Duration, error) {
 	if !intervalForm.MatchString(text) || strings.TrimSpace(text) == "" {
 		return 0, Sentencef("'%s' is not an interval such as '12 hours' or '1 day 30 minutes'.", text)

@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// What Repr writes is a Python literal, of the value that the JSON text has; what is
-// no JSON is refused.
+// Repr returns a Python literal of the JSON text's value, and refuses invalid JSON.
 func FuzzRepr(f *testing.F) {
 	for _, text := range []string{
 		`{"a": [1.5, null, "x"], "b": {}}`, `"it's"`, `"it's \"so\""`, `"\\ \n\r\t\u0000\u007f\u00a0\u2028\ud83d\ude00\u00e9"`,
@@ -47,8 +46,7 @@ func FuzzRepr(f *testing.F) {
 	})
 }
 
-// inPython replaces the numbers of a value by what Python makes of them: a float, or
-// the digits of an int.
+// inPython replaces the numbers of a value by Python's: a float, or the digits of an int.
 func inPython(value any) any {
 	switch v := value.(type) {
 	case []any:
@@ -61,7 +59,7 @@ func inPython(value any) any {
 		}
 	case json.Number:
 		if strings.ContainsAny(v.String(), ".eE") {
-			f, _ := strconv.ParseFloat(v.String(), 64) // infinite, if it is too large
+			f, _ := strconv.ParseFloat(v.String(), 64) // infinite if it is too large
 			return f
 		}
 		if v == "-0" {
@@ -71,8 +69,7 @@ func inPython(value any) any {
 	return value
 }
 
-// literalReader reads Python literals as repr writes them: no other spaces, quotes
-// or escapes.
+// literalReader reads Python literals in repr's form, without other spaces, quotes or escapes.
 type literalReader struct{ rest string }
 
 func (r *literalReader) take(prefix string) bool {
@@ -116,7 +113,7 @@ func (r *literalReader) value() (any, error) {
 	return r.number()
 }
 
-// elements reads what is between commas, up to the end.
+// elements reads elements separated by commas, up to end.
 func (r *literalReader) elements(end string, element func() error) error {
 	for first := true; !r.take(end); first = false {
 		if !first && !r.take(", ") {
@@ -172,7 +169,7 @@ func (r *literalReader) text() (string, error) {
 	return text, nil
 }
 
-// escape reads what is after a backslash.
+// escape reads the part of an escape after the backslash.
 func (r *literalReader) escape(quote string) (rune, error) {
 	for short, c := range map[string]rune{`\`: '\\', "n": '\n', "r": '\r', "t": '\t', quote: rune(quote[0])} {
 		if r.take(short) {

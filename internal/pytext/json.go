@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 )
 
-// IndentedJSON is textwrap.indent(json.dumps(value, indent=4), prefix).
+// IndentedJSON equals Python's textwrap.indent(json.dumps(value, indent=4), prefix).
 func IndentedJSON(value json.RawMessage, prefix string) string {
 	var b bytes.Buffer
 	if json.Indent(&b, value, prefix, "    ") != nil {

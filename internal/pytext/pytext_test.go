@@ -44,8 +44,7 @@ func TestRepr(t *testing.T) {
 	}
 }
 
-// oracle answers a list of questions with Python itself. Today is given, not
-// asked for.
+// oracle is a Python program that answers a list of questions. Today's date is part of a question.
 const oracle = `
 import datetime, json, sys
 import humanize
@@ -69,7 +68,7 @@ def answer(q):
 json.dump([answer(q) for q in json.load(sys.stdin)], sys.stdout)
 `
 
-// ask puts questions to Python.
+// ask runs oracle with questions.
 func ask(t *testing.T, questions []map[string]any) []string {
 	t.Helper()
 	stdin, err := json.Marshal(questions)
@@ -125,7 +124,7 @@ func drawnJSON(texts *rapid.Generator[string], depth int) *rapid.Generator[strin
 	})
 }
 
-// Everything is written as Python itself writes it.
+// All texts equal Python's.
 func TestAgreesWithPython(t *testing.T) {
 	t.Parallel()
 	var (

@@ -12,8 +12,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// python writes and reads with Python's own modules: lists of CSV files, of rows
-// and of tables.
+// python is a Python program that reads and writes lists of CSV files, rows and tables with Python's modules.
 const python = `
 import csv, io, json, sys
 from tabulate import tabulate
@@ -32,7 +31,7 @@ json.dump({
 }, sys.stdout)
 `
 
-// CSV files, CSV rows and tables are as Python's modules have them.
+// CSV files, CSV rows and tables equal those of Python's modules.
 func TestSameAsPython(t *testing.T) {
 	t.Parallel()
 	r := seed.Rand(t)

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Repr is repr(json.loads(text)). Halves of surrogate pairs become U+FFFD.
+// Repr equals Python's repr(json.loads(text)), but halves of surrogate pairs become U+FFFD.
 func Repr(text json.RawMessage) (string, error) {
 	if !json.Valid(text) {
 		return "", fmt.Errorf("not JSON: %.100q", text)
@@ -29,7 +29,7 @@ func decoder(text json.RawMessage) *json.Decoder {
 	return d
 }
 
-// TupleRepr is repr(tuple(json.loads(list))).
+// TupleRepr equals Python's repr(tuple(json.loads(list))).
 func TupleRepr(list json.RawMessage) (string, error) {
 	text, err := Repr(list)
 	if err != nil {
@@ -78,8 +78,8 @@ func nextRepr(d *json.Decoder) (string, error) {
 	return "None", nil
 }
 
-// restOfObject returns the members of the object that the decoder is in, with the keys
-// written by before. A repeated key has its last value, in the place of the first.
+// restOfObject returns the members of the decoder's current object, with keys formatted by before. A repeated key has
+// its last value, in the place of the first.
 func restOfObject(d *json.Decoder, before func(key string) string) ([]string, error) {
 	places := map[string]int{}
 	var members []string
@@ -104,7 +104,7 @@ func restOfObject(d *json.Decoder, before func(key string) string) ([]string, er
 	return members, err
 }
 
-// Call formats a call's arguments as Python does. Workers may give them as texts already.
+// Call formats a call's arguments as Python does. Workers may report them as texts.
 func Call(args, kwargs json.RawMessage) (list, dict string, call []string, err error) {
 	var text string
 	if json.Unmarshal(args, &text) == nil {
@@ -137,7 +137,7 @@ func Call(args, kwargs json.RawMessage) (list, dict string, call []string, err e
 	return list, dict, append(call, named...), err
 }
 
-// number is repr of a number: integers unchanged, others as Python's float.
+// number equals repr of a number: integers unchanged, others as Python's float.
 func number(text string) string {
 	if text == "-0" {
 		return "0"
@@ -220,7 +220,7 @@ func Bool(b bool) string {
 	return "False"
 }
 
-// OrNone is text of the value that value points to, or None.
+// OrNone returns text of the value that value points to, or None.
 func OrNone[T any](value *T, text func(T) string) string {
 	if value == nil {
 		return "None"
@@ -228,7 +228,7 @@ func OrNone[T any](value *T, text func(T) string) string {
 	return text(*value)
 }
 
-// Thousands is f"{n:,}".
+// Thousands equals Python's f"{n:,}".
 func Thousands(n int) string {
 	digits := strconv.Itoa(n)
 	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {

@@ -13,8 +13,8 @@ func (s Sentence) Error() string { return string(s) }
 
 func Sentencef(format string, args ...any) error { return Sentence(fmt.Sprintf(format, args...)) }
 
-// OneLine joins the lines of an error's text, without repeated ones: pgx writes a line for
-// each address and each way to connect to it.
+// OneLine joins the lines of an error's text, without repeated ones: pgx writes a line for each address and each way
+// to connect to it.
 func OneLine(err error) error { return oneLine{err} }
 
 type oneLine struct{ error }

@@ -6,8 +6,8 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Table is tabulate's table in its format "simple", without the end of the last line. Wide
-// characters count as two columns.
+// Table equals tabulate's table in the format "simple", without the last end of line. Wide characters count as two
+// columns.
 func Table(headers []string, rows [][]string) string {
 	widths := make([]int, len(headers))
 	for i, header := range headers {
@@ -41,5 +41,5 @@ func Table(headers []string, rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// displayWidth is independent of the locale, as Python's wcwidth.
+// displayWidth doesn't depend on the locale, like Python's wcwidth.
 var displayWidth = &runewidth.Condition{}

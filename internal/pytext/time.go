@@ -8,7 +8,7 @@ import (
 
 const day = 24 * time.Hour
 
-// InDays splits a duration into days and a rest that is not negative, as a timedelta has them.
+// InDays splits a duration into days and a non-negative rest, as a timedelta does.
 func InDays(d time.Duration) (days, rest time.Duration) {
 	days, rest = d/day, d%day
 	if rest < 0 {
@@ -17,7 +17,7 @@ func InDays(d time.Duration) (days, rest time.Duration) {
 	return days, rest
 }
 
-// Timedelta is str of a datetime.timedelta, "1 day, 2:03:04.500000", in whole microseconds.
+// Timedelta equals str of a datetime.timedelta, such as "1 day, 2:03:04.500000", in whole microseconds.
 func Timedelta(d time.Duration) string {
 	days, rest := InDays(d.Truncate(time.Microsecond))
 	text := fmt.Sprintf("%d:%02d:%02d", rest/time.Hour, rest/time.Minute%60, rest/time.Second%60)
@@ -33,7 +33,7 @@ func Timedelta(d time.Duration) string {
 	return fmt.Sprintf("%d days, %s", days, text)
 }
 
-// ISOFormat is isoformat of an aware datetime, in t's own zone.
+// ISOFormat equals isoformat of an aware datetime, in t's own zone.
 func ISOFormat(t time.Time) string {
 	text := t.Format("2006-01-02T15:04:05")
 	if micros := t.Nanosecond() / 1000; micros > 0 {
@@ -45,8 +45,8 @@ func ISOFormat(t time.Time) string {
 	return text + t.Format("-07:00")
 }
 
-// NaturalDate is humanize.naturaldate of an aware datetime, in t's own zone and in English:
-// today, tomorrow, yesterday, or month and day, with the year from five months away.
+// NaturalDate equals humanize.naturaldate of an aware datetime, in t's own zone and in English: today, tomorrow,
+// yesterday, or month and day, with the year from five months away.
 func NaturalDate(t, now time.Time) string {
 	midnight := func(t time.Time) time.Time {
 		y, m, d := t.Date()
@@ -66,10 +66,10 @@ func NaturalDate(t, now time.Time) string {
 	return t.Format("Jan 02")
 }
 
-// Datetime is str of an aware datetime, in t's own zone.
+// Datetime equals str of an aware datetime, in t's own zone.
 func Datetime(t time.Time) string { return strings.Replace(ISOFormat(t), "T", " ", 1) }
 
-// TimedeltaRepr is repr of a datetime.timedelta.
+// TimedeltaRepr equals repr of a datetime.timedelta.
 func TimedeltaRepr(d time.Duration) string {
 	days, rest := InDays(d)
 	var parts []string

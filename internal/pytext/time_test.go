@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A date of a file is one in ISO 8601 with all its digits; a wrong one is an error.
+// A file's date is in ISO 8601 with all its digits; another text is an error.
 func TestParseISO8601(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -26,8 +26,8 @@ func TestParseISO8601(t *testing.T) {
 	}
 }
 
-// What Python writes of an offset with seconds, of thousands and of errors.
-func TestOddTexts(t *testing.T) {
+// An offset with seconds, thousands and errors have Python's texts.
+func TestTextsOfPython(t *testing.T) {
 	t.Parallel()
 	long := time.Date(1890, 1, 2, 3, 4, 5, 0, time.FixedZone("", 9*60+21))
 	twice := errors.New("away\n  first host \nsecond host\naway\n\n")

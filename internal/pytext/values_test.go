@@ -27,7 +27,7 @@ func TestParseDate(t *testing.T) {
 		"2030-01-02T03:04:05+99:00":     "",
 		"someday":                       "",
 		"2030":                          "",
-		"02/03/2030":                    "", // which is the month?
+		"02/03/2030":                    "", // day and month are ambiguous
 		"in two days":                   "",
 		"99999999999999999999 days ago": "",
 		"999999999 weeks ago":           "",
@@ -82,8 +82,7 @@ func TestParseInterval(t *testing.T) {
 	}
 }
 
-// Whatever a column of dates, or an option that is an interval, holds becomes a
-// value or an error.
+// Any text of a date column, or of an option for an interval, is a value or an error.
 func FuzzDatesAndIntervals(f *testing.F) {
 	for _, text := range []string{"2030-01-31T12:30:00.5+01:00", "20300131T1230-08", "2030", "1 day 2 h", ".5 s"} {
 		f.Add(text)

@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Visible writes what could steer a terminal, break a line, or hide or reorder what is
-// shown as Python and JSON escape it: control and format characters, and bytes that are not
-// UTF-8.
+// Visible escapes, as Python and JSON do, what could steer a terminal, break a line, or hide or reorder text: control
+// and format characters, and bytes that are not UTF-8.
 func Visible(text string) string {
 	var b strings.Builder
 	for i, r := range text {

@@ -21,7 +21,7 @@ import (
 
 // Options configure a Delivery.
 type Options struct {
-	Command string // the process's name in connections
+	Command string // in names of connections
 	Config  *config.Config
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
@@ -29,7 +29,7 @@ type Options struct {
 	Tracer  *tracing.Tracer // nil if traces are off
 }
 
-// Delivery has slots for claims, and delivers outgoing messages. Its connections are opened when first used.
+// Delivery has slots for claims, and delivers outgoing messages. It opens its connections at their first use.
 type Delivery struct {
 	Slots     *dispatch.Slots
 	Inspector *celery.QueueInspector
@@ -39,7 +39,7 @@ type Delivery struct {
 	publisher *celery.Publisher
 }
 
-// NewDelivery makes a Delivery and registers its metrics. It must be closed, by Deliver or Close.
+// NewDelivery returns a Delivery, whose metrics it registers. Deliver or Close must close it.
 func NewDelivery(o Options, store *db.Store, broker celery.Broker) *Delivery {
 	connection := celery.ConnectionOptions{Name: "swh-scheduler " + o.Command}
 	d := &Delivery{
@@ -55,7 +55,7 @@ func NewDelivery(o Options, store *db.Store, broker celery.Broker) *Delivery {
 	return d
 }
 
-// NewInspector makes an inspector of queues. The process's health shows whether the management API is away.
+// NewInspector returns an inspector of queues. The process's health shows whether the management API is unreachable.
 func NewInspector(o Options, broker celery.Broker, connection celery.ConnectionOptions) *celery.QueueInspector {
 	management := service.NewService(o.Log, "the management API")
 	o.Health.Show(management)
@@ -64,10 +64,10 @@ func NewInspector(o Options, broker celery.Broker, connection celery.ConnectionO
 	})
 }
 
-// Deliveries are kept for longer than the broker's figures may be old.
+// Deliveries are kept for longer than the largest age of the broker's figures.
 const _ = uint(ledger.DeliveriesKept - config.MaxStatsAge - time.Minute)
 
-// Deliver delivers outgoing messages until ctx ends, and closes the connections. Claims must have ended before.
+// Deliver delivers outgoing messages until ctx ends, and closes the connections. Callers end claims before.
 func (d *Delivery) Deliver(ctx context.Context) error {
 	return errors.Join(d.deliverer.Run(ctx), d.Close())
 }
@@ -75,8 +75,8 @@ func (d *Delivery) Deliver(ctx context.Context) error {
 // Close closes the connections to the broker.
 func (d *Delivery) Close() error { return errors.Join(d.publisher.Close(), d.Inspector.Close()) }
 
-// Once calls claim, and delivers outgoing messages until claim has returned and all are delivered. A refused message,
-// which stays in the ledger, is an error.
+// Once calls claim, and delivers outgoing messages until claim has returned and all are delivered. It returns an
+// error for a refused message, which stays in the ledger.
 func (d *Delivery) Once(ctx context.Context, claim func(ctx context.Context) (claimed int, err error)) error {
 	claiming, stopClaiming := context.WithCancel(ctx)
 	defer stopClaiming()

@@ -1,3 +1,3 @@
-// Package send has what one process sends with: a Delivery, made by the configuration, that claims and delivers; and a
-// Sender, by which commands send visits and messages by hand.
+// Package send claims and delivers messages in one process: a Delivery, made from the configuration, for daemons, and
+// a Sender for commands that send visits and messages by hand.
 package send

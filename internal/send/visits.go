@@ -13,21 +13,21 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Visits says which visits are sent to which queue, up to its free slots.
+// Visits selects visits and their queue, whose free slots bound them.
 type Visits struct {
 	Filter   model.VisitFilter
 	TaskType model.TaskType
 	Queue    string
 }
 
-// Sender claims visits and other messages within the free slots of queues and delivers them, through the ledger.
-// Its methods return the number of messages sent.
+// Sender claims visits and other messages within the free slots of queues and delivers them, through the ledger. Its
+// methods return the number of messages sent.
 type Sender struct {
 	options    Options
 	dispatcher *Delivery
 }
 
-// NewSender makes a Sender for a database, which must be of this program's version; stop ends it.
+// NewSender returns a Sender for a database, which must be of this program's version; stop ends the Sender.
 func NewSender(ctx context.Context, o Options, store *db.Store) (send *Sender, stop func() error, err error) {
 	broker, err := o.Config.Broker()
 	if err != nil {
@@ -53,7 +53,7 @@ func Once(ctx context.Context, o Options, store *db.Store, all ...Visits) error 
 	return errors.Join(err, stop())
 }
 
-// claim claims what take returns, within the free slots of a queue, and delivers it.
+// claim claims the messages that take returns, within the free slots of a queue, and delivers them.
 func (s *Sender) claim(ctx context.Context, queue dispatch.Queue, take func(ctx context.Context, c *dispatch.Claim) ([]ledger.Work, error)) (n int, err error) {
 	err = s.dispatcher.Once(ctx, func(ctx context.Context) (int, error) {
 		c, err := s.dispatcher.Slots.Open(ctx, queue)
@@ -67,8 +67,8 @@ func (s *Sender) claim(ctx context.Context, queue dispatch.Queue, take func(ctx 
 	return n, err
 }
 
-// queue returns a queue for work of a task type with the lanes and shares that are configured
-// for it; shared is nil if it is not shared.
+// queue returns a queue for a task type's messages with its configured lanes and shares; shared is nil without
+// shares.
 func (s *Sender) queue(name string, limit *int64, tt model.TaskType) (queue dispatch.Queue, shared *dispatch.SharedQueue) {
 	queue = dispatch.Queue{Name: name, Limit: limit}
 	key, ok := model.KeyOf(name, tt)
@@ -100,8 +100,8 @@ func (s *Sender) Visits(ctx context.Context, v Visits) (int, error) {
 	})
 }
 
-// Messages sends the first messages, of a task type, up to the free slots of a queue with a
-// limit (0: none). A queue with lanes has their slots instead.
+// Messages sends the first messages, of a task type, up to the free slots of a queue with a limit (0: none). A queue
+// with lanes uses their slots instead.
 func (s *Sender) Messages(ctx context.Context, tt model.TaskType, name string, limit int64, all []celery.TaskMessage) (int, error) {
 	queue, shared := s.queue(name, &limit, tt)
 	return s.claim(ctx, queue, func(ctx context.Context, c *dispatch.Claim) ([]ledger.Work, error) {

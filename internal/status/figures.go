@@ -13,10 +13,10 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// sampledWaiting is up to how much waiting work of a group a sample counts: any entitles it.
+// sampledWaiting bounds the waiting work that a sample counts of a group: one message entitles the group.
 const sampledWaiting = 1
 
-// SampleQueues returns a sample of all queues, and of the groups that share them, and the kinds that could be read.
+// SampleQueues returns a sample of all queues and of the groups that share them, and the kinds that it could read.
 func SampleQueues(ctx context.Context, store *db.Store, broker QueueSource, c *config.Config) (kinds []db.FigureKind, figures []db.Figure, err error) {
 	known, err := dispatch.KnownQueues(ctx, store, c.Lanes)
 	if err != nil {

@@ -19,34 +19,34 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// Freshness says how fresh the archive is, and when the backlog of visits is gone.
+// Freshness is the freshness of the archive, with a forecast of the end of the backlog of visits.
 type Freshness struct {
 	At      time.Time            `json:"at"`
-	Workers int                  `json:"workers"` // that the forecast was asked for; 0: those of now
-	By      *time.Time           `json:"by"`      // until when; nil: not asked for
+	Workers int                  `json:"workers"` // the forecast's number of workers; 0: the present one
+	By      *time.Time           `json:"by"`      // the forecast's date; nil: none
 	Types   []VisitTypeFreshness `json:"visit_types"`
-	Listers []ListerFreshness    `json:"listers"`       // at most MaxListers: those that stopped, those behind, then those with the most origins that lack a visit
-	Late    []string             `json:"late_listers"`  // those that stopped or are behind, at most MaxListers
-	Found   int                  `json:"listers_found"` // of which Listers are some
+	Listers []ListerFreshness    `json:"listers"`       // at most MaxListers: stopped ones, then late ones, then those with the most origins without a visit
+	Late    []string             `json:"late_listers"`  // stopped or late listers, at most MaxListers
+	Found   int                  `json:"listers_found"` // the number of listers, of which Listers has some
 }
 
-// VisitTypeFreshness is that of a visit type. Counts are those of update-metrics.
+// VisitTypeFreshness is the freshness of a visit type. Counts are those of update-metrics.
 type VisitTypeFreshness struct {
 	VisitType string     `json:"visit_type"`
 	Counted   *time.Time `json:"counted"` // nil: never
 	Known     int64      `json:"known"`
 	Enabled   int64      `json:"enabled"`
 	Never     int64      `json:"never_visited"`
-	Changed   int64      `json:"changed"`     // since their last visit, as their listers tell
-	OutOfDate *float64   `json:"out_of_date"` // the part of the enabled ones that was never visited, or changed; nil: not known
-	// Staleness are seconds, as a mean over the origins that were visited: estimated for all, and measured for those whose listers tell of
-	// updates. Only with the policy freshness.
+	Changed   int64      `json:"changed"`     // since their last visit, by their listers' dates
+	OutOfDate *float64   `json:"out_of_date"` // the fraction of enabled origins that was never visited or has changed; nil: unknown
+	// Staleness is the mean over the visited origins, in seconds: estimated for all, and measured for those whose
+	// listers report updates. Only with the policy freshness.
 	Staleness *float64 `json:"staleness"`
 	Told      *float64 `json:"staleness_told"`
 	freshness.Forecast
 }
 
-// ListerFreshness is that of a lister's origins of a visit type.
+// ListerFreshness is the freshness of a lister's origins of a visit type.
 type ListerFreshness struct {
 	Lister    string                 `json:"lister"`
 	Instance  string                 `json:"instance"`
@@ -61,17 +61,17 @@ type ListerFreshness struct {
 	OutOfDate *float64               `json:"out_of_date"`
 }
 
-// MaxListers is how many listers are listed.
+// MaxListers is the most listers of a list.
 const MaxListers = 100
 
-// FreshnessFilter says of what freshness is read.
+// FreshnessFilter selects visit types and listers.
 type FreshnessFilter struct {
 	VisitType string // "": all
-	Word      string // in the name or the instance of listers
+	Word      string // a part of the name or the instance of listers
 	freshness.Plan
 }
 
-// ReadFreshness reads counts that were taken before, of which it says the age. It scans no table of origins.
+// ReadFreshness reads stored counts and their age. It scans no table of origins.
 func ReadFreshness(ctx context.Context, store *db.Store, c *config.Config, filter FreshnessFilter) (f Freshness, err error) {
 	now := store.Now()
 	f = Freshness{At: now, Workers: filter.Workers, Types: []VisitTypeFreshness{}, Listers: []ListerFreshness{}, Late: []string{}}
@@ -107,7 +107,7 @@ func ReadFreshness(ctx context.Context, store *db.Store, c *config.Config, filte
 	return f, nil
 }
 
-// consumersByType returns how many consumers read the queues of each task type, as far as it was sampled.
+// consumersByType returns the number of consumers of each task type's queues, from samples.
 func consumersByType(ctx context.Context, store *db.Store, c *config.Config, now time.Time) (map[string]int, error) {
 	byQueue, err := store.Consumers(ctx, now)
 	if err != nil || byQueue == nil {
@@ -135,7 +135,7 @@ func ofFlow(flow freshness.Flow, plan freshness.Plan, stale origins.FreshnessCou
 	return t
 }
 
-// known returns nil for a time that is not known.
+// known returns nil for the zero time.
 func known(t time.Time) *time.Time {
 	if t.IsZero() || t.Unix() == 0 {
 		return nil
@@ -143,7 +143,7 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// part returns a part of all; nil if there are none.
+// part returns some / all; nil if all is 0.
 func part(some, all int64) *float64 {
 	if all <= 0 {
 		return nil

@@ -34,14 +34,14 @@ type Queue struct {
 	Oldest         *float64       `json:"oldest"`
 	Backlog        int            `json:"backlog"` // of the lane
 	Groups         map[string]int `json:"groups"`  // messages in flight by group
-	Problem        string         `json:"problem"` // why the broker can't tell the figures
+	Problem        string         `json:"problem"` // why the broker reports no figures
 }
 
-// QueueSource asks the broker about queues.
+// QueueSource returns the broker's figures of queues.
 type QueueSource = dispatch.QueueLengths
 
-// Queues returns the state of the known queues that exist or hold work. It takes no locks, so the figures
-// are of slightly different times.
+// Queues returns the state of the known queues that exist or have work. It takes no locks, so that its figures are
+// from slightly different times.
 func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []dispatch.KnownQueue, shares map[string]model.Shares) ([]Queue, error) {
 	now := store.Now()
 	entries, err := store.LedgerQueues(ctx)
@@ -98,7 +98,7 @@ func Queues(ctx context.Context, store *db.Store, broker QueueSource, known []di
 	return rows, nil
 }
 
-// inFlight returns how many messages each group of a shared queue has in flight.
+// inFlight returns the messages in flight of each group of a shared queue.
 func inFlight(ctx context.Context, store *db.Store, queue string, halfLife time.Duration, now time.Time) (map[string]int, error) {
 	states, err := store.ShareStates(ctx, queue, now, halfLife)
 	messages := map[string]int{}
@@ -130,7 +130,7 @@ func QueueTable(t pytext.Terminal, rows []Queue) string {
 	return t.Columns(lines)
 }
 
-// limit formats a limit, of which 0 is none.
+// limit formats a limit; none is the text for 0.
 func limit[N int | int64](n N, none string) string {
 	if n == 0 {
 		return none
@@ -147,10 +147,10 @@ func orUnknown[V any](v *V, format func(V) string) string {
 	return format(*v)
 }
 
-// shownGroups is how many groups a row of the table has at most.
+// shownGroups bounds the groups in a row of the table.
 const shownGroups = 5
 
-// groups names the groups with most messages in flight.
+// groups lists the groups with most messages in flight.
 func groups(inFlight map[string]int) string {
 	if len(inFlight) == 0 {
 		return "-"

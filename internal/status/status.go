@@ -40,12 +40,11 @@ type Group struct {
 	load float64
 }
 
-// MaxWaiting is up to how much waiting work of a group the commands count.
+// MaxWaiting bounds the waiting work of a group that commands count.
 const MaxWaiting = 10_000
 
-// Groups returns the state of the groups of a task type's queue, for which the configuration has shares: those with a
-// weight of their own, and those that have work or had some in the last hour. It counts at most maxWaiting waiting
-// pieces of work of each.
+// Groups returns the state of the groups of a task type's queue with shares: groups with a configured weight, and
+// groups with work now or in the last hour. It counts at most maxWaiting waiting messages of each.
 func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType string, maxWaiting int) ([]Group, error) {
 	shares, now := c.Shares[taskType], store.Now()
 	types, err := store.TaskTypes(ctx)
@@ -65,7 +64,7 @@ func Groups(ctx context.Context, store *db.Store, c *config.Config, taskType str
 	if err != nil {
 		return nil, err
 	}
-	var waiting map[string]int // not counted for queues with a prefix: first visits, and work sent by hand
+	var waiting map[string]int // not counted for queues with a prefix: first visits, and messages sent by hand
 	if prefix == "" {
 		if waiting, err = store.WaitingByGroup(ctx, tt, shares.By, c.SchedulingPolicy, now, maxWaiting); err != nil {
 			return nil, err
@@ -99,7 +98,7 @@ func (g *Group) hasWork() bool {
 	return g.Waiting+g.InFlight+g.HourPieces > 0 || g.HourSeconds > 0
 }
 
-// setParts sets which part of the queue each group has, had, and is entitled to.
+// setParts sets the groups' fractions of the queue: now, in the last hour, and by weight.
 func setParts(rows []Group) {
 	var weights, load, hour float64
 	for _, r := range rows {
@@ -123,7 +122,7 @@ func setParts(rows []Group) {
 	}
 }
 
-// divides reports whether the group takes part when free slots are divided.
+// divides reports whether the group gets slots in a division.
 func (g *Group) divides() bool {
 	return g.Waiting > 0 && (g.MaxInFlight == nil || g.InFlight < *g.MaxInFlight)
 }
@@ -155,8 +154,8 @@ type Lane struct {
 	Again           int     `json:"again"`
 	Sent            int     `json:"sent"`
 	Running         int     `json:"running"`
-	Consumers       *int    `json:"consumers"` // nil: the broker doesn't say
-	Waited          float64 `json:"waited"`    // by the first of the backlog
+	Consumers       *int    `json:"consumers"` // nil: the broker doesn't report it
+	Waited          float64 `json:"waited"`    // of the first message of the backlog
 	Ended           int     `json:"ended"`
 	TimedOut        int     `json:"timed_out"`
 	QuickSentSlow   int     `json:"quick_sent_slow"`
@@ -166,7 +165,7 @@ type Lane struct {
 	WaitP95         float64 `json:"wait_p95"`
 }
 
-// Lanes returns the state of the lanes of a set. broker, which may be nil, tells their consumers.
+// Lanes returns the state of the lanes of a set. broker, which may be nil, reports their consumers.
 func Lanes(ctx context.Context, store *db.Store, broker QueueSource, l *dispatch.LaneSet, now time.Time) ([]Lane, error) {
 	states, err := store.LaneStates(ctx, l.Name, len(l.Lanes))
 	if err != nil {
@@ -215,7 +214,8 @@ func LaneTable(t pytext.Terminal, rows []Lane) string {
 	return t.Columns(lines)
 }
 
-// timeLimit formats seconds as explain.RoughSeconds does, and adds seconds to minutes: two limits may differ by these alone.
+// timeLimit formats seconds as explain.RoughSeconds does, with the seconds after minutes, as two limits may differ
+// only there.
 func timeLimit(seconds float64) string {
 	if rest := int(seconds) % 60; rest > 0 && seconds > 60 && seconds < 3600 {
 		return fmt.Sprintf("%d min %d s", int(seconds)/60, rest)

@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// Names that anybody may have chosen, and what the broker says, can't steer a terminal or break a table.
+// Names from strangers and texts of the broker can't steer a terminal or break a table.
 func TestTablesShowNoControls(t *testing.T) {
 	t.Parallel()
 	const odd = "a\x1b[2J\tb\nc"

@@ -12,17 +12,18 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Demand is what a queue asks of its workers.
+// Demand is the work of a queue, and the wait intended for it.
 type Demand struct {
-	Waiting int           // work that no worker has
-	InHand  int           // work that workers have
-	Runtime time.Duration // mean time of the work; 0: not known
-	Target  time.Duration // within which what waits should have begun; above 0
-	Max     int           // most workers; 0: no bound
+	Waiting int           // without a worker
+	InHand  int           // with workers
+	Runtime time.Duration // mean time of the work; 0: unknown
+	Target  time.Duration // the longest wait intended; above 0
+	Max     int           // most workers; 0: unlimited
 }
 
-// Workers returns how many workers the queue should have, each of which does one piece of work at a time: as many as begin
-// what waits within the target, but not fewer than have work in hand, and at least one while anything waits.
+// Workers returns the number of workers that the queue should have, each of which does one message at a time. It is
+// enough to begin the waiting work within the target, at least the number that are busy, and at least one while work
+// waits.
 func (d Demand) Workers() int {
 	wanted := d.InHand
 	if d.Waiting > 0 {
@@ -35,8 +36,8 @@ func (d Demand) Workers() int {
 	return wanted
 }
 
-// runtimeOf returns the mean time of the work of a queue, from the times of its type: of a lane, those of what takes no longer
-// than its limit, and longer than that of the lane before. Where none is known, it is the configured one.
+// runtimeOf returns the mean time of the work of a queue, from the times of its type. For a lane, it uses the times
+// between the limit of the lane before and its own. Without known times, it returns the configured one.
 func runtimeOf(q dispatch.KnownQueue, took lanes.Sketch, configured time.Duration) time.Duration {
 	from, to := time.Duration(0), time.Duration(math.MaxInt64)
 	if q.Lanes != nil {
@@ -66,9 +67,9 @@ func demandOf(known dispatch.KnownQueue, q Queue, work db.WorkOfQueue, took lane
 	return d
 }
 
-// Demands returns the demand of each queue that something is sent to, even if it doesn't exist yet. It leaves out queues
-// whose length the broker refuses. took is how long work took, by task type.
-// It takes no locks, so the figures are of slightly different times.
+// Demands returns the demand of each queue with a sender, even if the queue doesn't exist yet. It omits queues whose
+// length the broker refuses to report. took has the runtimes by task type. It takes no locks, so that its figures are
+// from slightly different times.
 func Demands(ctx context.Context, store *db.Store, broker QueueSource, c *config.Config, took map[string]lanes.Sketch) (map[string]Demand, error) {
 	known, err := dispatch.KnownQueues(ctx, store, c.Lanes)
 	if err != nil {
@@ -94,7 +95,7 @@ func Demands(ctx context.Context, store *db.Store, broker QueueSource, c *config
 	for _, k := range known {
 		of := tasksOf(k, work)
 		of.Running = max(of.Running, begun[k.Name])
-		q := state[k.Name] // none: it does not exist
+		q := state[k.Name] // zero: it doesn't exist
 		if q.Problem != "" {
 			continue
 		}
@@ -103,7 +104,8 @@ func Demands(ctx context.Context, store *db.Store, broker QueueSource, c *config
 	return demands, nil
 }
 
-// tasksOf returns the tasks that are ready for a queue, or for the lanes that begin with it, and those known to run from it. Tasks in lanes are counted
+// tasksOf returns the number of tasks that are ready for a queue, or for the lanes that begin with it, and of those
+// running from it. Tasks in lanes are counted as work instead.
 // as work instead.
 func tasksOf(k dispatch.KnownQueue, work map[db.TasksKey]db.WorkOfQueue) db.WorkOfQueue {
 	switch {

@@ -35,7 +35,7 @@ func TestWantedWorkers(t *testing.T) {
 	}
 }
 
-// The work of a lane takes as long as what its limits let through, of what its type has taken.
+// The runtime of a lane's work is the mean of its type's runtimes between the limits.
 func TestRuntimes(t *testing.T) {
 	t.Parallel()
 	took := lanes.Sketch{lanes.Bucket(10): 90, lanes.Bucket(1000): 10}
@@ -62,7 +62,7 @@ func TestRuntimes(t *testing.T) {
 	}
 }
 
-// What a task type leaves out is that of the default, and then the program's.
+// Missing fields of a task type come from the default, and then from the program.
 func TestWantedOf(t *testing.T) {
 	t.Parallel()
 	all := map[string]model.WantedWorkers{"default": {TargetWait: time.Minute, Max: 8}, "load-git": {Runtime: time.Second, Max: 64}}

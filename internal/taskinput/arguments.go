@@ -1,5 +1,5 @@
-// Package taskinput reads tasks that people write: arguments of a command line, CSV files,
-// and files with an origin on each line.
+// Package taskinput reads tasks from operators: arguments of a command line, CSV files, and files with an origin on
+// each line.
 package taskinput
 
 import (
@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// ParseArguments reads a task's arguments: words with = are keyword arguments, the others
-// positional ones; values are YAML.
+// ParseArguments reads a task's arguments. Words with = are keyword arguments, the others positional ones; values are
+// YAML.
 func ParseArguments(words []string) (model.TaskArguments, error) {
 	args := []json.RawMessage{}
 	var kwargs dispatch.Kwargs

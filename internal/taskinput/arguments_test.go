@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever is typed after a task type becomes JSON or an error.
+// Any words after a task type become JSON or an error.
 func FuzzParseArguments(f *testing.F) {
 	f.Add("a=1 b [c] d=")
 	f.Add("a={x: [1, 2.5]} =3 '")

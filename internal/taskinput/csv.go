@@ -15,13 +15,12 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// mostProblems is the maximum number of lines of a file that errors are reported of.
+// mostProblems bounds the reported wrong lines of a file.
 const mostProblems = 20
 
-// ReadTasks makes tasks of a file's records. Its error has a line for each wrong line, up
-// to mostProblems.
+// ReadTasks makes tasks from a file's records. Its error has a line for each wrong line, up to mostProblems.
 func ReadTasks(records []pytext.CSVRecord, columns []string, types []model.TaskType, now time.Time) ([]tasks.NewTask, error) {
-	names := map[string]string{} // types by their names and by those of Celery tasks, which win
+	names := map[string]string{} // types by their names and by those of Celery tasks, which take precedence
 	for _, tt := range types {
 		names[tt.Type] = tt.Type
 	}

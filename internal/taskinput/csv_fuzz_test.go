@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// Each line of a file of tasks becomes a task that can be stored, or an error that
-// names the line; then no task comes back.
+// Each line of a file of tasks is a task that can be stored, or an error that names the line. With an error, no task
+// is returned.
 func FuzzTaskFile(f *testing.F) {
 	for _, text := range []string{
 		"load-git,[],{},2030-01-01\n", "load-git,,,\n", "swh.git,[1],\"{\"\"url\"\": \"\"x\"\"}\",2030\n\nx,[],{},", "load-git,{},[],now\r\n",

@@ -14,16 +14,15 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// LineForm says which keyword arguments the columns of a line are, and which further ones each
-// task has, as the Python scheduler (cli/origin_utils.py).
+// LineForm maps the columns of a line to keyword arguments, and adds further ones to each task, as the Python
+// scheduler does (cli/origin_utils.py).
 type LineForm struct {
 	columns []string
 	extra   dispatch.Kwargs
 	github  bool // add the lister of origins on GitHub
 }
 
-// FormOf returns the form of the lines for a task type. options are the user's arguments
-// for each task.
+// FormOf returns the form of the lines for a task type. options are the user's arguments for all tasks.
 func FormOf(taskType string, options json.RawMessage) (form LineForm, err error) {
 	form.columns = []string{"url"}
 	archive := []string{"origin_url", "archive_path"}
@@ -34,7 +33,7 @@ func FormOf(taskType string, options json.RawMessage) (form LineForm, err error)
 			if *given.Type != "svn" {
 				form.columns = archive
 			}
-			defer func() { form.extra.Delete("type") }() // no argument of the loader
+			defer func() { form.extra.Delete("type") }() // not an argument of the loader
 		}
 	case "load-hg-from-archive-mercurial":
 		form.columns = archive

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A line that is not UTF-8 ends the reading: PostgreSQL has no such text.
+// A line that is not UTF-8 ends the reading, as PostgreSQL stores no such text.
 func TestURLs(t *testing.T) {
 	t.Parallel()
 	var urls []string

@@ -13,9 +13,9 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// JSON returns a node of Parse (nil is null) as JSON. Numbers keep all digits. Keys become
-// texts as in Python's json module: null, true and numbers in their JSON form. Values without
-// a JSON form (dates, binary, infinities, keys that are lists) are errors.
+// JSON returns a node of Parse as JSON; nil is null. Numbers keep all digits. Keys become texts as in Python's json
+// module: null, true and numbers in their JSON form. Values without a JSON form are errors: dates, binary,
+// infinities, keys that are lists.
 func JSON(n *yaml.Node) (json.RawMessage, error) {
 	if n == nil {
 		return json.RawMessage("null"), nil
@@ -105,8 +105,8 @@ func scalarText(n *yaml.Node) (string, error) {
 	return "", fmt.Errorf("yaml: line %d: a date, binary or infinite value has no form in JSON", n.Line)
 }
 
-// Unambiguous returns an error if a mapping in a tree of Parse has a key twice, apart from keys that are merged into it.
-// JSON takes the last one, as Python does.
+// Unambiguous returns an error if a mapping in a tree of Parse has a key twice, apart from keys that are merged into
+// it. JSON uses the last one, as Python does.
 func Unambiguous(n *yaml.Node) error {
 	if n == nil {
 		return nil
@@ -136,7 +136,7 @@ func Unambiguous(n *yaml.Node) error {
 	return nil
 }
 
-// keyIdentity distinguishes keys as a Python dict does: 1, 1.0 and true are the same.
+// keyIdentity distinguishes keys as a Python dict does: 1, 1.0 and true are equal.
 func keyIdentity(key *yaml.Node) (any, error) {
 	if key.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("yaml: line %d: a list or a mapping cannot be a key", key.Line)

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxSize is the maximum size of a document with its aliases followed, in nodes and bytes of their texts,
-// unless the document is longer: only with aliases can it be four times as large as its text.
+// maxSize bounds a document with its aliases followed, in nodes plus bytes of their texts, unless the document is
+// longer. Only aliases can make it four times as large as its text.
 const maxSize = 100_000
 
 // Parse reads the only document of text. The root is nil if there is none.
@@ -37,8 +37,8 @@ func Parse(text []byte) (*yaml.Node, error) {
 	return follow(document.Content[0], &budget, map[*yaml.Node]bool{})
 }
 
-// withoutContent hides the name of an unknown anchor, the only text that the parser quotes:
-// it may be a password that begins with *. It adds the line.
+// withoutContent removes the name of an unknown anchor from an error and adds the line. The name is the only text
+// that the parser quotes; it may be a password that begins with *.
 func withoutContent(err error, text []byte) error {
 	m := unknownAnchor.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -95,8 +95,8 @@ func Pairs(mapping *yaml.Node) ([]Pair, error) {
 	return lastOfEach(append(merged, own...))
 }
 
-// mergedPairs returns the entries of the mapping, or of the list of mappings, that a merge
-// key merges. The first mapping of a list comes last, and wins.
+// mergedPairs returns the entries that a merge key merges: those of a mapping, or of a list of mappings. The first
+// mapping of a list comes last, so that its values win.
 func mergedPairs(value *yaml.Node) ([]Pair, error) {
 	switch value.Kind {
 	case yaml.MappingNode:

@@ -60,7 +60,7 @@ func plain(n *yaml.Node) (any, error) {
 	case timestampForm.MatchString(n.Value):
 		return Timestamp(n.Value), nil
 	}
-	if n.Value == "=" || n.Value == "<<" { // YAML 1.1 keeps these two for itself
+	if n.Value == "=" || n.Value == "<<" { // YAML 1.1 reserves these two
 		return nil, fmt.Errorf("yaml: line %d: %s must be quoted", n.Line, n.Value)
 	}
 	return n.Value, nil
@@ -143,7 +143,7 @@ func float(n *yaml.Node) (any, error) {
 	total := 0.0
 	for part := range strings.SplitSeq(text, ":") {
 		f, err := strconv.ParseFloat(part, 64)
-		if err != nil && !math.IsInf(f, 0) { // out of range is infinite, as with Python
+		if err != nil && !math.IsInf(f, 0) { // out of range is infinite, as in Python
 			return nil, malformed(n, "float")
 		}
 		total = 60*total + f

@@ -55,7 +55,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// bomb doubles nine times what the line before it says.
+// bomb repeats the line before nine times in each line.
 const bomb = "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
 	"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n"
 
@@ -90,8 +90,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// oracle answers, for each YAML text of a JSON list, PyYAML's value as JSON, or
-// null if it has none.
+// oracle is a Python program that returns PyYAML's value of each text of a JSON list, as JSON, or null for an error.
 const oracle = `
 import json, sys, yaml
 def value(text):
@@ -102,7 +101,7 @@ def value(text):
 json.dump([value(text) for text in json.load(sys.stdin)], sys.stdout)
 `
 
-// Scalars mean what they mean to the Python components.
+// Scalars have the Python components' values.
 func TestScalarsAgreeWithPyYAML(t *testing.T) {
 	t.Parallel()
 	number := rapid.StringMatching(`[-+]?[0-9_:.xbeo]{0,8}([eE][-+]?[0-9]{1,2})?`)
@@ -143,7 +142,7 @@ func TestScalarsAgreeWithPyYAML(t *testing.T) {
 	}
 }
 
-// No text makes the reader panic, hang, or give something that is not JSON.
+// No text makes the reader panic, loop, or return invalid JSON.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{"a: 1", "[1, .inf]", "{<<: *a}", "&a [*a]", bomb, "!!binary x", "? [a]\n: b", "1:60", "0b_"} {
 		f.Add([]byte(seed))
@@ -159,8 +158,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// A large document is read as any other: only aliases make one grow beyond
-// measure.
+// A large document without aliases is read; only aliases count as growth.
 func TestLargeDocument(t *testing.T) {
 	const n = 200_000
 	root, err := Parse([]byte(strings.Repeat("- x\n", n)))

@@ -1,5 +1,5 @@
-// Answer is an HTTP server that answers each request with the bytes that it read from its standard
-// input (answer ADDRESS CONTENT-TYPE). It is a limit for servers that have to compute the answer.
+// Answer is an HTTP server that answers each request with the bytes of its standard input (answer ADDRESS
+// CONTENT-TYPE). It is the limit for servers that compute the answer.
 package main
 
 import (
@@ -16,7 +16,7 @@ func main() {
 		err = http.ListenAndServe(os.Args[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Content-Type", os.Args[2])
-			w.Header().Set("Content-Length", strconv.Itoa(len(body))) // otherwise the response is chunked, which the Python client takes for a stream
+			w.Header().Set("Content-Length", strconv.Itoa(len(body))) // otherwise the response is chunked, which the Python client reads as a stream
 			_, _ = w.Write(body)
 		}))
 	}

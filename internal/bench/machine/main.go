@@ -1,6 +1,6 @@
-// Machine prints what benchmarks run on, as lines "key: value" before the
-// output of `go test -bench`: the configuration lines of the benchmark format. The services and the Python are those that
-// the environment names, as for tests.
+// Machine prints the machine and the services of benchmarks as lines "key: value", the configuration lines of the
+// benchmark format, before the output of `go test -bench`. The environment names the services and the Python, as for
+// tests.
 package main
 
 import (

@@ -1,13 +1,12 @@
-// Table reads the output of benchmarks of package bench and writes tables in Markdown. One compares our scheduler
-// with the Python scheduler and with limits; the ratio is above 1 where ours is
-// better. The second one has the costs of our triggers for the Python scheduler, and of features for ours. The third
-// one has daemons that reach the database by an RPC server.
+// Table reads the output of benchmarks of package bench and writes tables in Markdown. The first compares our
+// scheduler with the Python scheduler and with limits; a ratio above 1 is in our favour. The second has the costs of
+// our triggers for the Python scheduler, and of features for ours. The third has daemons that use the database
+// through an RPC server.
 //
-// With -write DIRECTORY, the root of the repository, it writes the tables to docs/explanation/performance.md,
-// between the lines "<!-- bench -->" and "<!-- /bench -->", some rows to README.md in the same way,
-// and a plot to docs/explanation/performance.svg. That requires a complete run: all benchmarks in titles,
-// five runs of each side, and a PostgreSQL with the default durability. Otherwise
-// it returns an error and leaves the files unchanged.
+// With -write DIRECTORY, the root of the repository, it writes the tables to docs/explanation/performance.md, between
+// the lines "<!-- bench -->" and "<!-- /bench -->", some rows to README.md in the same way, and a plot to
+// docs/explanation/performance.svg. That requires a complete run: all benchmarks in titles, five runs of each side,
+// and a PostgreSQL with the default durability. Otherwise it returns an error and leaves the files unchanged.
 package main
 
 import (
@@ -74,7 +73,7 @@ func run(in io.Reader, out io.Writer, directory string) error {
 
 const begin, end = "<!-- bench -->\n", "<!-- /bench -->\n"
 
-// rewrite replaces what is between the markers of a file.
+// rewrite replaces the text between the markers of a file.
 func rewrite(name, text string) error {
 	content, err := os.ReadFile(name)
 	if err != nil {

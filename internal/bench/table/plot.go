@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// curves are the parts of the benchmark Grab that the plot shows, in colours that colour-blind people can
-// tell apart. A point is the geometric mean over policies.
+// curves are the parts of the benchmark Grab in the plot, in colours for colour-blind readers. A point is the
+// geometric mean over policies.
 var curves = []struct{ part, unit, title, colour string }{
 	{"dry", "ms", "dry grab of 1,000", "#0072b2"},
 	{"real", "ms", "claimed grab of 1,000", "#d55e00"},
@@ -60,8 +60,8 @@ const (
 	plotWidth, plotHeight    = 760, 440
 )
 
-// plot draws costs by the number of origins as SVG, on logarithmic scales: ours in solid
-// lines, the Python scheduler's in dashed ones.
+// plot draws costs by the number of origins as SVG, on logarithmic scales. Our lines are solid, the Python
+// scheduler's dashed.
 func (m *measurements) plot() []byte {
 	type line struct {
 		title, colour, dash string

@@ -124,13 +124,14 @@ func (m *measurements) comparisons() (all []comparison) {
 	return all
 }
 
-// road has a figure of our daemon with the database and by an RPC server, and of the Python daemon by its own.
+// road has a figure of our daemon with the database and through an RPC server, and of the Python daemon through its
+// own.
 type road struct {
 	benchmark, unit        string
 	database, byDoor, peer figure
 }
 
-// roads returns what was measured by RPC servers, too.
+// roads returns the figures that were also measured through RPC servers.
 func (m *measurements) roads() (all []road) {
 	for _, name := range m.benchmarks {
 		ours, byDoor, peer := m.side(name, bench.Ours), m.side(name, bench.Door), m.side(name, bench.PeerRemote)
@@ -175,7 +176,7 @@ func (m *measurements) costs() (all []cost) {
 	return all
 }
 
-// leastRuns is how many runs of a side are required to publish its figures.
+// leastRuns is the least number of runs of a side whose figures are published.
 const leastRuns = 5
 
 // isWhole returns an error unless the tables may be published.
@@ -205,7 +206,7 @@ func first(benchmark string) string {
 	return name
 }
 
-// ratio returns how many times better the first figure is. Higher rates are better; of everything else, lower figures are.
+// ratio returns how many times better the first figure is. Higher is better for rates, lower for other units.
 func ratio(unit string, a, b figure) float64 {
 	if strings.HasSuffix(unit, "/s") {
 		return a.median / b.median

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// output is what a run prints: facts, results of sides, and what is neither.
+// output is the output of a run: facts, results of sides, and other lines.
 const output = `date: 2026-11-21
 cores: 2
 memory: 24 GiB
@@ -53,8 +53,8 @@ const wanted = `| work | unit | ours | limit | Python | ratio |
 | runner, 50,000 ready tasks | tasks/s | 9,350 (9,100–9,900) | 9,000 (8,900–9,900) | 0.963 | 900 (890–910) | 10.0 |
 `
 
-// A rate is better the higher it is, anything else the lower; what has only one side is left
-// out; the tables say on what machine they were made.
+// Higher is better for a rate, lower for other units. Benchmarks with one side are omitted. The tables name the
+// machine.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -80,7 +80,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// whole is what a run of the whole table prints.
+// whole returns the output of a complete run.
 func whole() string {
 	var b strings.Builder
 	b.WriteString(output)
@@ -104,9 +104,8 @@ func whole() string {
 	return b.String()
 }
 
-// The documents get the tables of a whole run, between their markers, and a plot. Nothing is
-// written of a run that lacks a benchmark or a row, has too few runs, or was made with a
-// database that doesn't sync.
+// The documents get the tables of a complete run, between their markers, and a plot. A run without a benchmark or a
+// row, with too few runs, or on a database that doesn't sync writes nothing.
 func TestOnlyAWholeRunIsWritten(t *testing.T) {
 	t.Parallel()
 	const untouched = "# Title\n" + begin + "old\n" + end + "after\n"

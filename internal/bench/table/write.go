@@ -124,7 +124,7 @@ func (f figure) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(f.median), number(f.least), number(f.greatest))
 }
 
-// where says when and on which machine the figures were measured.
+// where returns the date and the machine of the figures as a text.
 func (m *measurements) where() string {
 	f := m.facts
 	return fmt.Sprintf("Measured on %s, %s cores (%s), %s of memory, %s. Versions: Go %s, PostgreSQL %s (fsync %s), RabbitMQ %s, Kafka %s, Python %s, Celery %s, swh.scheduler %s. "+
@@ -180,7 +180,7 @@ func roadTable(rows []road) string {
 	return b.String()
 }
 
-// once returns title, or "…" if it is the same as the last one.
+// once returns title, or "…" if it equals the last one.
 func once(last *string, title string) string {
 	if title == *last {
 		return "…"
