@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Pair is a certificate with its key, for an hour.
+// Pair is a certificate with its key, valid for an hour.
 type Pair struct {
 	tls.Certificate // with its Leaf
 	PEM, KeyPEM     string
@@ -35,8 +35,7 @@ func Authority(t testing.TB) Pair {
 	}, nil)
 }
 
-// Issue makes a certificate that an authority signs, of a server and a client, for a
-// host's name or address.
+// Issue returns a certificate signed by the authority, for a server or a client with a host's name or address.
 func (p Pair) Issue(t testing.TB, host string) Pair {
 	t.Helper()
 	certificate := &x509.Certificate{
@@ -49,7 +48,7 @@ func (p Pair) Issue(t testing.TB, host string) Pair {
 	return issue(t, certificate, &p)
 }
 
-// issue signs a certificate by an authority, or by itself if that is nil.
+// issue returns a certificate signed by an authority, or by itself if by is nil.
 func issue(t testing.TB, certificate *x509.Certificate, by *Pair) (pair Pair) {
 	t.Helper()
 	check := func(err error) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Balancer is a plain proxy in front of several servers, as an ingress is: connections go to them in
-// turn, and one on which nothing passes for a while is cut.
+// Balancer is a plain proxy in front of several servers, like an ingress. It assigns connections to servers in turn,
+// and cuts idle ones.
 type Balancer struct {
 	Addr string // where clients connect (host:port)
 
@@ -22,8 +22,8 @@ type Balancer struct {
 	wg      sync.WaitGroup
 }
 
-// Balance starts a Balancer, which ends with the test. A server that refuses a connection is passed
-// over.
+// Balance starts a Balancer that cuts connections after idle without data, until the test ends. It skips a server
+// that refuses a connection.
 func Balance(t testing.TB, idle time.Duration, targets ...string) *Balancer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,7 +41,7 @@ func Balance(t testing.TB, idle time.Duration, targets ...string) *Balancer {
 				return
 			}
 			if err != nil {
-				continue // the client was gone before it was accepted
+				continue // the client closed before Accept
 			}
 			server, err := b.dial()
 			if err != nil {
@@ -76,10 +76,10 @@ func Balance(t testing.TB, idle time.Duration, targets ...string) *Balancer {
 	return b
 }
 
-// Cuts returns how many connections it has cut because nothing passed.
+// Cuts returns the number of idle connections that it has cut.
 func (b *Balancer) Cuts() int { return int(b.cuts.Load()) }
 
-// dial connects to the server whose turn it is, or else to the next one.
+// dial connects to the next server in turn, or to the one after it.
 func (b *Balancer) dial() (conn net.Conn, err error) {
 	first := b.next.Add(1)
 	for i := range b.targets {
@@ -90,7 +90,7 @@ func (b *Balancer) dial() (conn net.Conn, err error) {
 	return nil, err
 }
 
-// forward copies both ways until either side ends or nothing passes for too long.
+// forward copies both ways until either side ends or the connection is idle for too long.
 func (b *Balancer) forward(client, server net.Conn) {
 	defer func() { _, _ = client.Close(), server.Close() }()
 	cut := time.AfterFunc(b.idle, func() {

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Patience bounds each wait for something that should happen soon. Only a failing test takes
-// that long.
+// Patience bounds each wait for something that should happen soon. Only a failing test waits that long.
 const Patience = 5 * time.Minute
 
-// Becomes waits until look returns want, for at most Patience, or until the test fails for
-// another reason, as when what Run runs ends. Else the test fails with what look returned last.
-func Becomes[T any](t testing.TB, what string, want T, look func() T) {
+// Becomes waits until current returns want. It fails the test with the last result after Patience, or when the test has
+// failed otherwise, such as when a function of Run ends.
+func Becomes[T any](t testing.TB, what string, want T, current func() T) {
 	t.Helper()
 	began, failed, pause := time.Now(), t.Failed(), time.Millisecond
-	for got := look(); !reflect.DeepEqual(got, want); got = look() {
+	for got := current(); !reflect.DeepEqual(got, want); got = current() {
 		if waited := time.Since(began); waited > Patience || t.Failed() && !failed {
 			t.Fatalf("%s: %+v after %s, want %+v", what, got, waited.Round(time.Second), want)
 		}
@@ -25,11 +24,11 @@ func Becomes[T any](t testing.TB, what string, want T, look func() T) {
 	}
 }
 
-// Shows waits until what look returns holds a text.
-func Shows(t testing.TB, text string, look func() string) {
+// Shows waits until the result of current contains a text.
+func Shows(t testing.TB, text string, current func() string) {
 	t.Helper()
 	Becomes(t, "shown", text, func() string {
-		shown := look()
+		shown := current()
 		if strings.Contains(shown, text) {
 			return text
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// failing is a test that keeps what it fails with.
+// failing is a test that records its failures.
 type failing struct {
 	testing.TB
 	mu   sync.Mutex
@@ -36,8 +36,7 @@ func (f *failing) Failed() bool {
 	return len(f.said) > 0
 }
 
-// A test goes on when what it looks at has become what it wants, and fails when that has not
-// happened for as long as it waits, or when what it runs ends.
+// Becomes returns once look returns the wanted value. It fails after Patience, or when a function of Run ends.
 func TestBecomes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// Buffer is a log, or the like, that a test reads while it is written.
+// Buffer is a log, or other output, that a test reads while it is written.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-// Write writes to the buffer's end.
+// Write appends to the buffer.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the output until now.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Channel returns a channel of a new connection to a broker, which is closed when the test
-// ends.
+// Channel returns a channel of a new connection to a broker, closed when the test ends.
 func Channel(t testing.TB, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -23,8 +22,8 @@ func Channel(t testing.TB, url string) *amqp.Channel {
 	return ch
 }
 
-// Put publishes messages to a queue, and returns once the broker has confirmed them: until
-// then other connections may not see them. The channel confirms from then on.
+// Put publishes messages to a queue, and returns when the broker has confirmed them, as other connections may miss
+// them before. It sets the channel to confirm mode.
 func Put(t testing.TB, ch *amqp.Channel, queue string, messages ...amqp.Publishing) {
 	t.Helper()
 	if err := ch.Confirm(false); err != nil {
@@ -58,8 +57,8 @@ func Take(t testing.TB, ch *amqp.Channel, queue string) (all []amqp.Delivery) {
 	}
 }
 
-// ListenerQueue makes the queue of workers' events, as the Python scheduler does, and returns
-// a channel: an event that comes before a listener has made the queue would be lost.
+// ListenerQueue declares the queue of workers' events, as the Python scheduler does, and returns a channel. Without
+// the queue, an event before the listener's start would be lost.
 func ListenerQueue(t testing.TB, url string) *amqp.Channel {
 	t.Helper()
 	const exchange, queue = "celeryev", "celeryev.listener"
@@ -77,7 +76,7 @@ func ListenerQueue(t testing.TB, url string) *amqp.Channel {
 	return ch
 }
 
-// Ready returns how many messages of a queue no consumer has.
+// Ready returns the number of ready messages of a queue.
 func Ready(t testing.TB, ch *amqp.Channel, queue string) int {
 	t.Helper()
 	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -87,7 +86,7 @@ func Ready(t testing.TB, ch *amqp.Channel, queue string) int {
 	return q.Messages
 }
 
-// Declare makes a durable queue.
+// Declare declares a durable queue.
 func Declare(t testing.TB, ch *amqp.Channel, queue string, arguments amqp.Table) {
 	t.Helper()
 	if _, err := ch.QueueDeclare(queue, true, false, false, false, arguments); err != nil {

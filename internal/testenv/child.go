@@ -10,23 +10,22 @@ import (
 	"time"
 )
 
-// Child is a program beside the test, with all that it starts: it leads a process group, which
-// is ended as a whole. The kernel kills it when the thread that started it ends: a goroutine
-// that has locked its thread must outlive its children.
+// Child is a program started by the test, with its descendants. It leads a process group, which ends as a whole. The
+// kernel kills it when the thread that started it ends, so a goroutine that has locked its thread must outlive its
+// children.
 type Child struct {
-	Name string // that of its log, too
+	Name string // also of its log
 
 	t    testing.TB
 	log  string // path
 	argv []string
 	cmd  *exec.Cmd
 	done chan struct{} // closed once it has ended
-	err  error         // how it ended; valid after done
-	gone bool          // with its group, whose number may be another's by now
+	err  error         // its exit; valid after done
+	gone bool          // its group has ended, whose number another group may have
 }
 
-// StartChild starts a program that adds what it prints to a log in a directory. It is killed
-// when the test ends.
+// StartChild starts a program whose output is appended to a log in a directory. It is killed when the test ends.
 func StartChild(t testing.TB, dir, name string, argv ...string) *Child {
 	t.Helper()
 	c := &Child{Name: name, t: t, log: filepath.Join(dir, name+".log"), argv: argv}
@@ -41,7 +40,7 @@ func (c *Child) start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer func() { _ = log.Close() }() // the child has its own
+	defer func() { _ = log.Close() }() // the child has its own descriptor
 	cmd, done := exec.Command(c.argv[0], c.argv[1:]...), make(chan struct{})
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -55,7 +54,7 @@ func (c *Child) start() {
 	}()
 }
 
-// Kill ends the child with all of its group.
+// Kill kills the child's group.
 func (c *Child) Kill() {
 	if !c.gone {
 		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
@@ -71,8 +70,8 @@ func (c *Child) Restart() {
 	c.start()
 }
 
-// Stop asks the child to end (SIGTERM), kills what is left of its group after the bound, and
-// returns how it ended. It asks only the leader: children of Celery's would die in mid-task.
+// Stop sends SIGTERM to the child, kills the rest of its group after the bound, and returns its exit. It signals only
+// the leader, as Celery's child processes would die in the middle of a task.
 func (c *Child) Stop(bound time.Duration) error {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(bound)
@@ -85,7 +84,7 @@ func (c *Child) Stop(bound time.Duration) error {
 	return c.err
 }
 
-// Ended reports whether the child has ended, and how.
+// Ended reports whether the child has ended, and its exit.
 func (c *Child) Ended() (ended bool, how error) {
 	select {
 	case <-c.done:

@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// startShell starts a shell, and returns it with the number that it prints.
+// startShell starts a shell, and returns it with the number in its output.
 func startShell(t *testing.T, script string) (c *testenv.Child, pid string) {
 	t.Helper()
 	c = testenv.StartChild(t, t.TempDir(), "child", "sh", "-c", script)
@@ -28,8 +28,8 @@ func alive(pid string) bool {
 	return err == nil && !strings.Contains(string(state), ") Z ")
 }
 
-// Stopping leaves nothing of a child's process group, not even a grandchild that heeds no
-// signal, and tells how the child ended.
+// Stop leaves no process of a child's group, not even a grandchild that ignores signals, and returns the child's
+// exit.
 func TestChildStopsWithItsGroup(t *testing.T) {
 	t.Parallel()
 	child, grandchild := startShell(t, `trap 'exit 0' TERM; sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' & wait`)
@@ -39,7 +39,7 @@ func TestChildStopsWithItsGroup(t *testing.T) {
 	testenv.Becomes(t, "the grandchild is there", false, func() bool { return alive(grandchild) })
 }
 
-// A child that doesn't end when told to is killed when the bound is over.
+// Stop kills a child that doesn't end within the bound.
 func TestChildIsKilledAfterTheBound(t *testing.T) {
 	t.Parallel()
 	child, pid := startShell(t, `trap "" TERM; echo $$; while :; do sleep 1; done`)
@@ -48,7 +48,7 @@ func TestChildIsKilledAfterTheBound(t *testing.T) {
 	}
 }
 
-// A child that ends by itself is known to have, and is started again with the same log.
+// Ended reports a child that ended by itself. Restart starts it again with the same log.
 func TestChildEndsAndRestarts(t *testing.T) {
 	t.Parallel()
 	child, _ := startShell(t, "echo 1; exit 3")

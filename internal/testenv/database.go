@@ -13,9 +13,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// Database returns the URL of a fresh database as our migrations make it,
-// dropped when the test ends. Tests of package sql must be external (sql_test),
-// as this package imports it.
+// Database returns the URL of a fresh migrated database, dropped when the test ends. Tests of package sql must be
+// external (sql_test), as this package imports it.
 func Database(t testing.TB) string {
 	t.Helper()
 	return databaseFrom(t, template(t, "ours_"+fingerprint(t), func(ctx context.Context, dsn string) error {
@@ -24,8 +23,7 @@ func Database(t testing.TB) string {
 	}))
 }
 
-// fingerprint identifies what migrate.Run makes of an empty database, by the sources of that, so that
-// an outdated template is not used.
+// fingerprint returns a hash of the sources of migrate.Run, so that an outdated template is not used.
 func fingerprint(t testing.TB) string {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)

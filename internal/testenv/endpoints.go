@@ -15,8 +15,7 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// endpoint returns the value of the environment variable that names a service,
-// after starting services if the environment lacks it.
+// endpoint returns the value of a service's environment variable, after starting services if it is missing.
 func endpoint(t testing.TB, name string) string {
 	t.Helper()
 	if value := strings.TrimSpace(os.Getenv(name)); value != "" {
@@ -33,18 +32,17 @@ func endpoint(t testing.TB, name string) string {
 	return value
 }
 
-// startedServices are services that run until the pipe to testservices ends.
-// This process holds it for all its life, so they go even when it is killed.
+// startedServices are services that run until the pipe to testservices ends. This process holds the pipe until its
+// end, so that they stop even when it is killed.
 type startedServices struct {
 	variables map[string]string
 	pipe      io.WriteCloser
 }
 
-// startOnce starts the services that the environment lacks, for this process.
+// startOnce starts the missing services, for this process.
 //
-// They run in a process of their own because a test binary has no moment at
-// which it could stop them, and so that none of their goroutines shows up in
-// the leak checks of the packages under test.
+// They run in another process, as a test binary has no hook at its end, and as leak checks of the tested packages
+// would see their goroutines.
 var startOnce = sync.OnceValues(func() (*startedServices, error) {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -75,7 +73,7 @@ var startOnce = sync.OnceValues(func() (*startedServices, error) {
 	return nil, errors.Join(fmt.Errorf("%s said why above", cmd), cmd.Wait())
 })
 
-// The names are those of package throwaway, which starts what they name.
+// The names are those of package throwaway, which starts the services.
 const (
 	postgresVar   = throwaway.PostgresVar
 	rabbitMQVar   = throwaway.RabbitMQVar

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// File writes a file of that name into a directory of its own, and returns its path.
+// File writes a file into a new directory, and returns its path.
 func File(t testing.TB, name, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name)
@@ -16,7 +16,7 @@ func File(t testing.TB, name, text string) (path string) {
 	return path
 }
 
-// Read returns what is in a file.
+// Read returns the content of a file.
 func Read(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)

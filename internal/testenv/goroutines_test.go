@@ -11,10 +11,9 @@ import (
 	"testing"
 )
 
-// No goroutine of a test ends the test, which only the test's own goroutine can:
-// t.Fatal elsewhere leaves the others waiting. go vet sees direct calls in some
-// goroutines; this also sees helpers of the same package, of testenv and of parsed that are
-// given t, and handlers. Functions are known by their names.
+// No other goroutine than the test's own may end the test: t.Fatal elsewhere leaves the others waiting. go vet finds
+// direct calls in some goroutines. This test also finds handlers, and helpers of the same package, of testenv and of
+// parsed with a parameter t. It identifies functions by their names.
 func TestGoroutinesDoNotEndTests(t *testing.T) {
 	t.Parallel()
 	packages := map[string][]*ast.File{}
@@ -47,7 +46,7 @@ func TestGoroutinesDoNotEndTests(t *testing.T) {
 	}
 }
 
-// elsewhere is what a statement or call has run by other goroutines.
+// elsewhere returns the functions of a statement or call that other goroutines run.
 func elsewhere(n ast.Node) (bodies []ast.Node) {
 	switch n := n.(type) {
 	case *ast.GoStmt:
@@ -63,7 +62,7 @@ func elsewhere(n ast.Node) (bodies []ast.Node) {
 	return bodies
 }
 
-// calls are all calls within n.
+// calls returns all calls within n.
 func calls(n ast.Node) (found []*ast.CallExpr) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -74,7 +73,7 @@ func calls(n ast.Node) (found []*ast.CallExpr) {
 	return found
 }
 
-// calledBy is x and f of a call x.f(…), or f of f(…); also of x.f[T](…) and f[T](…).
+// calledBy returns x and f of a call x.f(…) or x.f[T](…), or f of f(…) or f[T](…).
 func calledBy(call *ast.CallExpr) (on, name string) {
 	called := call.Fun
 	if of, ok := called.(*ast.IndexExpr); ok {
@@ -94,8 +93,8 @@ func calledBy(call *ast.CallExpr) (on, name string) {
 
 func isTest(name string) bool { return name == "t" || name == "tb" || name == "b" || name == "f" }
 
-// endsTest reports whether a call is t.Fatal or the like, or of a helper that does
-// this with the t that it is given, as those of testenv and parsed may.
+// endsTest reports whether a call is t.Fatal or the like, or calls a helper of this package, testenv or parsed that
+// may end the test with a passed t.
 func endsTest(call *ast.CallExpr, helpers map[string]bool) (name string, ends bool) {
 	on, name := calledBy(call)
 	if isTest(on) && slices.Contains([]string{"Fatal", "Fatalf", "FailNow", "Skip", "Skipf", "SkipNow"}, name) {
@@ -109,8 +108,7 @@ func endsTest(call *ast.CallExpr, helpers map[string]bool) (name string, ends bo
 	return name, given && (helpers[name] || on == "testenv" || on == "parsed")
 }
 
-// fatalHelpers are the functions of a package that end the test, themselves or by
-// others of them.
+// fatalHelpers returns the functions of a package that end the test, directly or through each other.
 func fatalHelpers(parsed []*ast.File) map[string]bool {
 	helpers := map[string]bool{}
 	for before := -1; before != len(helpers); {

@@ -8,30 +8,29 @@ import (
 	"sync"
 )
 
-// Frame is a kind of AMQP frame that a proxy to a broker can hold, or of message that one to a PostgreSQL can.
+// Frame is a kind of AMQP frame, or of PostgreSQL's messages, that a proxy can hold.
 type Frame struct {
 	class, method uint16
 	fromClient    bool
 }
 
 var (
-	Publishes = Frame{60, 40, true}  // messages that clients send
-	Confirms  = Frame{60, 80, false} // basic.ack: the broker has taken messages
-	Commits   = Frame{method: 'C'}   // PostgreSQL's answer that a transaction was committed
+	Publishes = Frame{60, 40, true}  // messages of clients
+	Confirms  = Frame{60, 80, false} // basic.ack: the broker confirms messages
+	Commits   = Frame{method: 'C'}   // PostgreSQL's answer to a commit
 )
 
-// hold stops the way of each connection at its next frame of a kind.
+// hold stops each connection at its next frame of a kind.
 type hold struct {
 	frame   Frame
-	pass    int // how many of them go through before
+	pass    int // number of frames that pass before
 	once    sync.Once
 	reached chan struct{}
 	ended   chan struct{}
 }
 
-// Hold lets pass frames of a kind through, holds the next one of each connection, and
-// all that comes after it in its direction, until Release or Cut. The channel that it
-// returns is closed once one is held.
+// Hold lets pass frames of a kind pass. Then it holds the next one of each connection, and all data after it in its
+// direction, until Release or Cut. The returned channel is closed once one is held.
 func (x *Toxic) Hold(frame Frame, pass int) (reached <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -40,7 +39,7 @@ func (x *Toxic) Hold(frame Frame, pass int) (reached <-chan struct{}) {
 	return x.hold.reached
 }
 
-// Release lets through what is held.
+// Release forwards the held data.
 func (x *Toxic) Release() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -70,10 +69,9 @@ func (x *Toxic) holder(frame Frame) *hold {
 	return h
 }
 
-// copyFrames copies AMQP 0-9-1 from src until its end. A frame is its type, channel (2
-// bytes), length (4 bytes), payload and an end mark; the payload of a method (type 1)
-// begins with its class and number. The protocol's header, "AMQP" and four bytes, has
-// the length of a frame of no payload.
+// copyFrames copies AMQP 0-9-1 from src until its end. A frame is its type, channel (2 bytes), length (4 bytes),
+// payload and an end mark. The payload of a method (type 1) begins with its class and number. The protocol's header,
+// "AMQP" and four bytes, has the length of a frame without payload.
 func (x *Toxic) copyFrames(dst io.Writer, src net.Conn, fromClient bool) error {
 	in, out := bufio.NewReaderSize(src, 64<<10), bufio.NewWriterSize(dst, 64<<10)
 	for {
@@ -95,7 +93,7 @@ func (x *Toxic) copyFrames(dst io.Writer, src net.Conn, fromClient bool) error {
 				return err
 			}
 			if h := x.holder(Frame{binary.BigEndian.Uint16(head[7:]), binary.BigEndian.Uint16(head[9:]), fromClient}); h != nil {
-				// What came before is not held.
+				// Earlier data is not held.
 				if err := out.Flush(); err != nil {
 					return err
 				}
@@ -109,9 +107,9 @@ func (x *Toxic) copyFrames(dst io.Writer, src net.Conn, fromClient bool) error {
 	}
 }
 
-// copyMessages copies PostgreSQL's messages from src until its end. A message of the server is its type and its
-// length (4 bytes), which counts itself, and its text. Before the first one, the server answers each request for
-// encryption by a byte. Only a server without TLS is expected.
+// copyMessages copies PostgreSQL's messages from src until its end. A message of the server is its type, its length
+// (4 bytes), which includes itself, and its text. Before the first message, the server answers each request for
+// encryption by a byte. The server must be without TLS.
 func (x *Toxic) copyMessages(dst io.Writer, src net.Conn, fromClient bool) error {
 	if fromClient {
 		_, err := io.Copy(dst, src)
@@ -154,7 +152,7 @@ func (x *Toxic) copyMessages(dst io.Writer, src net.Conn, fromClient bool) error
 	}
 }
 
-// end is the error of a connection that ended after some bytes of a message, or between two.
+// end returns the error of a connection that ended within a message, after read, or between two.
 func end(err error, read []byte) error {
 	if err == io.EOF && len(read) == 0 {
 		return nil

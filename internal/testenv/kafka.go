@@ -22,8 +22,7 @@ func Kafka(t testing.TB) []string {
 	return strings.Split(endpoint(t, kafkaVar), ",")
 }
 
-// Topic returns a fresh topic whose partitions all take records; it is deleted
-// when the test ends.
+// Topic returns a fresh topic whose partitions all accept records; it is deleted when the test ends.
 func Topic(t testing.TB, partitions int) string {
 	t.Helper()
 	topic := randomName("test")
@@ -31,8 +30,8 @@ func Topic(t testing.TB, partitions int) string {
 	return topic
 }
 
-// Journal returns the prefix of a fresh journal, whose topic of visit statuses takes
-// records, as do those of further types of objects; they are deleted when the test ends.
+// Journal returns the prefix of a fresh journal. Its topics of visit statuses and of further object types accept
+// records; they are deleted when the test ends.
 func Journal(t testing.TB, partitions int, further ...string) (prefix string) {
 	t.Helper()
 	prefix = randomName("test")
@@ -57,7 +56,7 @@ func makeTopic(t testing.TB, topic string, partitions int) {
 			return err
 		})
 	})
-	// Brokers learn of a new topic a moment after its creation.
+	// Brokers have a new topic's metadata a moment after its creation.
 	onKafka(t, func(ctx context.Context, admin *kadm.Client) error {
 		poll := time.NewTicker(20 * time.Millisecond)
 		defer poll.Stop()
@@ -75,8 +74,7 @@ func makeTopic(t testing.TB, topic string, partitions int) {
 	})
 }
 
-// topicReady asks each partition's leader for an offset: metadata name leaders
-// before those know that they are.
+// topicReady asks each partition's leader for an offset, as metadata may name leaders before they lead.
 func topicReady(ctx context.Context, admin *kadm.Client, topic string, partitions int) error {
 	offsets, err := admin.ListEndOffsets(ctx, topic)
 	if err != nil {

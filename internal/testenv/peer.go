@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// Python returns the Python interpreter of a virtual environment that holds
-// Celery and the Python scheduler (the `swh` command is beside it).
+// Python returns the Python interpreter of a virtual environment with Celery and the Python scheduler (the `swh`
+// command is beside it).
 func Python(t testing.TB) string {
 	t.Helper()
 	return endpoint(t, pythonVar)
@@ -30,8 +30,8 @@ func ArchivePython(t testing.TB) string {
 	return python
 }
 
-// PeerDatabase returns the URL of a fresh database as the Python scheduler's own commands
-// make it (`swh db init-admin`, `swh db init`), dropped when the test ends.
+// PeerDatabase returns the URL of a fresh database made by the Python scheduler's own commands (`swh db init-admin`,
+// `swh db init`), dropped when the test ends.
 func PeerDatabase(t testing.TB) string {
 	t.Helper()
 	python := Python(t)
@@ -43,7 +43,7 @@ func PeerDatabase(t testing.TB) string {
 	return databaseFrom(t, template(t, "peer_"+shortHash(version), func(ctx context.Context, dsn string) error {
 		for _, step := range []string{"init-admin", "init"} {
 			cmd := exec.CommandContext(ctx, swh, "db", step, "--dbname", dsn, "scheduler")
-			// Its own language and configuration would only change messages.
+			// Another language or configuration would only change messages.
 			cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "SWH_CONFIG_FILENAME=")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w\n%s", cmd, err, out)
@@ -55,7 +55,7 @@ func PeerDatabase(t testing.TB) string {
 
 var peerVersions sync.Map // by Python
 
-// peerVersion asks a Python for the version of its peer, once.
+// peerVersion returns the version of the Python scheduler of a Python, which it reads once.
 func peerVersion(python string) ([]byte, error) {
 	ask, _ := peerVersions.LoadOrStore(python, sync.OnceValues(func() ([]byte, error) {
 		return exec.Command(python, "-c", "from importlib.metadata import version; print(version('swh.scheduler'))").Output()

@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// PgBouncer returns the URL of a database by way of a PgBouncer of the test's own, whose
-// clients share a few connections between transactions.
+// PgBouncer returns the URL of a database through a PgBouncer of the test, whose clients share a few connections
+// between transactions.
 func PgBouncer(t testing.TB, dsn string) string {
 	t.Helper()
 	through, err := url.Parse(dsn)

@@ -15,21 +15,19 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// setupTimeout bounds each step of making or dropping something on a server:
-// long, because a loaded two-core machine runs several packages at once.
+// setupTimeout bounds each step of creating or dropping something on a server. It is long, as several packages run at
+// once on two loaded cores.
 const setupTimeout = 2 * time.Minute
 
-// Postgres returns the URL of a fresh, empty database, which is dropped when
-// the test ends even if connections to it are still open.
+// Postgres returns the URL of a fresh, empty database, dropped when the test ends even if connections to it are open.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	// template0 allows no connections, so copying it never finds it in use.
+	// template0 allows no connections, so that a copy never finds it in use.
 	return databaseFrom(t, "template0")
 }
 
-// PostgresServer returns the URL of an empty database on a server of the test's own with
-// further settings ("name=value"). It is of this machine's programs, and stopped when the
-// test ends.
+// PostgresServer returns the URL of an empty database on a new server of this machine's programs, with further
+// settings ("name=value"). It is stopped when the test ends.
 func PostgresServer(t testing.TB, settings ...string) string {
 	t.Helper()
 	url, stop, err := throwaway.StartPostgres(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)), settings...)
@@ -40,8 +38,8 @@ func PostgresServer(t testing.TB, settings ...string) string {
 	return url
 }
 
-// CopyDatabase returns the URL of a copy of a database of this server that nobody is
-// connected to, dropped when the test ends.
+// CopyDatabase returns the URL of a copy of a database of this server without connections, dropped when the test
+// ends.
 func CopyDatabase(t testing.TB, dsn string) string {
 	t.Helper()
 	from, err := url.Parse(dsn)
@@ -51,14 +49,14 @@ func CopyDatabase(t testing.TB, dsn string) string {
 	return databaseFrom(t, strings.TrimPrefix(from.Path, "/"))
 }
 
-// databaseFrom makes a database that is a copy of template.
+// databaseFrom creates a copy of template.
 func databaseFrom(t testing.TB, template string) string {
 	t.Helper()
 	name := randomName("test")
 	onServer(t, func(ctx context.Context, server *pgx.Conn) error {
-		strategy := "" // PostgreSQL before 15 copies files anyway
+		strategy := "" // PostgreSQL before 15 always copies files
 		if version(server) >= 15 {
-			strategy = " strategy file_copy" // a third of the other's processor time
+			strategy = " strategy file_copy" // takes a third of the processor time
 		}
 		_, err := server.Exec(ctx, "create database "+quote(name)+" template "+quote(template)+strategy)
 		return err
@@ -67,7 +65,7 @@ func databaseFrom(t testing.TB, template string) string {
 		onServer(t, func(ctx context.Context, server *pgx.Conn) error {
 			force := " with (force)"
 			if version(server) < 13 {
-				force = "" // for the test that such a server is refused
+				force = "" // for the test that refuses such a server
 			}
 			_, err := server.Exec(ctx, "drop database if exists "+quote(name)+force)
 			return err
@@ -76,12 +74,11 @@ func databaseFrom(t testing.TB, template string) string {
 	return withDatabase(t, name)
 }
 
-// idle are connections to administrative databases that no test uses now, as each new one
-// costs PostgreSQL some 7 ms of processor time. They end with the process.
+// idle are unused connections to administrative databases, as each new one costs PostgreSQL some 7 ms of processor
+// time. They end with the process.
 var idle = make(chan *pgx.Conn, 4)
 
-// connectServer returns a connection to the administrative database at url, an idle one if
-// there is one that works.
+// connectServer returns a connection to the administrative database at url, an idle one if one works.
 func connectServer(ctx context.Context, url string) (*pgx.Conn, error) {
 	for {
 		select {
@@ -96,8 +93,8 @@ func connectServer(ctx context.Context, url string) (*pgx.Conn, error) {
 	}
 }
 
-// release makes a connection idle, or closes it where enough are, or where its time is over: it
-// may hold a lock that there was no time to release.
+// release makes a connection idle. It closes the connection if enough are idle, or if ctx has ended: it may hold a
+// lock then.
 func release(ctx context.Context, conn *pgx.Conn) {
 	if !conn.IsClosed() && ctx.Err() == nil {
 		select {
@@ -109,8 +106,8 @@ func release(ctx context.Context, conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// onServer runs f on a connection to the server's administrative database. What f sets on
-// the session, such as a lock, it must undo.
+// onServer runs f on a connection to the server's administrative database. f must undo its settings of the session,
+// such as a lock.
 func onServer(t testing.TB, f func(ctx context.Context, server *pgx.Conn) error) {
 	t.Helper()
 	// Not t.Context(): it is cancelled before cleanup functions run.
@@ -145,7 +142,7 @@ func version(server *pgx.Conn) (major int) {
 
 func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitize() }
 
-// randomName returns a name that no other test uses.
+// randomName returns a unique name.
 func randomName(prefix string) string {
 	return fmt.Sprintf("%s_%s", prefix, strings.ToLower(rand.Text()[:16]))
 }

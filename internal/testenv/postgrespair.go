@@ -8,20 +8,19 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// DatabasePair is a PostgreSQL of the test's own: a primary and a synchronous standby.
+// DatabasePair is a PostgreSQL of the test: a primary and a synchronous standby.
 type DatabasePair struct {
 	t    testing.TB
 	pair *throwaway.PostgresPair
 }
 
-// PostgresPair starts the installed servers, which end with the test. It takes some
-// five seconds.
+// PostgresPair starts the installed servers, until the test ends. It takes some five seconds.
 func PostgresPair(t testing.TB) *DatabasePair {
 	t.Helper()
 	return postgresPair(t, 0)
 }
 
-// PostgresPairOnDisks starts servers with small disks of their own, which FillDisk fills. Only root may do that.
+// PostgresPairOnDisks starts servers with small disks, which FillDisk fills. Only root may do that.
 func PostgresPairOnDisks(t testing.TB, mib int) *DatabasePair {
 	t.Helper()
 	return postgresPair(t, mib)
@@ -39,8 +38,8 @@ func postgresPair(t testing.TB, diskMiB int) *DatabasePair {
 	return &DatabasePair{t: t, pair: pair}
 }
 
-// DSN names both servers, of which clients take the primary. ways, if given, are host:port
-// of proxies to the first and the second.
+// DSN names both servers, of which clients choose the primary. ways, if given, are host:port of proxies to the first
+// and the second.
 func (p *DatabasePair) DSN(ways ...string) string {
 	hosts := p.Hosts()
 	if len(ways) > 0 {
@@ -49,7 +48,7 @@ func (p *DatabasePair) DSN(ways ...string) string {
 	return "postgresql://postgres@" + hosts[0] + "," + hosts[1] + "/postgres?target_session_attrs=read-write&connect_timeout=5"
 }
 
-// Hosts are host:port of the servers.
+// Hosts returns host:port of the servers.
 func (p *DatabasePair) Hosts() []string {
 	var hosts []string
 	for _, s := range p.pair.Servers {
@@ -58,11 +57,11 @@ func (p *DatabasePair) Hosts() []string {
 	return hosts
 }
 
-// Kill ends the primary as a power cut does, and returns when it is gone.
+// Kill ends the primary like a power cut, and returns when it has ended.
 func (p *DatabasePair) Kill() { p.check(p.pair.Primary().Kill()) }
 
-// Stop stops the primary (SIGSTOP) with its connections open, until the returned function is called. Its kernel goes on
-// acknowledging what is sent to it.
+// Stop stops the primary (SIGSTOP) with its connections open, until the returned function is called. Its kernel
+// continues to acknowledge data.
 func (p *DatabasePair) Stop() (resume func()) {
 	p.t.Helper()
 	primary := p.pair.Primary()
@@ -70,7 +69,7 @@ func (p *DatabasePair) Stop() (resume func()) {
 	return func() { p.check(primary.Resume()) }
 }
 
-// Promote makes the standby the primary, after Kill or Stop, and returns when it takes writes.
+// Promote makes the standby the primary, after Kill or Stop, and returns when it accepts writes.
 func (p *DatabasePair) Promote() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)

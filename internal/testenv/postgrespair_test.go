@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A full disk of the data fails what needs more of it; one of the WAL may end the server. When there is room again, all
-// goes on, with all that was committed.
+// A full data disk fails statements that need space; a full WAL disk may end the server. With space again, all works,
+// and has all commits.
 func TestDiskOfPostgresFills(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -7,12 +7,10 @@ import (
 	"strings"
 )
 
-// ProgramEnv is what the environment of a program under test must hold: a data race
-// ends it, with exit code 66.
+// ProgramEnv is a variable for the environment of a tested program: a data race ends it with exit code 66.
 const ProgramEnv = "GORACE=halt_on_error=1 atexit_sleep_ms=0"
 
-// BuildProgram builds swh-scheduler at path (absolute), with the race detector if the test has
-// it.
+// BuildProgram builds swh-scheduler at path (absolute), with the race detector if the test has it.
 func BuildProgram(path string) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -30,8 +28,7 @@ func BuildProgramIn(root, path string) error {
 	return nil
 }
 
-// ModuleRoot returns the directory of the scheduler's module, whatever module the test is
-// of.
+// ModuleRoot returns the directory of the scheduler's module, from any module's test.
 func ModuleRoot() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "swh-scheduler").Output()
 	if err != nil {
@@ -40,8 +37,8 @@ func ModuleRoot() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Crash returns what a program's standard error says of a data race, a panic or a
-// fatal error of Go's runtime, or "".
+// Crash returns the part of a program's standard error about a data race, a panic or a fatal error of Go's runtime,
+// or "".
 func Crash(stderr string) string {
 	for _, mark := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: "} {
 		if at := strings.Index(stderr, mark); at >= 0 {

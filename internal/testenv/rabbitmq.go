@@ -15,17 +15,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Broker is a RabbitMQ virtual host of the test's own.
+// Broker is a RabbitMQ virtual host of the test.
 type Broker struct {
-	// URL is the AMQP URL, virtual host included.
+	// URL is the AMQP URL, with the virtual host.
 	URL string
-	// ManagementURL is the root of the management API (no virtual host), with
-	// the user and password in it.
+	// ManagementURL is the root of the management API (without virtual host), with user and password.
 	ManagementURL string
 }
 
-// RabbitMQ returns a fresh virtual host, deleted with its queues when the test
-// ends; connections to it are then closed by the server.
+// RabbitMQ returns a fresh virtual host. It is deleted with its queues when the test ends; the server then closes its
+// connections.
 func RabbitMQ(t testing.TB) Broker {
 	t.Helper()
 	server, err := amqp.ParseURI(endpoint(t, rabbitMQVar))
@@ -41,15 +40,15 @@ func RabbitMQ(t testing.TB) Broker {
 	return Broker{URL: server.String(), ManagementURL: endpoint(t, managementVar)}
 }
 
-// User makes a user who may do everything in the virtual host and ask the
-// management API, and who is deleted when the test ends.
+// User creates a user with all rights in the virtual host and access to the management API, deleted when the test
+// ends.
 func (b Broker) User(t testing.TB, password string) (name string) {
 	t.Helper()
 	return b.Tagged(t, password, "monitoring", true)
 }
 
-// Tagged makes a user as User does, with other tags than monitoring, joined by commas, and perhaps
-// without rights in the virtual host.
+// Tagged creates a user as User does, with other tags than monitoring, joined by commas, and with or without rights
+// in the virtual host.
 func (b Broker) Tagged(t testing.TB, password, tags string, rights bool) (name string) {
 	t.Helper()
 	server, err := amqp.ParseURI(b.URL)
@@ -65,7 +64,7 @@ func (b Broker) Tagged(t testing.TB, password, tags string, rights bool) (name s
 	return name
 }
 
-// Tag gives a user tags, joined by commas, in place of those that it has.
+// Tag replaces a user's tags, joined by commas.
 func (b Broker) Tag(t testing.TB, user, password, tags string) {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"password": password, "tags": tags})
@@ -75,7 +74,7 @@ func (b Broker) Tag(t testing.TB, user, password, tags string) {
 	manage(t, http.MethodPut, "api/users/"+user, string(body))
 }
 
-// Permit gives a user rights in the virtual host, by patterns, in place of those that it has.
+// Permit replaces a user's rights in the virtual host, by patterns.
 func (b Broker) Permit(t testing.TB, user, configure, write, read string) {
 	t.Helper()
 	server, err := amqp.ParseURI(b.URL)
@@ -89,9 +88,8 @@ func (b Broker) Permit(t testing.TB, user, configure, write, read string) {
 	manage(t, http.MethodPut, "api/permissions/"+server.Vhost+"/"+user, string(body))
 }
 
-// manage calls the management API and fails the test unless it succeeds. It
-// repeats a request whose answer was lost: on a loaded machine RabbitMQ hangs up
-// after 60 s, and each of these requests may be done twice.
+// manage calls the management API and fails the test unless it succeeds. It repeats a request whose answer was lost:
+// on a loaded machine RabbitMQ closes the connection after 60 s, and each of these requests is idempotent.
 func manage(t testing.TB, method, path, body string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
@@ -100,8 +98,7 @@ func manage(t testing.TB, method, path, body string) {
 	if err != nil {
 		t.Fatalf("testenv: %s is no URL", managementVar)
 	}
-	// A client of its own: the default one would keep idle connections, which
-	// leak checks of other packages would see.
+	// The default client would keep idle connections, which leak checks of other packages would find.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	var response *http.Response
 	repeated := false

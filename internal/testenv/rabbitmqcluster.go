@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// BrokerCluster is a RabbitMQ cluster of the test's own, with the virtual host "/".
+// BrokerCluster is a RabbitMQ cluster of the test, with the virtual host "/".
 type BrokerCluster struct {
 	Nodes []*BrokerNode
 }
@@ -23,8 +23,8 @@ type BrokerNode struct {
 	node *throwaway.RabbitMQNode
 }
 
-// RabbitMQCluster starts a cluster of the installed servers, with further settings ("name = value"), which end
-// with the test. It takes some ten seconds.
+// RabbitMQCluster starts a cluster of the installed servers, with further settings ("name = value"), until the test
+// ends. It takes some ten seconds.
 func RabbitMQCluster(t testing.TB, nodes int, settings ...string) *BrokerCluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
@@ -41,7 +41,7 @@ func RabbitMQCluster(t testing.TB, nodes int, settings ...string) *BrokerCluster
 	return c
 }
 
-// URL lists the nodes as a client tries them, the first one first.
+// URL lists the nodes in the order in which a client tries them.
 func (c *BrokerCluster) URL() string {
 	urls := make([]string, len(c.Nodes))
 	for i, n := range c.Nodes {
@@ -50,7 +50,7 @@ func (c *BrokerCluster) URL() string {
 	return strings.Join(urls, ";")
 }
 
-// Declare makes a durable queue on the node: a classic one lives there only.
+// Declare declares a durable queue on the node: a classic one lives there only.
 func (n *BrokerNode) Declare(queue string, arguments amqp.Table) {
 	n.t.Helper()
 	conn, err := amqp.Dial(n.URL)
@@ -67,10 +67,10 @@ func (n *BrokerNode) Declare(queue string, arguments amqp.Table) {
 	}
 }
 
-// Kill ends the node as a power cut does, and returns when it is gone.
+// Kill ends the node like a power cut, and returns when it has ended.
 func (n *BrokerNode) Kill() { n.check(n.node.Kill()) }
 
-// Start starts it again, with its data, and returns when it serves.
+// Start starts the node again, with its data, and returns when it serves.
 func (n *BrokerNode) Start() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*setupTimeout)
@@ -78,7 +78,7 @@ func (n *BrokerNode) Start() {
 	n.check(n.node.Start(ctx))
 }
 
-// CutOff keeps the node and the others of its cluster apart, until Rejoin. Clients reach all of them.
+// CutOff disconnects the node from the others of its cluster, until Rejoin. Clients reach all of them.
 func (n *BrokerNode) CutOff() { n.check(n.node.CutOff(context.Background())) }
 
 // Rejoin ends CutOff, and returns when the node serves.
@@ -89,8 +89,8 @@ func (n *BrokerNode) Rejoin() {
 	n.check(n.node.Rejoin(ctx))
 }
 
-// MoveLeader makes another node the leader of a quorum queue: one of the others by its number, as long as there
-// are so many. It returns the old and the new one.
+// MoveLeader makes another node the leader of a quorum queue. to selects one of the others, modulo their number. It
+// returns the old and the new leader.
 func (n *BrokerNode) MoveLeader(queue string, to int) string {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
@@ -100,7 +100,7 @@ func (n *BrokerNode) MoveLeader(queue string, to int) string {
 	return moved
 }
 
-// Ready returns how many messages of a queue are ready; 0 if that can't be told.
+// Ready returns the number of ready messages of a queue; 0 if it is unknown.
 func (n *BrokerNode) Ready(queue string) int {
 	conn, err := amqp.Dial(n.URL)
 	if err != nil {
@@ -136,7 +136,7 @@ func (n *BrokerNode) Delete(queue string) (messages int) {
 	return messages
 }
 
-// Pause stops the node's process with its connections open; Resume lets it go on.
+// Pause stops the node's process with its connections open; Resume continues it.
 func (n *BrokerNode) Pause()  { n.check(n.node.Pause()) }
 func (n *BrokerNode) Resume() { n.check(n.node.Resume()) }
 

@@ -2,7 +2,7 @@
 
 package testenv
 
-// raceFlags are what `go build` needs to build as this test was built.
+// raceFlags are the flags of `go build` for the build of this test.
 var raceFlags = []string{"-race"}
 
 // Race reports whether the race detector, which takes memory of its own, watches this test.

@@ -17,8 +17,8 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// roadVar chooses the road of tests' daemons to the database: "local", the default, "door", through an
-// RPC server and as the role of its door, or "roles", each with the rights of its own daemon only.
+// roadVar chooses how tests' daemons reach the database. "local" is the default; "door" is through an RPC server and
+// as the role of its door; with "roles" each has only the rights of its daemon.
 const roadVar = "SWH_TEST_ROAD"
 
 // ByDoor reports whether the daemons of this run reach the database through an RPC server's door.
@@ -38,8 +38,8 @@ func road(t testing.TB) string {
 	}
 }
 
-// onRoad returns the DSN and the options of a store on the road of this run, and whether it works as
-// another role than the DSN's. A database that is no daemon's, or not yet, has no door.
+// onRoad returns the DSN and the options of a store on the road of this run, and whether it works as another role
+// than the DSN's. A database without our schema has no door.
 func onRoad(t testing.TB, dsn string, o postgres.Options) (string, postgres.Options, bool) {
 	t.Helper()
 	if u, err := url.Parse(dsn); !ByDoor(t) || o.Direct != "" || o.Through != nil || err != nil || u.Host == "" {
@@ -58,8 +58,8 @@ func onRoad(t testing.TB, dsn string, o postgres.Options) (string, postgres.Opti
 	return u.String(), o, true
 }
 
-// serveDoor serves the door of a database until the test ends. The server reaches the database by dsn, which
-// may lead through proxies.
+// serveDoor serves the door of a database until the test ends. The server reaches the database by dsn, which may lead
+// through proxies.
 func serveDoor(t testing.TB, dsn string) (server string, way *postgres.Through) {
 	t.Helper()
 	openDoor(t, dsn)

@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// By the door a store works as the door's role, also where the database is reached through a proxy; what the
-// test does on its pool the owner does. The role is gone after the test.
+// Through the door, a store works as the door's role, also with a proxy to the database. The test's own statements on
+// its pool run as the owner. The role is dropped after the test.
 func TestRoads(t *testing.T) {
 	dsn := testenv.Database(t)
 	owner := testenv.URL(t, dsn).User.Username()

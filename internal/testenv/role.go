@@ -19,7 +19,7 @@ import (
 // owners are the pools of owners of databases, by the pool of a store that works as another role.
 var owners sync.Map
 
-// doors are how many tests use the open door of a database, by its server and name.
+// doors counts the tests that use the open door of a database, by its server and name.
 var doors = struct {
 	sync.Mutex
 	users map[string]int
@@ -76,8 +76,8 @@ func AsDoor(t testing.TB, dsn string) string {
 	return u.String()
 }
 
-// ownedBy notes the owner of the database of a store's pool, which works as another role: what tests do on
-// that pool themselves the owner does, if they use the functions of this package.
+// ownedBy records the owner of the database of a store's pool, which works as another role. The functions of this
+// package then run tests' statements on that pool as the owner.
 func ownedBy(t testing.TB, store *db.Store, dsn string) {
 	t.Helper()
 	owner, err := pgxpool.New(context.WithoutCancel(t.Context()), behindProxies(t, dsn))
@@ -91,7 +91,7 @@ func ownedBy(t testing.TB, store *db.Store, dsn string) {
 	})
 }
 
-// ofOwner returns the session of the owner for that of a store.
+// ofOwner returns the owner's session for a store's.
 func ofOwner(on Session) Session {
 	if pool, ok := on.(*pgxpool.Pool); ok {
 		if owner, found := owners.Load(pool); found {
@@ -101,14 +101,14 @@ func ofOwner(on Session) Session {
 	return on
 }
 
-// grants are how many tests use the roles of daemons of a database, by its server and name.
+// grants counts the tests that use the roles of daemons of a database, by its server and name.
 var grants = struct {
 	sync.Mutex
 	users map[string]int
 }{users: make(map[string]int)}
 
-// AsDaemon returns the DSN of a new user of a database, which has the rights of a daemon, by its command, and no
-// more, until the test ends. It reports false for a database that is away or not migrated.
+// AsDaemon returns the DSN of a new user of a database with only the rights of a daemon, by its command, until the
+// test ends. It returns false for a database that is unreachable or not migrated.
 func AsDaemon(t testing.TB, dsn, daemon string) (string, bool) {
 	t.Helper()
 	direct := behindProxies(t, dsn)

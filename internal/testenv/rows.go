@@ -11,8 +11,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Open opens a database with the options, if any, by the road of this run (SWH_TEST_ROAD). It is closed when
-// the test ends.
+// Open opens a database with the options, if any, on the road of this run (SWH_TEST_ROAD), until the test ends.
 func Open(t testing.TB, dsn string, options ...postgres.Options) *db.Store {
 	t.Helper()
 	through, o, asRole := onRoad(t, dsn, optionsOf(options))
@@ -23,8 +22,8 @@ func Open(t testing.TB, dsn string, options ...postgres.Options) *db.Store {
 	return store
 }
 
-// OpenLocal is Open with the database's address, whatever the road: for what is no daemon, or works as the
-// database's owner, as RPC servers do.
+// OpenLocal is Open on the database's address, for any road: for programs that are no daemons, or work as the owner,
+// such as RPC servers.
 func OpenLocal(t testing.TB, dsn string, options ...postgres.Options) *db.Store {
 	t.Helper()
 	store, err := db.Open(t.Context(), dsn, optionsOf(options))
@@ -45,7 +44,7 @@ func optionsOf(given []postgres.Options) postgres.Options {
 // Connect connects to a database. The connection is closed when the test ends.
 func Connect(t testing.TB, dsn string) *pgx.Conn {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // some connect as they clean up
+	ctx := context.WithoutCancel(t.Context()) // some tests connect as they clean up
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -89,19 +88,19 @@ func Exec(t Test, on Session, statement string, args ...any) {
 	}
 }
 
-// Column returns the only column of what a query finds.
+// Column returns the only column of a query's rows.
 func Column[T any](t Test, on Session, query string, args ...any) []T {
 	t.Helper()
 	return collect(t, on, pgx.RowTo[T], query, args)
 }
 
-// Rows returns what a query finds, each row as a struct whose fields are its columns in order.
+// Rows returns the rows of a query, each as a struct whose fields are its columns in order.
 func Rows[T any](t Test, on Session, query string, args ...any) []T {
 	t.Helper()
 	return collect(t, on, pgx.RowToStructByPos[T], query, args)
 }
 
-// Row returns the only row that a query finds, as a struct with a field for each column.
+// Row returns the only row of a query, as a struct with a field for each column.
 func Row[T any](t Test, on Session, query string, args ...any) T {
 	t.Helper()
 	rows := Rows[T](t, on, query, args...)
@@ -121,7 +120,7 @@ func collect[T any](t Test, on Session, read pgx.RowToFunc[T], query string, arg
 	return values
 }
 
-// Value returns the only value that a query finds.
+// Value returns the only value of a query.
 func Value[T any](t Test, on Session, query string, args ...any) (value T) {
 	t.Helper()
 	rows, _ := ofOwner(on).Query(context.WithoutCancel(t.Context()), query, args...) // CollectExactlyOneRow returns the error

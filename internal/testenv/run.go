@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Run runs something until stop is called, or the test ends, and waits for its end. The test
-// fails if it returns an error, or ends by itself.
+// Run calls run until stop is called or the test ends, and waits for its return. The test fails if run returns an
+// error, or returns early.
 func Run(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -10,12 +10,11 @@ import (
 	"testing"
 )
 
-// Script is a Python program that answers each line of its input with a line, or that
-// serves until its input ends.
+// Script is a Python program that answers each line of its input with a line, or serves until its input ends.
 type Script struct {
 	in   io.WriteCloser
 	out  *bufio.Reader
-	Stop func() // ends its input, and waits for its end; so does the end of the test
+	Stop func() // closes its input and waits for its end, as the end of the test does
 }
 
 // failer is a *testing.T, *testing.B or *rapid.T.
@@ -24,9 +23,8 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// StartScript starts Python with these arguments, in an environment (nil: the test's
-// own). The test fails if it doesn't end with exit code 0. What it writes to its standard
-// error is in the test's output.
+// StartScript starts Python with these arguments, in an environment (nil: the test's own). The test fails if its exit
+// code isn't 0. Its standard error is in the test's output.
 func StartScript(t testing.TB, environment []string, args ...string) *Script {
 	t.Helper()
 	cmd := exec.Command(Python(t), args...)
@@ -52,7 +50,7 @@ func StartScript(t testing.TB, environment []string, args ...string) *Script {
 	return &Script{in, bufio.NewReader(out), stop}
 }
 
-// Line returns the next line that the script writes, without its end.
+// Line returns the next line of the script's output, without its end.
 func (s *Script) Line(t failer) string {
 	t.Helper()
 	line, err := s.out.ReadString('\n')
@@ -62,7 +60,7 @@ func (s *Script) Line(t failer) string {
 	return strings.TrimSpace(line)
 }
 
-// Say writes a line, and returns the one that answers it.
+// Say writes a line, and returns the answer.
 func (s *Script) Say(t failer, line string) string {
 	t.Helper()
 	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
@@ -71,7 +69,7 @@ func (s *Script) Say(t failer, line string) string {
 	return s.Line(t)
 }
 
-// Ask asks a question, and reads the answer, both as JSON.
+// Ask writes a question and reads the answer, both as JSON.
 func (s *Script) Ask(t failer, question, answer any) {
 	t.Helper()
 	line, err := json.Marshal(question)

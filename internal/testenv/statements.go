@@ -11,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Statements returns a URL of the database that leads through a proxy, and a function that
-// returns the statements sent through it since it was last called, transactions' begin and
-// commit among them.
+// Statements returns a URL of the database through a proxy, and a function that returns the statements sent through
+// it since its last call, including begin and commit.
 func Statements(t testing.TB, dsn string) (proxied string, sent func() []string) {
 	t.Helper()
 	target, err := url.Parse(dsn)
@@ -68,8 +67,8 @@ func Statements(t testing.TB, dsn string) (proxied string, sent func() []string)
 	}
 }
 
-// follow passes the messages of a client on until the connection ends, and tells statements
-// before the server hears of them, so that none is missing when it has answered.
+// follow forwards a client's messages until the connection ends. It calls tell before the server gets a statement, so
+// that no statement is missing once the server has answered.
 func follow(client io.Reader, server io.Writer, tell func(statement string)) {
 	frontend := pgproto3.NewBackend(client, nil)
 	pass := func(message pgproto3.FrontendMessage) error {

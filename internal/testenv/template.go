@@ -12,14 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// template returns the name of the template database that build makes on an
-// empty one, building it if the server has none of that name yet.
+// template returns the name of the template database that build makes from an empty one. It builds the template if
+// the server lacks it.
 func template(t testing.TB, name string, build func(ctx context.Context, dsn string) error) string {
 	t.Helper()
 	name = "testenv_" + name
 	unfinished := name + "_unfinished"
 	onServer(t, func(ctx context.Context, server *pgx.Conn) error {
-		// Any fixed number will do.
+		// The key may be any fixed number.
 		if _, err := server.Exec(ctx, "select pg_advisory_lock(7355608)"); err != nil {
 			return err
 		}
@@ -42,8 +42,7 @@ func template(t testing.TB, name string, build func(ctx context.Context, dsn str
 		if _, err := server.Exec(ctx, "alter database "+quote(unfinished)+" with allow_connections false"); err != nil {
 			return err
 		}
-		// The last connection of build may take a moment to go, and a database in use can
-		// be neither renamed nor copied.
+		// The last connection of build may take a moment to end, and a database in use can't be renamed or copied.
 		for {
 			if _, err := server.Exec(ctx, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", unfinished); err != nil {
 				return err

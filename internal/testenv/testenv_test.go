@@ -33,7 +33,7 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 	return conn
 }
 
-// A test's database is empty, is not another test's, and is gone afterwards.
+// A test's database is empty, its own, and dropped afterwards.
 func TestPostgresIsolatesTests(t *testing.T) {
 	t.Parallel()
 	var first string
@@ -56,7 +56,7 @@ func TestPostgresIsolatesTests(t *testing.T) {
 	}
 }
 
-// A connection whose time is over is closed, as it may still hold a lock.
+// A connection whose context has ended is closed, as it may hold a lock.
 func TestOverConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func TestOverConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// The Python scheduler's database is the one its own commands make: schema version 38.
+// The Python scheduler's database is that of its own commands: schema version 38.
 func TestPeerDatabase(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -79,7 +79,7 @@ func TestPeerDatabase(t *testing.T) {
 	}
 }
 
-// Our database is migrated already, each test's copy on its own.
+// Our database is migrated, and each test has its own copy.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -91,7 +91,7 @@ func TestDatabase(t *testing.T) {
 	}
 }
 
-// A test's virtual host is usable and is gone afterwards.
+// A test's virtual host is usable, and deleted afterwards.
 func TestRabbitMQIsolatesTests(t *testing.T) {
 	t.Parallel()
 	var broker Broker
@@ -108,7 +108,7 @@ func TestRabbitMQIsolatesTests(t *testing.T) {
 	}
 }
 
-// A topic takes a record in each partition as soon as it is handed out.
+// A new topic accepts a record in each partition at once.
 func TestTopicIsReady(t *testing.T) {
 	t.Parallel()
 	const partitions = 3
@@ -125,7 +125,7 @@ func TestTopicIsReady(t *testing.T) {
 	}
 }
 
-// The Python has what the tests run: Celery and the Python scheduler's journal client.
+// The Python has Celery and the Python scheduler's journal client.
 func TestPythonHasThePeer(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), Python(t), "-c",
@@ -158,8 +158,7 @@ for line in sys.stdin:
 	s.Stop()
 }
 
-// A cut proxy drops what is open and refuses what is new; a restored one lets
-// clients through again at the same address.
+// A cut proxy drops open connections and refuses new ones. A restored one accepts clients again at the same address.
 func TestProxyCutsAndRestores(t *testing.T) {
 	t.Parallel()
 	proxy := Proxy(t, echoServer(t))
@@ -193,8 +192,7 @@ func TestProxyCutsAndRestores(t *testing.T) {
 	}
 }
 
-// On a silent proxy nothing comes and nothing ends; new connections speak, unless they
-// are silenced, too.
+// A silent proxy forwards nothing and ends nothing. New connections work, unless they are silenced, too.
 func TestProxyFallsSilent(t *testing.T) {
 	t.Parallel()
 	proxy := Proxy(t, echoServer(t))
@@ -238,8 +236,8 @@ func TestProxyFallsSilent(t *testing.T) {
 	}
 }
 
-// A proxy to a broker holds messages on their way there, which a cut loses, and the
-// broker's confirms, which come when they are released.
+// A proxy to a broker holds messages, which a cut loses, and the broker's confirms, which pass when they are
+// released.
 func TestBrokerProxyHolds(t *testing.T) {
 	t.Parallel()
 	broker := RabbitMQ(t)
@@ -325,8 +323,8 @@ func echoServer(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// A proxy to PostgreSQL holds the answer to a commit, which is lost with the connection; the transaction is
-// committed. Others go on, and other answers pass.
+// A proxy to PostgreSQL holds the answer to a commit. A cut loses the answer, but the transaction is committed. Other
+// connections and other answers pass.
 func TestDatabaseProxyHoldsCommits(t *testing.T) {
 	t.Parallel()
 	direct := Postgres(t)
@@ -357,7 +355,7 @@ func TestDatabaseProxyHoldsCommits(t *testing.T) {
 	}
 }
 
-// A slow proxy passes on what it gets, later.
+// A slow proxy forwards data later.
 func TestProxyIsSlow(t *testing.T) {
 	t.Parallel()
 	through, way := Through(t, Postgres(t), Proxy)
@@ -374,7 +372,7 @@ func TestProxyIsSlow(t *testing.T) {
 	}
 }
 
-// Passwords in the environment never reach a test's own URLs changed.
+// withDatabase keeps the credentials of a URL.
 func TestWithDatabaseKeepsCredentials(t *testing.T) {
 	t.Setenv(postgresVar, "postgresql://user:p%40ss@db.example:5432/postgres?sslmode=disable")
 	got, err := url.Parse(withDatabase(t, "other"))

@@ -16,16 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Toxic is a TCP proxy in front of a service, to break the network with.
+// Toxic is a TCP proxy in front of a service, with faults of the network.
 type Toxic struct {
-	// Addr is where clients connect (host:port); it stays the same through Cut
-	// and Restore.
+	// Addr is the address for clients (host:port); it stays the same through Cut and Restore.
 	Addr string
 
 	target string
-	copy   func(x *Toxic, dst io.Writer, src net.Conn, fromClient bool) error // nil: as it is
+	copy   func(x *Toxic, dst io.Writer, src net.Conn, fromClient bool) error // nil: copies unchanged
 	t      testing.TB
-	delay  atomic.Int64 // nanoseconds, of each piece that is passed on
+	delay  atomic.Int64 // nanoseconds, of each forwarded piece
 
 	mu       sync.Mutex
 	hold     *hold                     // nil unless frames are held
@@ -53,17 +52,17 @@ func DatabaseProxy(t testing.TB, target string) *Toxic {
 	return proxy(t, &Toxic{target: target, copy: (*Toxic).copyMessages})
 }
 
-// Through returns a URL through a proxy to its host, which make makes, and the proxy.
+// Through returns a URL through a new proxy to its host, and the proxy that make makes.
 func Through(t testing.TB, address string, make func(testing.TB, string) *Toxic) (through string, way *Toxic) {
 	t.Helper()
 	way = make(t, Host(t, address))
 	return WithHost(t, address, way.Addr), way
 }
 
-// proxies are the addresses (host:port) of proxies, each with that of its server.
+// proxies are the addresses (host:port) of proxies, each with its server's.
 var proxies sync.Map
 
-// behindProxies returns a URL with the host to which proxies lead.
+// behindProxies returns a URL with the host behind proxies.
 func behindProxies(t testing.TB, address string) string {
 	t.Helper()
 	u := URL(t, address)
@@ -113,35 +112,33 @@ func proxy(t testing.TB, x *Toxic) *Toxic {
 	return x
 }
 
-// Connections returns how many go through it.
+// Connections returns the number of its connections.
 func (x *Toxic) Connections() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.conns) / 2 // each has two sides
 }
 
-// Cut resets every connection and has new ones refused, until Restore. What is held
-// is lost.
+// Cut resets every connection and refuses new ones, until Restore. It drops held data.
 func (x *Toxic) Cut() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	defer x.endHold() // when nothing can pass any more
+	defer x.endHold() // when nothing can pass
 	if x.listener != nil {
 		_ = x.listener.Close()
 		x.listener = nil
 	}
 	for conn := range x.conns {
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			// Reset rather than close politely: data in flight is lost.
+			// A reset, unlike a close, loses data in flight.
 			_ = tcp.SetLinger(0)
 		}
 		_ = conn.Close()
 	}
 }
 
-// Silence swallows what open connections carry from now on, their end included, as a
-// host does that lost its power: neither side hears anything of the other. With
-// alsoNew, new connections are accepted and swallowed, too, until Restore.
+// Silence swallows the data of open connections, including their end, like a host without power: neither side gets
+// anything from the other. With alsoNew, new connections are accepted and swallowed, too, until Restore.
 func (x *Toxic) Silence(alsoNew bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -151,11 +148,11 @@ func (x *Toxic) Silence(alsoNew bool) {
 	}
 }
 
-// Slow has each piece of at most 32 KiB pass so much later, either way, one after another: as on a
-// connection that is far and narrow. 0 ends it.
+// Slow delays each piece of at most 32 KiB, either way, one after another, like a slow connection over a long
+// distance. 0 ends it.
 func (x *Toxic) Slow(by time.Duration) { x.delay.Store(int64(by)) }
 
-// Restore lets new connections through again.
+// Restore accepts new connections again.
 func (x *Toxic) Restore() {
 	x.t.Helper()
 	x.mu.Lock()
@@ -179,7 +176,7 @@ func (x *Toxic) accept(listener net.Listener) {
 			return
 		}
 		if err != nil {
-			continue // the client was gone before it was accepted
+			continue // the client closed before Accept
 		}
 		x.wg.Go(func() { x.forward(listener, client) })
 	}
@@ -216,8 +213,7 @@ func (x *Toxic) forward(listener net.Listener, client net.Conn) {
 	pipes.Wait()
 }
 
-// pipe copies until src ends, then tells dst that no more will come; after a
-// failed read or write both are of no more use.
+// pipe copies until src ends, then closes dst for writing. After a failed read or write both are useless.
 func (x *Toxic) pipe(dst, src net.Conn, silent *atomic.Bool, fromClient bool) {
 	var err error
 	if out := (mute{dst, silent, &x.delay}); x.copy != nil {
@@ -226,7 +222,7 @@ func (x *Toxic) pipe(dst, src net.Conn, silent *atomic.Bool, fromClient bool) {
 		_, err = io.Copy(out, src)
 	}
 	if silent.Load() {
-		return // the other side is not told
+		return // the other side gets no end
 	}
 	if err != nil {
 		_ = dst.Close()
@@ -244,8 +240,7 @@ var sharing = net.ListenConfig{Control: func(_, _ string, socket syscall.RawConn
 	return errors.Join(failed, err)
 }}
 
-// reservePort keeps others from taking a port, until the test ends, while nothing listens
-// to it. It returns its address.
+// reservePort reserves a port until the test ends, while no server listens on it. It returns its address.
 func reservePort(t testing.TB) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -265,7 +260,7 @@ func reservePort(t testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
 }
 
-// mute delays what is written to it, and swallows it while it is silent.
+// mute delays writes, and swallows them while it is silent.
 type mute struct {
 	io.Writer
 	silent *atomic.Bool

@@ -1,5 +1,5 @@
-// Package parsed parses what testenv gives tests as text. It is not part of testenv, which
-// tests of what the parsers import use.
+// Package parsed parses texts that testenv gives tests. It is separate, as tests of the parsers' dependencies use
+// testenv.
 package parsed
 
 import (

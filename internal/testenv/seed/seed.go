@@ -1,13 +1,12 @@
-// Package seed gives tests that draw at random the seed to draw with. A test
-// process has one seed, and each such test logs it, so that a failure says how to
-// draw the same again:
+// Package seed gives random tests their seed. A test process has one seed, and each such test logs it, so that a
+// failure can be repeated:
 //
 //	SWH_TEST_SEED=12345 go test -run 'TestName' ./package
 //
-// Without that variable, the seed is a fixed one where CI is set, and a new one
-// for each process elsewhere (-count=10 draws the same ten times).
+// Without that variable, the seed is fixed if CI is set, and new for each process otherwise (-count=10 draws the same
+// ten times).
 //
-// It is a package of its own because packages that testenv imports use it, too.
+// It is a separate package because packages that testenv imports use it, too.
 package seed
 
 import (
@@ -21,8 +20,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Var names the environment variable that holds the seed: an unsigned 64-bit
-// number other than 0.
+// Var is the environment variable of the seed: an unsigned 64-bit number other than 0.
 const Var = "SWH_TEST_SEED"
 
 // ofProcess returns the seed for a process with these variables.
@@ -42,7 +40,7 @@ func ofProcess(given, ci string) uint64 {
 
 var process = ofProcess(os.Getenv(Var), os.Getenv("CI"))
 
-// init gives the seed to rapid. The flag -rapid.seed is parsed later and wins.
+// init gives the seed to rapid. The flag -rapid.seed, which is parsed later, overrides it.
 func init() {
 	if err := flag.Set("rapid.seed", strconv.FormatUint(process, 10)); err != nil {
 		panic(err)
@@ -56,8 +54,8 @@ func Of(t testing.TB) uint64 {
 	return process
 }
 
-// Rand returns random numbers for a test: the same for the same seed and the same
-// name of the test. Like any *rand.Rand, it is for one goroutine at a time.
+// Rand returns random numbers for a test: the same for the same seed and name of the test. Like any *rand.Rand, it is
+// for one goroutine at a time.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
 	return From(t, Of(t))

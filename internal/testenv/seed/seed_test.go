@@ -54,11 +54,11 @@ func TestCheckUsesTheSeed(t *testing.T) {
 	}
 }
 
-// unlogged is what draws without this package: rapid's own Check and Example,
-// math/rand's own source, and sources made of other seeds.
+// unlogged matches random sources without this package: rapid's own Check and Example, math/rand's own source, and
+// sources with other seeds.
 var unlogged = regexp.MustCompile(`\brapid\.(Check|MakeCheck|Example)\(|\.Example\(\)|\brand\.(New|NewPCG|N|U?[Ii]nt\w*|Float\w+|Perm|Shuffle|NormFloat64|ExpFloat64)\(`)
 
-// TestAllDrawWithTheSeed finds tests that draw with no seed of this package.
+// TestAllDrawWithTheSeed finds tests that don't use this package's seed.
 func TestAllDrawWithTheSeed(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir("../../..", func(path string, _ os.DirEntry, err error) error {

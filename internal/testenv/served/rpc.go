@@ -1,5 +1,4 @@
-// Package served serves what tests call over a network. It is not part of testenv, which
-// tests of what it serves use.
+// Package served has servers for tests. It is separate, as tests of the servers' dependencies use testenv.
 package served
 
 import (

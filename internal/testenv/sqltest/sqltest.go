@@ -1,4 +1,4 @@
-// Package sqltest has what tests of several rooms of the store share.
+// Package sqltest has functions for the tests of several packages of the store.
 package sqltest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Keep brings candidates up to date with all that is committed.
+// Keep drains all committed changes of candidates.
 func Keep(t testing.TB, store *db.Store) {
 	t.Helper()
 	for range 1000 {
@@ -24,11 +24,11 @@ func Keep(t testing.TB, store *db.Store) {
 	t.Fatal("the drain doesn't end")
 }
 
-// CandidateColumns are those of candidates that are no hint.
+// CandidateColumns are the columns of candidates without hints.
 const CandidateColumns = "lister_id, url, visit_type, due, last_update, first_seen, last_scheduled, lag, queue_position, loaded, successful, fork, moment"
 
-// CheckCandidates fails unless candidates are what the rule makes of the Python scheduler's
-// tables, each once, and counted.
+// CheckCandidates fails unless candidates equal the view of the Python scheduler's tables, each once, and are
+// counted.
 func CheckCandidates(t testing.TB, store *db.Store) {
 	t.Helper()
 	var wrong, missing, uncounted, pending int
@@ -63,7 +63,7 @@ func ListN(t testing.TB, store *db.Store, n int) {
 	}
 }
 
-// BlocksOf returns how many blocks of a table of ours and its indexes were read so far.
+// BlocksOf returns the number of blocks read of a table of ours and its indexes.
 func BlocksOf(t testing.TB, store *db.Store, table string) int {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), "select pg_stat_force_next_flush()")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Storage says where the archive's storage keeps what.
+// Storage has the places of the archive's storage.
 type Storage struct {
 	DSN     string   // its own database
 	Objects string   // directory of contents, which NewParts makes
@@ -14,13 +14,13 @@ type Storage struct {
 	Prefix  string   // of the journal's topics
 }
 
-// ObjectTypes are what the storage's journal has topics for, beside visit statuses; it makes
-// none itself.
+// ObjectTypes are the object types of the storage's journal beside visit statuses. The storage doesn't create their
+// topics.
 var ObjectTypes = []string{
 	"content", "directory", "extid", "metadata_authority", "metadata_fetcher", "origin", "origin_visit", "raw_extrinsic_metadata", "release", "revision", "skipped_content", "snapshot",
 }
 
-// The tasks of the listers and the loaders, which are the names of their queues, too.
+// The tasks of the listers and the loaders; their queues have the same names.
 const (
 	ListTask         = "swh.lister.gitweb.tasks.GitwebListerTask"
 	ListArchivesTask = "swh.lister.gnu.tasks.GNUListerTask"
@@ -28,8 +28,7 @@ const (
 	LoadArchivesTask = "swh.loader.package.archive.tasks.LoadTarball"
 )
 
-// lister returns the configuration of a worker of swh.lister, which tells the scheduler at the
-// URL what it listed.
+// lister returns the configuration of a worker of swh.lister, which reports origins to the scheduler at the URL.
 func lister(broker, scheduler string) map[string]any {
 	return map[string]any{"scheduler": remote(scheduler), "celery": celery(broker, ListTask, ListArchivesTask)}
 }
@@ -38,9 +37,9 @@ func remote(scheduler string) map[string]any {
 	return map[string]any{"cls": "remote", "url": scheduler}
 }
 
-// loader returns the configuration of a worker that takes the tasks of swh.loader.git and
-// swh.loader.core from the queues. As in production, what the storage can't add is tried
-// again: it refuses a person or content that another visit adds at that moment.
+// loader returns the configuration of a worker with the tasks of swh.loader.git and swh.loader.core from the queues.
+// As in production, it retries additions that the storage refuses, such as of a person or content that another visit
+// adds at the same time.
 func (s Storage) loader(broker string, queues ...string) map[string]any {
 	return map[string]any{"storage": s.config(), "celery": celery(broker, queues...)}
 }
@@ -58,14 +57,14 @@ func (s Storage) config() map[string]any {
 	}}
 }
 
-// web returns the configuration of swh.web, which asks the scheduler at the URL and keeps its
-// own tables in a file of SQLite.
+// web returns the configuration of swh.web, which uses the scheduler at the URL and has its own tables in a file of
+// SQLite.
 func (s Storage) web(scheduler, file string) map[string]any {
 	return map[string]any{"scheduler": remote(scheduler), "storage": s.config(), "development_db": file}
 }
 
-// deposit returns the configuration of swh.deposit, whose own tables are in the PostgreSQL
-// database of the DSN, a URL, and whose uploads are in the directory.
+// deposit returns the configuration of swh.deposit, with its own tables in the PostgreSQL database of the DSN, a URL,
+// and its uploads in the directory.
 func (s Storage) deposit(scheduler, dsn, uploads string) (map[string]any, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {

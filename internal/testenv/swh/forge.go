@@ -22,11 +22,11 @@ type Forge struct {
 	server *http.Server
 }
 
-// gitweb is where Debian's package has the program.
+// gitweb is the path of the program in Debian's package.
 const gitweb = "/usr/share/gitweb/gitweb.cgi"
 
-// StartForge serves the repositories below dir, also later ones. Unless it is nil, wait says
-// how long a repository lets a clone wait. Close ends it.
+// StartForge serves the repositories below dir, also later ones. wait, unless nil, returns how long a clone of a
+// repository waits. Close ends it.
 func StartForge(dir string, wait func(name string) time.Duration) (*Forge, error) {
 	core, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
@@ -74,7 +74,7 @@ func serve(listener net.Listener, handler http.Handler) *http.Server {
 // Close ends the forge and its connections.
 func (f *Forge) Close() { _ = f.server.Close() }
 
-// Origin returns the URL that a repository is cloned from, and listed with.
+// Origin returns the URL of a repository for clones and listings.
 func (f *Forge) Origin(name string) string { return f.URL + "git/" + name }
 
 // Create makes an empty repository.
@@ -83,14 +83,13 @@ func (f *Forge) Create(name string) error {
 	return err
 }
 
-// Fork makes a repository that has its objects from another one, as forges do.
+// Fork creates a repository that borrows the objects of another one, as forges do.
 func (f *Forge) Fork(name, of string) error {
 	_, err := f.git("", "clone", "--quiet", "--bare", "--shared", "--template=", filepath.Join(f.dir, of), filepath.Join(f.dir, name))
 	return err
 }
 
-// Commit adds a commit of one file to a repository's branch, and makes the repository where
-// there is none.
+// Commit adds a commit of one file to a repository's branch. It creates a missing repository.
 func (f *Forge) Commit(name, content string, when time.Time) error {
 	parent := ""
 	if _, err := os.Stat(filepath.Join(f.dir, name)); err != nil {
@@ -110,7 +109,7 @@ func (f *Forge) Tip(name string) (string, error) {
 	return f.git("", "-C", filepath.Join(f.dir, name), "rev-parse", "--verify", "--quiet", "main")
 }
 
-// Break deletes the directory of a repository's last commit, so that it can't be cloned.
+// Break deletes the directory of a repository's last commit, so that clones fail.
 func (f *Forge) Break(name string) error {
 	tree, err := f.git("", "-C", filepath.Join(f.dir, name), "rev-parse", "main^{tree}")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Packages serves releases of packages on the loopback, as archives (.tar.gz), with the
-// list of all that the GNU project's server has and swh.lister reads.
+// Packages serves releases of packages on the loopback, as archives (.tar.gz), with a list in the format of the GNU
+// project's server, which swh.lister reads.
 type Packages struct {
 	URL string
 
@@ -48,7 +48,7 @@ func StartPackages(dir string) (*Packages, error) {
 // Close ends the server and its connections.
 func (p *Packages) Close() { _ = p.server.Close() }
 
-// Origin returns the URL that a package is visited by.
+// Origin returns the URL of a package's visits.
 func (p *Packages) Origin(name string) string { return p.URL + "/gnu/" + name + "/" }
 
 // Release adds a release, dated when, to a package.

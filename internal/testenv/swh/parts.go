@@ -11,23 +11,22 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Parts are the archive's listers, loaders and storage at work with a scheduler. They end
-// with the test.
+// Parts are the archive's running listers, loaders and storage with a scheduler. They end with the test.
 type Parts struct {
 	Storage Storage
 
 	t           testing.TB
 	dir         string   // of configurations and logs
 	python, swh string   // programs
-	remote      []string // the beginning of a command that asks the RPC server
+	remote      []string // the beginning of a command for the RPC server
 	broker      string   // AMQP's URL
 	servers     Servers
 }
 
-// Servers are the URLs by which the parts reach the scheduler's RPC server: each may have user and password in it.
+// Servers are the URLs of the scheduler's RPC server for the parts, perhaps with user and password.
 type Servers struct{ Listers, Commands string }
 
-// NewParts makes the files of the parts in dir, and starts nothing.
+// NewParts creates the files of the parts in dir, and starts nothing.
 func NewParts(t testing.TB, dir string, storage Storage, broker string, servers Servers) *Parts {
 	t.Helper()
 	storage.Objects = filepath.Join(dir, "objects")
@@ -40,7 +39,7 @@ func NewParts(t testing.TB, dir string, storage Storage, broker string, servers 
 	return p
 }
 
-// StorageCommands returns those that make the storage's database.
+// StorageCommands returns the commands that create the storage's database.
 func (p *Parts) StorageCommands() [][]string {
 	return [][]string{
 		{p.swh, "db", "init-admin", "--dbname", p.Storage.DSN, "storage"},
@@ -48,20 +47,19 @@ func (p *Parts) StorageCommands() [][]string {
 	}
 }
 
-// SchedulerCommand returns a command of the Python scheduler's own command line, which asks the
-// RPC server.
+// SchedulerCommand returns a command of the Python scheduler's command line, which uses the RPC server.
 func (p *Parts) SchedulerCommand(args ...string) []string {
 	return slices.Concat(p.remote, []string{p.swh, "scheduler"}, args)
 }
 
-// WebCommand returns one that runs Python with the settings of swh.web.
+// WebCommand returns a command that runs Python with the settings of swh.web.
 func (p *Parts) WebCommand(args ...string) []string {
 	p.t.Helper()
 	return slices.Concat(p.configured("web", p.Storage.web(p.servers.Commands, filepath.Join(p.dir, "web.sqlite"))), []string{p.python}, args)
 }
 
-// DepositCommands returns the beginnings of two: of Python, and of the archive's command line,
-// with the settings of swh.deposit. It keeps its tables in the database of the DSN, a URL.
+// DepositCommands returns the beginnings of two commands: Python, and the archive's command line, with the settings
+// of swh.deposit. Its tables are in the database of the DSN, a URL.
 func (p *Parts) DepositCommands(dsn string) (python, swh []string) {
 	p.t.Helper()
 	uploads := filepath.Join(p.dir, "uploads")
@@ -73,26 +71,26 @@ func (p *Parts) DepositCommands(dsn string) (python, swh []string) {
 	return slices.Concat(begin, []string{p.python}), slices.Concat(begin, []string{p.swh})
 }
 
-// StartLister starts a worker that lists, and tells the scheduler.
+// StartLister starts a worker that lists origins and reports them to the scheduler.
 func (p *Parts) StartLister(processes int) *testenv.Child {
 	p.t.Helper()
 	return p.startWorker("lister", processes, lister(p.broker, p.servers.Listers))
 }
 
-// StartLoader starts a worker that takes the loaders' tasks from the queues.
+// StartLoader starts a worker with the loaders' tasks from the queues.
 func (p *Parts) StartLoader(name string, processes int, queues ...string) *testenv.Child {
 	p.t.Helper()
 	return p.startWorker(name, processes, p.Storage.loader(p.broker, queues...))
 }
 
-// startWorker starts one that takes its time for UTC, as listers do with a forge's.
+// startWorker starts a worker in the time zone UTC, as listers assume UTC for a forge's times.
 func (p *Parts) startWorker(name string, processes int, config map[string]any) *testenv.Child {
 	p.t.Helper()
 	name = "worker-" + name
 	return testenv.StartChild(p.t, p.dir, name, slices.Concat(p.configured(name, config), []string{p.python}, worker(name, processes))...)
 }
 
-// configured returns the beginning of a command that has a configuration.
+// configured returns the beginning of a command with a configuration.
 func (p *Parts) configured(name string, config map[string]any) []string {
 	p.t.Helper()
 	text, err := json.Marshal(config) // which is YAML, too

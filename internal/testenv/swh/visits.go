@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Visit is one that the storage has.
+// Visit is a visit in the storage.
 type Visit struct {
 	Origin, Type string
 	Date         time.Time // when it began
@@ -18,8 +18,8 @@ type Visit struct {
 	Tip          string    // its main branch's commit, or its last release: "2.0"
 }
 
-// Visits returns all visits of a storage by the origin's URL, by the connection to its database,
-// in the order in which they began.
+// Visits returns all visits of a storage by the origin's URL, in the order of their starts. storage is a connection
+// to its database.
 func Visits(ctx context.Context, storage *pgx.Conn) (map[string][]Visit, error) {
 	found := map[string][]Visit{}
 	rows, err := storage.Query(ctx, `
@@ -43,7 +43,7 @@ func Visits(ctx context.Context, storage *pgx.Conn) (map[string][]Visit, error) 
 	return found, err
 }
 
-// Known is what the scheduler knows of an origin's visits.
+// Known is the scheduler's state of an origin's visits.
 type Known struct {
 	Origin             string
 	Scheduled, Visited *time.Time // the last
@@ -56,7 +56,7 @@ type Query interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// KnownVisits returns what the scheduler knows by the origin's URL.
+// KnownVisits returns the scheduler's state by the origin's URL.
 func KnownVisits(ctx context.Context, scheduler Query) (map[string]Known, error) {
 	found := map[string]Known{}
 	rows, _ := scheduler.Query(ctx, `select url, last_scheduled, last_visit, coalesce(last_visit_status::text, ''),
@@ -68,8 +68,7 @@ func KnownVisits(ctx context.Context, scheduler Query) (map[string]Known, error)
 	return found, err
 }
 
-// Differences names the origins of which the scheduler knows something else than the
-// storage has.
+// Differences returns the origins whose visits differ between the scheduler and the storage.
 func Differences(known map[string]Known, stored map[string][]Visit) (differences []string) {
 	for url, visits := range stored {
 		v, k := visits[len(visits)-1], known[url]

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// axe is the version of axe-core; the installer fetches the same.
+// axe is the file of axe-core's version; the installer fetches the same.
 const axe = "axe-core-4.14.1.js"
 
 // FindBrowser returns the path of Chromium, for tests of pages, and the script of axe-core,

@@ -46,7 +46,7 @@ type Container interface {
 	Remove() error
 }
 
-// image says where to get the image of a server.
+// image has the sources of a server's image.
 type image struct {
 	variable string // environment variable with the name of another image
 	official string

@@ -30,8 +30,8 @@ func (c fakeContainer) Remove() error {
 	return nil
 }
 
-// A container that ends while its server starts is removed, and its last words are
-// told. An image that was built here spares a pull.
+// A container that ends while its server starts is removed, and the error has the end of its output. An image that
+// was built here makes a pull unnecessary.
 func TestContainerThatEndsIsExplained(t *testing.T) {
 	for _, i := range []image{postgresImage, rabbitMQImage, kafkaImage} {
 		t.Setenv(i.variable, "")
@@ -47,7 +47,7 @@ func TestContainerThatEndsIsExplained(t *testing.T) {
 	if len(d.ran) != 1 || d.ran[0] != postgresImage.built || len(d.removed) != 1 {
 		t.Errorf("ran %q, removed %q", d.ran, d.removed)
 	}
-	// A broker is of no use to tests without its management API.
+	// Tests need the broker's management API.
 	d = &fakeDaemon{}
 	_, err = Start(t.Context(), Options{
 		Provider: Docker, Docker: func(context.Context) (Daemon, error) { return d, nil },

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a file system in memory, of a size that changes while it is used. The reaper unmounts it.
+// disk is a file system in memory, whose size can change while it is in use. The reaper unmounts it.
 type disk struct {
 	dir  string
 	size uint64 // bytes
@@ -30,10 +30,10 @@ func (d *disk) mount(flags uintptr, size uint64) error {
 	return nil
 }
 
-// fill leaves no room on it, without writing anything. What is there can be changed in place.
+// fill leaves no free space, without writing. Files in place can be changed.
 func (d *disk) fill() error {
 	var err error
-	for range 5 { // what is written meanwhile makes the new size too small
+	for range 5 { // concurrent writes make the new size too small
 		var s unix.Statfs_t
 		if err = unix.Statfs(d.dir, &s); err != nil {
 			return err
@@ -45,5 +45,5 @@ func (d *disk) fill() error {
 	return err
 }
 
-// free makes room again.
+// free makes space again.
 func (d *disk) free() error { return d.mount(unix.MS_REMOUNT, d.size) }

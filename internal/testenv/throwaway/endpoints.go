@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// The environment variables by which tests and the demonstration learn where
-// the services are.
+// The environment variables with the addresses of the services, for tests and the demonstration.
 const (
 	PostgresVar   = "SWH_TEST_POSTGRES_URL"
 	RabbitMQVar   = "SWH_TEST_RABBITMQ_URL"
@@ -15,11 +14,11 @@ const (
 	PythonVar     = "SWH_TEST_PYTHON"
 )
 
-// DurableVar is the environment variable that makes PostgreSQL use its own defaults of fsync and
-// full_page_writes, and write to a disk: for benchmarks, and for servers that are kept.
+// DurableVar is the environment variable that makes PostgreSQL use its own defaults of fsync and full_page_writes,
+// and write to a disk: for benchmarks, and for servers that are kept.
 const DurableVar = "SWH_TEST_DURABLE"
 
-// Endpoints says where the services are. A field is empty if there is no such service.
+// Endpoints has the addresses of the services. A field is empty for a missing service.
 type Endpoints struct {
 	Postgres   string // URL of a superuser
 	RabbitMQ   string // AMQP URL of an administrator, virtual host "/"

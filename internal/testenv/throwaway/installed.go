@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// CacheDir returns the directory where deploy/local/install.sh puts what is not a package of the
-// system. The script has the same rule.
+// CacheDir returns the directory into which deploy/local/install.sh installs all but system packages. The script has
+// the same rule.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("SWH_SCHEDULER_CACHE"); dir != "" {
 		return dir, nil
@@ -20,15 +20,15 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "swh-scheduler"), err
 }
 
-// These environment variables ask for other versions than the usual ones. The installer
-// reads them, too, and keeps the versions side by side.
+// These environment variables choose other versions than the default ones. The installer reads them, too, and keeps
+// the versions side by side.
 const (
 	PostgresVersionVar = "SWH_TEST_POSTGRES_VERSION" // 13.23.0
 	KafkaVersionVar    = "SWH_TEST_KAFKA_VERSION"    // 4.4.0
 	CeleryVersionVar   = "SWH_TEST_CELERY_VERSION"   // 5.3
 )
 
-// versioned returns the name of the directory with the version that a variable asks for.
+// versioned returns the name of the directory with the version of a variable.
 func versioned(name, variable string) string {
 	if version := os.Getenv(variable); version != "" {
 		return name + "-" + version
@@ -36,7 +36,7 @@ func versioned(name, variable string) string {
 	return name
 }
 
-// missing returns the error for something that the installer installs.
+// missing returns the error for a missing part that the installer installs.
 func missing(what string) error {
 	return fmt.Errorf("%s is not installed: run `make install`", what)
 }
@@ -79,9 +79,8 @@ func findKafka() (java, classPath string, err error) {
 	return java, filepath.Join(libs, "*"), nil
 }
 
-// postgresPrograms returns the directory of PostgreSQL's programs: the system's, or those of
-// the version that the environment asks for. Of these it makes a copy in dir, as PostgreSQL
-// runs as a user who may not read the cache of root.
+// postgresPrograms returns the directory of PostgreSQL's programs: the system's, or those of the environment's
+// version. It copies the latter to dir, as PostgreSQL runs as a user without access to root's cache.
 func postgresPrograms(dir string) (string, error) {
 	if os.Getenv(PostgresVersionVar) == "" {
 		initdb, err := findProgram("initdb", "/usr/lib/postgresql/*/bin")
@@ -103,9 +102,8 @@ func postgresPrograms(dir string) (string, error) {
 	return bin, os.CopyFS(copied, os.DirFS(installed))
 }
 
-// findProgram looks for a server program in PATH and in the directories where
-// Debian keeps those that are not meant to be typed; of several versions it
-// takes the newest.
+// findProgram looks for a server program in PATH and in the directories of Debian's packages. It returns the newest
+// of several versions.
 func findProgram(name string, patterns ...string) (string, error) {
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join(pattern, name))

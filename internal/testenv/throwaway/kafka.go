@@ -15,7 +15,7 @@ import (
 
 // kafkaNode is one server of a Kafka cluster.
 type kafkaNode struct {
-	server   // its name is that of its directory, too
+	server   // whose name is that of its directory, too
 	broker   string
 	settings map[string]string
 }
@@ -71,20 +71,19 @@ func (n *kafkaNode) start(ctx context.Context) error {
 	return n.server.start(ctx, cmd, kafkaReady(n.broker))
 }
 
-// KafkaCluster is a Kafka cluster for tests of failures. Clients reach
-// each node without authentication, which may do everything, or with SASL without TLS: there access control lists
-// count, on what has some.
+// KafkaCluster is a Kafka cluster for tests of failures. Clients reach each node without authentication and with all
+// rights, or with SASL without TLS. With SASL, access control lists apply to resources that have some.
 type KafkaCluster struct {
 	Brokers     []string // host:port of each node
-	SASLBrokers []string // the same, where a user and password are asked for
+	SASLBrokers []string // host:port of the listeners with SASL
 
 	nodes []*kafkaNode
 }
 
-// StartKafkaCluster starts a cluster of the programs installed on this machine. An odd number of its
-// nodes vote: one of two, three of three. With three or more nodes, topics have by default three replicas, of
-// which two must be in sync. The users and their passwords are for the mechanism PLAIN; users for SCRAM are
-// created by any client of Brokers. Stop must be called.
+// StartKafkaCluster starts a cluster of the programs installed on this machine. An odd number of its nodes vote: one
+// of two, three of three. With three or more nodes, topics have by default three replicas, of which two must be in
+// sync. The users and their passwords are for the mechanism PLAIN; any client of Brokers can create users for SCRAM.
+// Callers call Stop.
 func StartKafkaCluster(ctx context.Context, log *slog.Logger, size int, users map[string]string) (*KafkaCluster, error) {
 	c, _, err := startLocal(log, "Kafka", func(l *local) (*KafkaCluster, error) {
 		c := &KafkaCluster{}

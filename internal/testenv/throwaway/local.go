@@ -27,7 +27,7 @@ func newLocal(log *slog.Logger) (*local, error) {
 
 func (l *local) stop() { l.close() }
 
-// startLocal starts something new on this machine. If start fails, what it has started is stopped.
+// startLocal starts servers on this machine. If start fails, it stops those that were started.
 func startLocal[T any](log *slog.Logger, what string, start func(l *local) (T, error)) (started T, stop func(), err error) {
 	l, err := newLocal(log)
 	if err != nil {
@@ -40,8 +40,8 @@ func startLocal[T any](log *slog.Logger, what string, start func(l *local) (T, e
 	return started, l.stop, nil
 }
 
-// environ returns the environment of servers, without the caller's own
-// settings (PGDATA, RABBITMQ_…, JAVA_TOOL_OPTIONS), which are for other servers.
+// environ returns the environment of servers, without the caller's own settings (PGDATA, RABBITMQ_…,
+// JAVA_TOOL_OPTIONS), which are for other servers.
 func (l *local) environ(more ...string) []string {
 	return append([]string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + os.Getenv("PATH"),
@@ -50,8 +50,8 @@ func (l *local) environ(more ...string) []string {
 	}, more...)
 }
 
-// unprivileged makes another user the owner of dir if this process runs as root, as which PostgreSQL refuses to run. It
-// returns the attributes to start a process as that user.
+// unprivileged makes another user the owner of dir if this process runs as root, as PostgreSQL refuses to run as
+// root. It returns the attributes to start a process as that user.
 func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return &syscall.SysProcAttr{}, nil

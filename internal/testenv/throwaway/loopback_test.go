@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A server of tests and of the demonstration has a password that everybody knows, or none. So it listens on this
-// machine's loopback only, also for what its nodes and tools say to each other.
+// Servers of tests and of the demonstration have public passwords or none. So they listen on this machine's loopback
+// only, including their nodes' and tools' ports.
 func TestServersListenOnLoopback(t *testing.T) {
 	t.Parallel()
 	c, err := StartRabbitMQCluster(t.Context(), slog.New(slog.DiscardHandler), 2)
@@ -72,7 +72,7 @@ func listeners(t *testing.T, pid int) (addresses []string) {
 	return addresses
 }
 
-// hostOf reads an address as Linux writes it: words of four bytes in the machine's order, which is taken for the little endian.
+// hostOf reads an address in Linux's format: words of four bytes in the machine's order, assumed to be little endian.
 func hostOf(t *testing.T, text string) string {
 	t.Helper()
 	b, err := hex.DecodeString(text)

@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// sharedMemory is a file system in memory, on Linux. Creating and dropping databases there takes a third
-// of the processor time, as ext4 searches long for inodes after many files were removed.
+// sharedMemory is a file system in memory, on Linux. Creating and dropping databases there takes a third of the
+// processor time, as ext4 searches long for inodes after many files were removed.
 const sharedMemory = "/dev/shm"
 
-// room reports whether dir is in memory, has 4 GiB free, which no tests fill by
-// themselves, and leaves as much memory for programs.
+// room reports whether dir is in memory, has 4 GiB free, more than tests fill, and leaves as much memory for
+// programs.
 func room(dir string) bool {
 	const tmpfs, enough = 0x01021994, 4 << 30 // linux/magic.h; bytes
 	var fs syscall.Statfs_t

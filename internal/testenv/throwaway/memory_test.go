@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PostgreSQL's data are in memory where there is room, on a disk where they are to be durable,
-// and gone when it has ended.
+// PostgreSQL's data are in memory if there is room, on a disk if they are to be durable, and removed when it has
+// ended.
 func TestPlaceOfPostgresData(t *testing.T) {
 	for _, durable := range []string{"", "1"} {
 		t.Setenv(DurableVar, durable)
@@ -43,7 +43,7 @@ func TestPlaceOfPostgresData(t *testing.T) {
 	}
 }
 
-// Neither the machine's memory nor that of a container is promised twice.
+// available returns the smaller of the machine's and the container's memory.
 func TestAvailableMemory(t *testing.T) {
 	t.Parallel()
 	const machine, stat = "MemTotal: 32 kB\nMemAvailable:   20 kB\n", "anon 3\ninactive_file 1024\nactive_file 2048\n"
@@ -64,7 +64,7 @@ func TestAvailableMemory(t *testing.T) {
 			"v1": {"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"},
 		} {
 			root, stat := t.TempDir(), stat
-			if version == "v1" { // without "total", what is cached of those below is not counted
+			if version == "v1" { // without "total", the cache of child groups is not counted
 				stat += strings.ReplaceAll("\n"+stat, "\n", "\ntotal_")
 				stat = strings.Replace(stat, "\ninactive_file 1024", "\ninactive_file 1", 1)
 			}

@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// managementOffset is the distance from RabbitMQ's AMQP port to its management
-// port: the Python scheduler finds the one from the other by this rule.
+// managementOffset is the distance from RabbitMQ's AMQP port to its management port. The Python scheduler derives the
+// latter by this rule.
 const managementOffset = 10000
 
-// FreePorts returns distinct loopback ports that nobody listens on. The ports at the given
-// offsets from each of them are free, too.
+// FreePorts returns distinct loopback ports without a listener. The ports at the given offsets from each of them are
+// free, too.
 //
-// As a server binds its port only later, they are below the range that systems use for outgoing connections.
+// A server binds its port only later, so the ports are below the range of outgoing connections.
 func FreePorts(count int, offsets ...int) ([]int, error) {
 	const low, high = 11000, 32000
 	var held []net.Listener

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PostgresServer is one server, alone or of a pair.
+// PostgresServer is a server, alone or of a pair.
 type PostgresServer struct {
 	URL string // of the superuser, database postgres
 
@@ -73,7 +73,7 @@ func (s *PostgresServer) create(ctx context.Context, program string, args ...str
 func (s *PostgresServer) init(ctx context.Context) error {
 	args := []string{"--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8"}
 	if s.disks[1] != nil {
-		args = append(args, "--wal-segsize", "1") // a full disk is noticed once a segment is
+		args = append(args, "--wal-segsize", "1") // a full disk is noticed at the end of a segment
 	}
 	return s.create(ctx, "initdb", args...)
 }
@@ -201,14 +201,13 @@ func (p *PostgresPair) start(ctx context.Context) (err error) {
 // pairSettings keep the WAL that a standby may still have to read.
 var pairSettings = []string{"wal_keep_size=256MB", "hot_standby=on"}
 
-// Primary returns the server that takes writes, or took them last.
+// Primary returns the server that accepts writes, or did last.
 func (p *PostgresPair) Primary() *PostgresServer { return p.Servers[p.primary] }
 
-// Standby returns the other one.
+// Standby returns the other server.
 func (p *PostgresPair) Standby() *PostgresServer { return p.Servers[1-p.primary] }
 
-// Promote makes the standby the primary, which then doesn't wait for a standby. The old
-// primary must be dead.
+// Promote makes the standby the primary, which then doesn't wait for a standby. The old primary must be dead.
 func (p *PostgresPair) Promote(ctx context.Context) error {
 	err := p.Standby().exec(ctx, "select pg_promote(true, 60)", "alter system reset synchronous_standby_names", "select pg_reload_conf()")
 	if err == nil {
@@ -234,7 +233,7 @@ func (p *PostgresPair) Rejoin(ctx context.Context) error {
 		return err
 	}
 	return waitReady(ctx, standby.process.died, func(ctx context.Context) error {
-		// A division by zero, until the standby is synchronous.
+		// The statement divides by zero until the standby is synchronous.
 		return primary.exec(ctx, "select 1 / count(*) from pg_stat_replication where sync_state = 'sync'")
 	})
 }

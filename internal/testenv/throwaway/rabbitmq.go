@@ -22,10 +22,10 @@ type rabbitMQNodes struct {
 	epmdPort    string
 }
 
-// newRabbitMQNodes finds the programs and starts the port mapper. If it didn't, Erlang would start one
-// that outlives the servers.
+// newRabbitMQNodes finds the programs and starts the port mapper. Otherwise Erlang would start one that outlives the
+// servers.
 func (l *local) newRabbitMQNodes(ctx context.Context) (*rabbitMQNodes, error) {
-	// Not from PATH, where Debian has a wrapper that changes the user and the directories.
+	// PATH has Debian's wrapper, which changes the user and the directories.
 	server, err := findProgram("rabbitmq-server", "/usr/lib/rabbitmq/bin")
 	if err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ type RabbitMQNode struct {
 	cluster *RabbitMQCluster // nil: it is alone
 }
 
-// erlangOnLoopback has Erlang's nodes listen for each other on loopback only: whoever reaches such a port and knows the
-// cookie may run anything.
+// erlangOnLoopback makes Erlang's nodes listen for each other on loopback only: anyone with access to such a port and
+// the cookie may run any command.
 const erlangOnLoopback = "-kernel inet_dist_use_interface {127,0,0,1}"
 
 // newNode writes the settings of a node.
@@ -133,15 +133,15 @@ func (n *RabbitMQNode) Ctl(ctx context.Context, args ...string) (string, error) 
 	return string(out), nil
 }
 
-// CutOff keeps the node and the others of its cluster apart, until Rejoin: Erlang refuses a connection between nodes
+// CutOff disconnects the node from the others of its cluster, until Rejoin: Erlang refuses a connection between nodes
 // whose secrets for each other differ. Clients reach all of them.
 func (n *RabbitMQNode) CutOff(ctx context.Context) error {
 	_, err := n.Ctl(ctx, "eval", fmt.Sprintf("[begin erlang:set_cookie(N, apart), erlang:disconnect_node(N) end || N <- %s].", n.others()))
 	return err
 }
 
-// Rejoin ends CutOff, and returns when the node serves: with cluster_partition_handling = pause_minority it stops
-// while it is apart, and starts again.
+// Rejoin ends CutOff, and returns when the node serves. With cluster_partition_handling = pause_minority a
+// disconnected node stops, and starts again.
 func (n *RabbitMQNode) Rejoin(ctx context.Context) error {
 	if _, err := n.Ctl(ctx, "eval", fmt.Sprintf("[begin erlang:set_cookie(N, erlang:get_cookie()), net_kernel:connect_node(N) end || N <- %s].", n.others())); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (n *RabbitMQNode) Rejoin(ctx context.Context) error {
 	return n.process.explain(waitReady(ctx, n.process.died, rabbitMQReady(n.URL, n.ManagementURL)))
 }
 
-// others returns the other nodes of its cluster, as a list of Erlang's.
+// others returns the other nodes of its cluster, as an Erlang list.
 func (n *RabbitMQNode) others() string {
 	var names []string
 	for _, other := range n.cluster.Nodes {
@@ -160,8 +160,8 @@ func (n *RabbitMQNode) others() string {
 	return "[" + strings.Join(names, ", ") + "]"
 }
 
-// MoveLeader makes another node the leader of a quorum queue, one of the others by its number, modulo how many there
-// are. It returns the name of the new leader.
+// MoveLeader makes another node the leader of a quorum queue. to selects one of the others, modulo their number. It
+// returns the name of the new leader.
 func (n *RabbitMQNode) MoveLeader(ctx context.Context, queue string, to int) (string, error) {
 	out, err := n.Ctl(ctx, "eval", fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<%q>>)),
 		{Name, Leader} = amqqueue:get_pid(Q), Others = lists:sort([node() | nodes()]) -- [Leader],
@@ -187,8 +187,8 @@ type RabbitMQCluster struct {
 	local *local
 }
 
-// StartRabbitMQCluster starts a cluster of so many nodes, with further settings ("name = value"), and returns when
-// all of them know each other. Stop must be called.
+// StartRabbitMQCluster starts a cluster of size nodes, with further settings ("name = value"), and returns when all
+// of them are connected. Callers call Stop.
 func StartRabbitMQCluster(ctx context.Context, log *slog.Logger, size int, settings ...string) (*RabbitMQCluster, error) {
 	c, _, err := startLocal(log, "a RabbitMQ cluster", func(l *local) (*RabbitMQCluster, error) {
 		c := &RabbitMQCluster{local: l}
@@ -212,7 +212,7 @@ func (c *RabbitMQCluster) start(ctx context.Context, size int, settings []string
 		}
 		n.cluster = c
 		c.Nodes = append(c.Nodes, n)
-		// Each joins the first. A node that knows of more waits for them, with RabbitMQ 4.
+		// Each joins the first. With RabbitMQ 4, a node with more names waits for all of them.
 		config := "collect_statistics_interval = 1000\ncluster_formation.peer_discovery_backend = classic_config\n"
 		for _, setting := range settings {
 			config += setting + "\n"
@@ -220,7 +220,7 @@ func (c *RabbitMQCluster) start(ctx context.Context, size int, settings []string
 		for i, member := range slices.Compact([]*RabbitMQNode{c.Nodes[0], n}) {
 			config += fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s\n", i+1, member.erlangName())
 		}
-		// A channel looks that often whether its consumers have exceeded consumer_timeout.
+		// channel_tick_interval is how often a channel checks consumer_timeout.
 		const advanced = "[{rabbit, [{channel_tick_interval, 2000}]}].\n"
 		err = os.WriteFile(filepath.Join(n.data, "conf.d", "cluster.conf"), []byte(config), 0o644)
 		if err = errors.Join(err, os.WriteFile(filepath.Join(n.data, "advanced.config"), []byte(advanced), 0o644)); err != nil {
@@ -241,7 +241,7 @@ func (c *RabbitMQCluster) start(ctx context.Context, size int, settings []string
 	return err
 }
 
-// rabbitMQURLs returns the URLs of a new server, which knows one user.
+// rabbitMQURLs returns the URLs of a new server, which has one user.
 func rabbitMQURLs(port int) (url, managementURL string) {
 	return fmt.Sprintf("amqp://guest:guest@%s/", address(port)),
 		fmt.Sprintf("http://guest:guest@%s/", address(port+managementOffset))

@@ -74,9 +74,8 @@ func rabbitMQReady(url, managementURL string) func(context.Context) error {
 	}
 }
 
-// kafkaReady asks for the group coordinator, which exists only once the broker
-// and its controller work together. Asking also creates the topic for
-// offsets, so that the first consumer need not wait for it.
+// kafkaReady asks for the group coordinator, which exists only once the broker and its controller work together. The
+// request also creates the topic for offsets, so that the first consumer need not wait for it.
 func kafkaReady(broker string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.RequestRetries(0))

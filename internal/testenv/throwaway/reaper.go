@@ -12,11 +12,10 @@ import (
 	"syscall"
 )
 
-// reaper starts processes and kills them, with all their children, when it is
-// closed or this process ends.
+// reaper starts processes and kills them, with all their children, when it is closed or this process ends.
 //
-// The parent-death signal of Linux isn't enough: it reaches only the first
-// process of a server, and none after a change of user.
+// The parent-death signal of Linux isn't enough: it reaches only the first process of a server, and none after a
+// change of user.
 type reaper struct {
 	dir  string   // for the data of the processes; removed with them
 	fast string   // the same in memory if there is room, otherwise dir
@@ -40,8 +39,8 @@ for dir; do umount -l "$dir"/disk-*; done 2>/dev/null
 rm -rf -- "$@"
 `
 
-// newDir creates a temporary directory that other users may enter but not list, in parent or, if that is empty, in the
-// system's directory for temporary files.
+// newDir creates a temporary directory that other users may enter but not list, in parent or, if that is empty, in
+// the system's directory for temporary files.
 func newDir(parent string) (string, error) {
 	dir, err := os.MkdirTemp(parent, "swh-scheduler-")
 	if err != nil {
@@ -62,7 +61,7 @@ func newReaper() (_ *reaper, err error) {
 		}
 	}()
 	if room(sharedMemory) {
-		if memory, err := newDir(sharedMemory); err == nil { // else it can't be written to
+		if memory, err := newDir(sharedMemory); err == nil { // else the directory isn't writable
 			fast = memory
 		}
 	}
@@ -73,7 +72,7 @@ func newReaper() (_ *reaper, err error) {
 	defer func() { _ = read.Close() }()
 	r := &reaper{dir: dir, fast: fast, pipe: write, cmd: exec.Command("sh", "-c", reaperScript, "reaper", dir, fast)}
 	r.cmd.Stdin = read
-	// Its own group: Ctrl-C in the terminal must not end it before its work.
+	// A group of its own protects it from Ctrl-C in the terminal.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := r.cmd.Start(); err != nil {
 		_ = write.Close()
@@ -94,8 +93,7 @@ type process struct {
 	died chan struct{} // closed when it has ended
 }
 
-// start starts cmd in a process group of its own, with its output in a log
-// under the reaper's directory.
+// start starts cmd in a process group of its own, with its output in a log under the reaper's directory.
 func (r *reaper) start(log *slog.Logger, name string, cmd *exec.Cmd) (*process, error) {
 	p := &process{log: filepath.Join(r.dir, name+".log"), died: make(chan struct{})}
 	out, err := os.Create(p.log)

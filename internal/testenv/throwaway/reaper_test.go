@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// When the pipe closes, as it does when its holder is killed, every process of
-// a server goes, the deaf and the children included, and so does the data.
+// When the pipe closes, as it does when its holder is killed, the reaper kills every process of a server, including
+// children and processes that ignore signals, and removes the data.
 func TestReaperEndsServersAndTheirChildren(t *testing.T) {
 	t.Parallel()
 	r, err := newReaper()
@@ -48,8 +48,8 @@ func TestReaperEndsServersAndTheirChildren(t *testing.T) {
 		<-p.died
 	}
 	for _, child := range children {
-		// Killed, it takes a moment to die, and may stay in the process table
-		// until its new parent looks.
+		// A killed process takes a moment to die, and may stay in the process table until its new parent waits for
+		// it.
 		deadline := time.Now().Add(time.Minute)
 		for state := stateOf(child); state != "" && state != "Z"; state = stateOf(child) {
 			if time.Now().After(deadline) {
@@ -65,7 +65,7 @@ func TestReaperEndsServersAndTheirChildren(t *testing.T) {
 	}
 }
 
-// A reaper that can't be started leaves nothing behind.
+// A reaper that fails to start leaves no files behind.
 func TestReaperWithoutShell(t *testing.T) {
 	parent := t.TempDir()
 	t.Setenv("TMPDIR", parent)
@@ -78,7 +78,7 @@ func TestReaperWithoutShell(t *testing.T) {
 	}
 }
 
-// childOf returns the process id that the process printed.
+// childOf returns the process id in the process's output.
 func childOf(t *testing.T, p *process) int {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -103,8 +103,7 @@ func childOf(t *testing.T, p *process) int {
 	return 0
 }
 
-// stateOf returns the letter that says what a process does, empty if there is
-// no such process.
+// stateOf returns the letter of a process's state, "" if there is no such process.
 func stateOf(pid int) string {
 	file, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -119,7 +118,7 @@ func stateOf(pid int) string {
 	return ""
 }
 
-// A server that dies while starting is reported at once, with its last words.
+// A server that dies while starting is reported at once, with the end of its log.
 func TestDeathWhileStartingIsExplained(t *testing.T) {
 	t.Parallel()
 	r, err := newReaper()
@@ -141,8 +140,7 @@ func TestDeathWhileStartingIsExplained(t *testing.T) {
 	}
 }
 
-// Ctrl-C in a terminal signals the foreground process group: neither the reaper
-// nor a server may be in it.
+// Ctrl-C in a terminal signals the foreground process group, in which neither the reaper nor a server may be.
 func TestServersAreOutOfReachOfCtrlC(t *testing.T) {
 	t.Parallel()
 	r, err := newReaper()

@@ -27,8 +27,7 @@ func (s *server) start(ctx context.Context, cmd *exec.Cmd, ready func(context.Co
 	return s.process.explain(waitReady(ctx, s.process.died, ready))
 }
 
-// Kill ends the server with all its processes at once (SIGKILL), and returns when it is
-// gone.
+// Kill ends the server with all its processes at once (SIGKILL), and returns when it has ended.
 func (s *server) Kill() error {
 	err := s.signal(syscall.SIGKILL)
 	<-s.process.died
@@ -39,7 +38,7 @@ func (s *server) Kill() error {
 func (s *server) Pause() error  { return s.signal(syscall.SIGSTOP) }
 func (s *server) Resume() error { return s.signal(syscall.SIGCONT) }
 
-// signal sends a signal to the server's process group first, so that it starts no more processes, and then to its
+// signal sends a signal to the server's process group first, so that it starts no more processes. Then it signals the
 // children, as each child of PostgreSQL has a process group of its own.
 func (s *server) signal(sig syscall.Signal) error {
 	pid := s.process.pid
@@ -47,7 +46,7 @@ func (s *server) signal(sig syscall.Signal) error {
 	if err == nil {
 		err = syscall.Kill(-pid, sig)
 	}
-	// A child that was started in between ends by itself, as its parent is gone.
+	// A child that was started in between ends by itself, as its parent has ended.
 	for child := range strings.FieldsSeq(string(children)) {
 		if id, convErr := strconv.Atoi(child); convErr == nil {
 			_ = syscall.Kill(id, sig) // it may have ended

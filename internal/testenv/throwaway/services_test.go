@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The management port is where the Python scheduler looks for it: 10,000 above AMQP's.
+// The management port is 10,000 above AMQP's, as the Python scheduler expects.
 func TestFreePortsAreFreeAtTheirOffset(t *testing.T) {
 	t.Parallel()
 	ports, err := FreePorts(5, managementOffset)
@@ -44,9 +44,8 @@ func TestPortsWhoseOffsetsAreTaken(t *testing.T) {
 	}
 }
 
-// listenSoon listens on a port as soon as it is free, and closes it again. A
-// child that another test started in the moment FreePorts held the port keeps
-// it a little longer: from its fork to its exec.
+// listenSoon listens on a port once it is free, and closes it again. A child of another test, between its fork and
+// its exec, may hold a port of FreePorts a little longer.
 func listenSoon(port int) error {
 	deadline := time.Now().Add(30 * time.Second)
 	for {
@@ -61,7 +60,7 @@ func listenSoon(port int) error {
 	}
 }
 
-// Of several installed PostgreSQL versions the newest is used: 15, not 9.6.
+// findProgram returns the newest of several PostgreSQL versions: 15, not 9.6.
 func TestFindProgramTakesTheNewest(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -80,7 +79,7 @@ func TestFindProgramTakesTheNewest(t *testing.T) {
 	}
 }
 
-// What Environ says, FromEnvironment reads.
+// FromEnvironment reads the output of Environ.
 func TestEnvironmentRoundTrip(t *testing.T) {
 	want := Endpoints{Postgres: "p", RabbitMQ: "r", Management: "m", Kafka: "k1,k2", Python: "py"}
 	for _, variable := range want.Environ() {
