@@ -24,7 +24,7 @@ type alert struct {
 	Annotations map[string]string
 }
 
-// alertRules is a file of alerts as Prometheus reads it.
+// alertRules is a file of alerts in Prometheus' format.
 type alertRules struct {
 	Groups []alertGroup
 }
@@ -34,7 +34,7 @@ type alertGroup struct {
 	Rules []alert
 }
 
-// alertTests is a file of tests as promtool reads it.
+// alertTests is a file of tests in promtool's format.
 type alertTests struct {
 	RuleFiles          []string `yaml:"rule_files"`
 	EvaluationInterval string   `yaml:"evaluation_interval"`
@@ -88,8 +88,8 @@ func readAlerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// Prometheus accepts the alerts, they use metrics that exist, and each has a
-// section in the runbooks and a row in the table of those that were tried.
+// Prometheus accepts the alerts, and their metrics exist. Each has a section in the runbooks and a row in the table
+// of tried alerts.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "prometheus/alerts.yml")
@@ -115,13 +115,13 @@ func TestAlerts(t *testing.T) {
 
 var instanceLabel = regexp.MustCompile(`instance="(\w+)"`)
 
-// Each alert has a group of its own in alerts_test.yml, where it is silent, then
-// fires with a severity and a summary, then resolves, with samples of two instances.
+// Each alert has a group of its own in alerts_test.yml, with samples of two instances. There it is silent, then fires
+// with a severity and a summary, then resolves.
 func TestAlertsAreTested(t *testing.T) {
 	t.Parallel()
 	var file alertTests
 	readYAML(t, "prometheus/alerts_test.yml", &file)
-	history := map[string]string{} // of each alert, a letter an assertion
+	history := map[string]string{} // by alert: a letter for each assertion
 	for _, test := range file.Tests {
 		if _, twice := history[test.Name]; twice {
 			t.Errorf("two groups are named %s", test.Name)
@@ -165,7 +165,7 @@ func TestAlertsAreTested(t *testing.T) {
 	}
 }
 
-// scaled multiplies what an expression compares with; zero becomes other.
+// scaled multiplies the bounds of an expression; zero becomes other.
 func scaled(expr string, factor float64, other string) string {
 	return regexp.MustCompile(`(>|==) [0-9.]+`).ReplaceAllStringFunc(expr, func(s string) string {
 		operator, number, _ := strings.Cut(s, " ")
@@ -186,7 +186,7 @@ func duration(t *testing.T, text string) time.Duration {
 	return d
 }
 
-// mutants are an alert with one mistake each, by what it is.
+// mutants returns variants of an alert with one mistake each, by its description.
 func mutants(t *testing.T, a alert) map[string]alert {
 	t.Helper()
 	found := map[string]alert{}
@@ -258,7 +258,7 @@ func TestAlertTestsFindMistakes(t *testing.T) {
 		args = append(args, filepath.Join(dir, a.Alert+"_test.yml"))
 		writeYAML(t, args[len(args)-1], tests)
 	}
-	// promtool fails, as it should; its output has the name of each assertion that does.
+	// promtool is expected to fail; its output names each failed assertion.
 	out, _ := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
 	for _, name := range names {
 		if !strings.Contains(string(out), "alertname: "+name+", time: ") {

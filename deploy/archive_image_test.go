@@ -25,21 +25,21 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// These tests run what the archive's charts and compose file run in the scheduler's containers, in the archive
-// image: its root file system, made without Docker, or SWH_TEST_ARCHIVE_IMAGE in Docker. Commands, arguments,
-// environments and files are those of
+// These tests run the commands of the archive's charts and compose file for the scheduler's containers, in the
+// archive image. That is its root file system, made without Docker, or SWH_TEST_ARCHIVE_IMAGE in Docker. Commands,
+// arguments, environments and files are those of
 //   - SoftwareHeritage/swh-charts at 4febfa8, rendered with values/production/swh-cassandra.yaml, and its scripts
 //     in swh/templates/utils/backend-utils.yaml
 //   - SoftwareHeritage/docker at 0b9b451, compose.yml and services/swh-scheduler/entrypoint.sh
 //
-// written anew for what they do, with this machine's addresses.
+// written anew from their behaviour, with this machine's addresses.
 
 const archiveDir = "docker/archive"
 
-// archiveImage is what runs containers of the image.
+// archiveImage runs containers of the image.
 type archiveImage struct {
 	docker        string // an image of the daemon, or ""
-	root, program string // the root file system and the program that is put into it
+	root, program string // the root file system and the program in it
 	environment   []string
 }
 
@@ -123,20 +123,20 @@ func theImage(t *testing.T) archiveImage {
 	return image
 }
 
-// container is what a deployment says of a container.
+// container is a container of a deployment.
 type container struct {
 	command     []string          // nil is the image's entry point
 	args        []string          //
 	environment []string          // of the deployment
 	mounts      map[string]string // directories and files, by path in the container
-	writable    bool              // the root file system can be written, as where nothing else is said
+	writable    bool              // the root file system is writable, the default of deployments
 }
 
 // running is a container that was started.
 type running struct {
 	cmd    *exec.Cmd
 	output testenv.Buffer
-	ended  chan struct{} // closed once it has
+	ended  chan struct{} // closed at its end
 }
 
 func (i archiveImage) start(t *testing.T, c container) *running {
@@ -174,7 +174,7 @@ func (i archiveImage) start(t *testing.T, c container) *running {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = r.cmd.Wait() // its state says how
+		_ = r.cmd.Wait() // the state has its exit
 		close(r.ended)
 	}()
 	t.Cleanup(func() {
@@ -182,7 +182,7 @@ func (i archiveImage) start(t *testing.T, c container) *running {
 		case <-r.ended:
 		default:
 			if pid, err := r.pid(i.docker != ""); err == nil {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // with it ends all in its namespace
+				_ = syscall.Kill(pid, syscall.SIGKILL) // this ends all processes of its namespace
 			}
 			<-r.ended
 		}
@@ -210,7 +210,7 @@ func (r *running) wait(t *testing.T, bound time.Duration) (code int, output stri
 	return r.cmd.ProcessState.ExitCode(), r.output.String()
 }
 
-// pid returns the process that is process 1 in the container, or the one that passes signals on to it.
+// pid returns the process that is process 1 in the container, or the one that forwards signals to it.
 func (r *running) pid(docker bool) (int, error) {
 	pid := r.cmd.Process.Pid
 	if docker {
@@ -238,7 +238,7 @@ func (r *running) stop(t *testing.T, docker bool) {
 	}
 }
 
-// directory makes a directory with files that everybody may read and write, as an emptyDir is.
+// directory makes a directory with files that everybody may read and write, like an emptyDir.
 func directory(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -278,7 +278,7 @@ func (r *running) answers(t *testing.T, url string) {
 	})
 }
 
-// loggingGunicorn is what the charts write to logging-gunicorn.json.
+// loggingGunicorn is the charts' logging-gunicorn.json.
 const loggingGunicorn = `{"version": 1, "disable_existing_loggers": true,
 	"filters": {"throttle_accesslog": {"interval": 60, "status_codes": [200, 400]}},
 	"formatters": {"default": {"class": "pythonjsonlogger.jsonlogger.JsonFormatter",
@@ -288,7 +288,7 @@ const loggingGunicorn = `{"version": 1, "disable_existing_loggers": true,
 		"gunicorn.access": {"filters": ["throttle_accesslog"], "handlers": ["console"], "level": "WARN"}},
 	"root": {"handlers": ["console"], "level": "INFO"}}`
 
-// checkVersion does what check-backend-version.sh of the charts does.
+// checkVersion does the same as the charts' check-backend-version.sh.
 const checkVersion = `#!/usr/bin/env bash
 set -eu
 key=""
@@ -299,7 +299,7 @@ database=$(awk -F':' '/^version: / {print $2}' /tmp/db-version.txt)
 [ "$code" = "$database" ] || { echo "differs: $code, $database"; exit 1; }
 `
 
-// initialize does what initialize-backend.sh does for an empty database.
+// initialize does the same as initialize-backend.sh for an empty database.
 const initialize = `#!/usr/bin/env bash
 set -eu
 swh db --config-file=$SWH_CONFIG_FILENAME version "$MODULE" | tee /tmp/db-version.txt
@@ -308,7 +308,7 @@ swh db init-admin --db-name="$ADMIN" "$MODULE"
 swh db --config-file=$SWH_CONFIG_FILENAME init "$MODULE"
 `
 
-// registerListing does what register-listing-task.sh does.
+// registerListing does the same as register-listing-task.sh.
 const registerListing = `#!/usr/bin/env bash
 set -eux
 ( swh scheduler task list --task-type $SWH_FORGE_TYPE --policy=oneshot 2>&1 | grep $SWH_FORGE_URL ) \
@@ -323,8 +323,8 @@ func common(name string) []string {
 	}
 }
 
-// The charts' deployments run in the image as they are, once "migrate --door" has run: init containers, the RPC
-// server with its probes and its log in JSON, each daemon on cls: remote, and the cron job. Each stops on SIGTERM.
+// The charts' deployments run unchanged in the image, once "migrate --door" has run: init containers, the RPC server
+// with its probes and its log in JSON, each daemon on cls: remote, and the cron job. Each stops on SIGTERM.
 func TestArchiveImageInTheCharts(t *testing.T) {
 	t.Parallel()
 	image := theImage(t)
@@ -341,7 +341,8 @@ func TestArchiveImageInTheCharts(t *testing.T) {
 	mounts := map[string]string{"/etc/swh": rpc, "/entrypoints": scripts}
 	module := []string{"MODULE=scheduler", "MODULE_CONFIG_KEY=", "SWH_CONFIG_FILENAME=/etc/swh/config.yml"}
 
-	// Init containers, for a database that is made anew: nothing to check, made, checked, task types, a first task.
+	// Init containers, for a new database: a check without a database, its creation, a check, task types, a first
+	// task.
 	for _, step := range []struct {
 		script string
 		more   []string
@@ -475,7 +476,7 @@ scheduling_policy:
     weight: 15
 `
 
-// composeEntrypoint does what services/swh-scheduler/entrypoint.sh of the compose file's repository does, which is
+// composeEntrypoint does the same as services/swh-scheduler/entrypoint.sh of the compose file's repository, which is
 // mounted over the image's.
 const composeEntrypoint = `#!/bin/bash
 set -e
@@ -506,8 +507,8 @@ for worker_instance in '$WORKER_INSTANCES'.split(','):
 esac
 `
 
-// The compose file's services run in the image as they are: the RPC server makes the database, registers task
-// types before any worker runs, and passes its health check; a daemon waits for workers.
+// The compose file's services run unchanged in the image. The RPC server makes the database, registers task types
+// before any worker runs, and passes its health check. A daemon waits for workers.
 func TestArchiveImageInCompose(t *testing.T) {
 	t.Parallel()
 	image := theImage(t)

@@ -1,5 +1,4 @@
-// Package deploy_test holds the files beside it to what the program and the
-// services' own tools make of them.
+// Package deploy_test checks the files beside it with the program and with the services' own tools.
 package deploy_test
 
 import (
@@ -18,7 +17,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Every configuration that is shipped can be used as it is, and warns of nothing.
+// Every shipped configuration is usable unchanged, without warnings.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -40,7 +39,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// No sample sends a password to another host in clear.
+// No sample sends a password to another host in plain text.
 func TestSamplesUseTLS(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"config/scheduler.yml", "config/rpc.yml", "config/listener.yml"} {
@@ -66,13 +65,12 @@ func TestSamplesUseTLS(t *testing.T) {
 	}
 }
 
-// systemd finds nothing wrong with the units, and calls the daemons well confined:
-// an exposure of at most 1.5, where 0 is best and 10 worst.
+// systemd accepts the units, and rates the daemons' exposure at most 1.5, where 0 is best and 10 worst.
 func TestSystemdUnits(t *testing.T) {
 	t.Parallel()
 	unit := testenv.Read(t, "systemd/swh-scheduler@.service")
 	target := testenv.Read(t, "systemd/swh-scheduler.target")
-	const program = "/usr/bin/swh-scheduler" // systemd looks whether it is there
+	const program = "/usr/bin/swh-scheduler" // systemd checks that it exists
 	if !strings.Contains(string(unit), "ExecStart="+program+" ") {
 		t.Fatalf("the unit does not start %s", program)
 	}
@@ -87,7 +85,7 @@ func TestSystemdUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !strings.Contains(string(own), "/swh-scheduler@.service.d/00-file.conf") { // before tls.conf, which adds to what it resets
+	if !strings.Contains(string(own), "/swh-scheduler@.service.d/00-file.conf") { // before tls.conf, which adds to the settings that it resets
 		t.Error("file-per-daemon.conf doesn't say where it belongs")
 	}
 	for path, text := range map[string]string{
@@ -114,8 +112,7 @@ func TestSystemdUnits(t *testing.T) {
 	}
 }
 
-// Each daemon's sample gives a command line that the program takes, and an address
-// of its own for metrics.
+// Each daemon's sample gives a command line that the program accepts, and an address of its own for metrics.
 func TestSystemdSamples(t *testing.T) {
 	t.Parallel()
 	samples, err := filepath.Glob("systemd/env/*.env")
@@ -135,7 +132,7 @@ func TestSystemdSamples(t *testing.T) {
 			t.Errorf("%s: metrics at %q, as %q", sample, address, other)
 		}
 		addresses[address] = sample
-		// --help makes it look at the options and end.
+		// With --help the program checks the options and ends.
 		args := append(strings.Fields(variables["COMMAND"]), "--help")
 		var out bytes.Buffer
 		if code := cli.Run(t.Context(), "", args, &out, &out); code != 0 || !strings.Contains(out.String(), "swh-scheduler "+args[0]) {
@@ -144,8 +141,8 @@ func TestSystemdSamples(t *testing.T) {
 	}
 }
 
-// All that is shipped, and the pages, have the configuration in one directory. The archive's charts have another,
-// which the image for them keeps.
+// All shipped files and the pages have the configuration in one directory. The archive's charts have another, which
+// their image keeps.
 func TestOneDirectory(t *testing.T) {
 	t.Parallel()
 	inEtc := regexp.MustCompile(`/etc/(swh|softwareheritage)[-\w]*(/[-\w%.]+)*`)

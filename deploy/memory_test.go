@@ -9,9 +9,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Go's garbage collector knows of the memory that each shipped daemon is held to: its own
-// limit (GOMEMLIMIT) is 75 to 85 % of that, so that it works harder before the system ends
-// the process.
+// For each shipped daemon, the limit of Go's garbage collector (GOMEMLIMIT) is 75 to 85 % of its memory limit, so
+// that it works harder before the system ends the process.
 func TestMemoryLimits(t *testing.T) {
 	t.Parallel()
 	check := func(where, soft, hard string) {
@@ -50,8 +49,7 @@ func TestMemoryLimits(t *testing.T) {
 	}
 }
 
-// mebibytes reads a size as Go, systemd, Kubernetes or Compose writes it; 0 if there is
-// none.
+// mebibytes reads a size in the format of Go, systemd, Kubernetes or Compose; 0 if there is none.
 func mebibytes(t *testing.T, size string) float64 {
 	t.Helper()
 	number := strings.TrimRight(size, "MiB")

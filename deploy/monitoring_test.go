@@ -47,8 +47,8 @@ func onlyDocumented(t *testing.T, metrics map[string]string, where, expr string)
 	}
 }
 
-// Metrics are named as Prometheus has it: counters end in _total, nothing else does; no label
-// is one that it or its libraries set; and no gauge counts over a time that a query can choose.
+// Metrics follow Prometheus' naming: only counters end in _total. No label is one that Prometheus or its libraries
+// set. No gauge counts over a period, as queries choose periods.
 func TestMetricsAreNamedByConvention(t *testing.T) {
 	t.Parallel()
 	labels := documentedLabels(t)
@@ -65,20 +65,20 @@ func TestMetricsAreNamedByConvention(t *testing.T) {
 	}
 }
 
-// ofOneReplica is what comes before a gauge that several processes may have, and ofAll what
-// comes before a counter, of which each has its own.
+// ofOneReplica matches the text before a gauge that several processes may export, and ofAll that before a counter, of
+// which each process has its own.
 var (
 	ofOneReplica = regexp.MustCompile(`(?:max|min|group)(?: by \([a-z_, ]+\))? ?\((?:(?:deriv|last_over_time)\()?$`)
 	ofAll        = regexp.MustCompile(`(?:sum|max)(?: by \([a-z_, ]+\))? ?\((?:rate|increase)\($`)
 )
 
-// onceForAllReplicas checks that no figure counts twice if a daemon runs twice, and none is
-// left out: both have the same gauges, of one queue or one database, and own counters.
+// onceForAllReplicas checks that no figure counts twice with two replicas of a daemon, and none is missing. Replicas
+// have the same gauges, of one queue or one database, and their own counters.
 func onceForAllReplicas(t *testing.T, metrics map[string]string, where, expr string) {
 	t.Helper()
 	for _, at := range metricName.FindAllStringIndex(expr, -1) {
 		name := expr[at[0]:at[1]]
-		ofOneMember := name == "swh_scheduler_journal_lag_records" // a partition has one
+		ofOneMember := name == "swh_scheduler_journal_lag_records" // each partition has one member
 		if metrics[name] == "gauge" && !ofOneMember && !ofOneReplica.MatchString(expr[:at[0]]) {
 			t.Errorf("%s: the gauge %s of each replica; max by (…) takes one: %s", where, name, expr)
 		}
@@ -88,7 +88,7 @@ func onceForAllReplicas(t *testing.T, metrics map[string]string, where, expr str
 	}
 }
 
-// Alerts take a figure that several processes have once.
+// Alerts count a figure of several processes once.
 func TestAlertsCountReplicasOnce(t *testing.T) {
 	t.Parallel()
 	text := testenv.Read(t, "prometheus/alerts.yml")
@@ -133,8 +133,8 @@ func panels(t *testing.T) (all []panel) {
 	return all
 }
 
-// Every query of the dashboards is one that Prometheus understands, of metrics that
-// there are, and shows the same figure with one replica of a daemon and with two.
+// Prometheus accepts every query of the dashboards, and their metrics exist. Each shows the same figure with one
+// replica of a daemon and with two.
 func TestDashboards(t *testing.T) {
 	t.Parallel()
 	metrics := documented(t)
@@ -156,7 +156,7 @@ func TestDashboards(t *testing.T) {
 	promtool(t, "test", "rules", path)
 }
 
-// exprTests are tests of expressions as promtool reads them.
+// exprTests are tests of expressions in promtool's format.
 type exprTests struct {
 	Tests []exprTest
 }
@@ -173,8 +173,8 @@ type exprAssertion struct {
 	Samples []map[string]any `yaml:"exp_samples"`
 }
 
-// twoWorlds returns tests that each expression has values, and the same ones with two
-// instances (a, b) and with one: there each metric is called one_….
+// twoWorlds returns tests that each expression has values, equal with two instances (a, b) and with one, whose
+// metrics are called one_….
 func twoWorlds(t *testing.T, exprs []string) exprTests {
 	t.Helper()
 	test := exprTest{Interval: "1m"}
@@ -209,7 +209,7 @@ func twoWorlds(t *testing.T, exprs []string) exprTests {
 				test.InputSeries = append(test.InputSeries, map[string]string{"series": strings.Replace(series, "{,", "{", 1), "values": values})
 			}
 			add("one_"+name, "a", values(2))
-			// A partition of the journal has one member.
+			// Each partition of the journal has one member.
 			if name != "swh_scheduler_journal_lag_records" || i%2 == 0 {
 				add(name, "a", values(1))
 			}
@@ -221,7 +221,7 @@ func twoWorlds(t *testing.T, exprs []string) exprTests {
 	return exprTests{[]exprTest{test}}
 }
 
-// documentedLabels returns the labels of the metrics of docs/reference/metrics.md, le among them.
+// documentedLabels returns the labels of the metrics of docs/reference/metrics.md, including le.
 func documentedLabels(t *testing.T) map[string][]string {
 	t.Helper()
 	page := testenv.Read(t, filepath.Join("..", "docs", "reference", "metrics.md"))
@@ -234,8 +234,8 @@ func documentedLabels(t *testing.T) map[string][]string {
 	return labels
 }
 
-// combinations returns all sets of labels with two values each, or with those selected and
-// one more; of le with its own.
+// combinations returns all sets of labels with two values each, or with the selected ones and one more; le has its
+// own.
 func combinations(labels []string, selected map[string][]string) []string {
 	sets := []string{""}
 	for _, label := range labels {
@@ -243,7 +243,7 @@ func combinations(labels []string, selected map[string][]string) []string {
 		switch {
 		case label == "le":
 			values = selected[label]
-		case label == "daemon": // a process is one
+		case label == "daemon": // a process has one
 		case len(values) == 1:
 			values = append(values, "y")
 		default:

@@ -17,7 +17,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// produceVisit writes a record into the journal whose topics have the default prefix.
+// produceVisit writes a record to the journal whose topics have the default prefix.
 const produceVisit = `
 import datetime, sys
 import msgpack
@@ -35,8 +35,8 @@ producer.produce(topic, msgpack.packb(visit, datetime=True), key=b"k")
 sys.exit(producer.flush(30))
 `
 
-// The sample is shared with the Python components, as it says: each of them reads it, with only its
-// addresses and what proves who they are replaced, starts, and does its first work.
+// The Python components can share the sample, as it says. Each of them reads it, with only addresses and credentials
+// replaced, starts, and does its first work.
 func TestSampleServesThePythonComponents(t *testing.T) {
 	t.Parallel()
 	python, dsn, mq, brokers := testenv.Python(t), testenv.PeerDatabase(t), testenv.RabbitMQ(t), testenv.Kafka(t)
@@ -62,7 +62,7 @@ func TestSampleServesThePythonComponents(t *testing.T) {
 		text = of.ReplaceAllString(text, "${1}"+strings.ReplaceAll(value, "$", "$$"))
 	}
 	file := testenv.File(t, "scheduler.yml", text)
-	if err := channel.ExchangeDeclare("celeryev", "topic", true, false, false, false, nil); err != nil { // as workers do
+	if err := channel.ExchangeDeclare("celeryev", "topic", true, false, false, false, nil); err != nil { // workers declare it, too
 		t.Fatal(err)
 	}
 	program := func(ctx context.Context, args ...string) *exec.Cmd {
@@ -80,7 +80,7 @@ func TestSampleServesThePythonComponents(t *testing.T) {
 		}
 		return string(out)
 	}
-	// until runs a daemon until it has done something.
+	// until runs a daemon until done is true.
 	until := func(what string, done func() bool, cmd *exec.Cmd) {
 		t.Helper()
 		var log testenv.Buffer

@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// signing runs scripts in a directory with the keys ours and theirs. verify is that of docs/how-to/secure.md.
+// signing runs scripts in a directory with the keys ours and theirs. verify is the script of docs/how-to/secure.md.
 type signing struct{ dir, verify string }
 
 func newSigning(t *testing.T) signing {
@@ -35,8 +35,8 @@ func (s signing) run(script string, environment ...string) (string, error) {
 	return string(out), err
 }
 
-// A release that was signed is verified as docs/how-to/secure.md says, and one that was changed
-// afterwards, or signed by somebody else, is not; without a key it says that it is not signed.
+// The verification of docs/how-to/secure.md accepts a signed release, and refuses one that was changed afterwards or
+// signed by another key. A release without a key says that it is unsigned.
 func TestReleasesAreSigned(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t)
@@ -65,8 +65,8 @@ func TestReleasesAreSigned(t *testing.T) {
 	}
 }
 
-// noGo stands for Go in a release: its programs do nothing. Only the look for vulnerabilities is
-// real, where GOVULNDB is set.
+// noGo replaces Go in a release: its programs do nothing. Only the check for vulnerabilities is real, if GOVULNDB is
+// set.
 const noGo = `#!/bin/sh
 case $1 in
 run) [ -z "$GOVULNDB" ] || exec "$REAL_GO" "$@" ;;
@@ -79,8 +79,8 @@ env) pwd ;; # GOROOT, where a LICENSE is
 esac
 `
 
-// A release is signed with the key of the environment, and not made where nobody could look for
-// vulnerabilities: a mirror that doesn't answer is a failure of a release, and of nothing else.
+// A release is signed with the key of the environment. Without an answer of the vulnerability database a release
+// fails, but no other target does.
 func TestReleasesAreBuiltAndSigned(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t)
@@ -123,7 +123,7 @@ func TestReleasesAreBuiltAndSigned(t *testing.T) {
 	}
 }
 
-// The image of a release is built from one that has a digest; that of a commit, or to try, from any.
+// The image of a release is built from an image with a digest; that of a commit, or a trial, from any.
 func TestImagesOfReleasesNeedADigest(t *testing.T) {
 	t.Parallel()
 	dockerfile, err := os.ReadFile("docker/Dockerfile")
@@ -151,7 +151,7 @@ func TestImagesOfReleasesNeedADigest(t *testing.T) {
 	}
 }
 
-// The Dockerfile and docs/how-to/secure.md give one command that finds the digest, of the Go in go.mod.
+// The Dockerfile and docs/how-to/secure.md have the same command that finds the digest, of the Go in go.mod.
 func TestReleasersAreToldHowToSetTheDigest(t *testing.T) {
 	t.Parallel()
 	dockerfile := strings.ReplaceAll(string(testenv.Read(t, "docker/Dockerfile")), "\n#   ", "\n")

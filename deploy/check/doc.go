@@ -1,4 +1,3 @@
-// Package check has the tests of what is deployed with the scheduler by other
-// programs: the chart by Helm and Kubernetes' own types, dashboards and alerts by
-// Prometheus' own parser.
+// Package check tests the files in deploy with other programs' parsers: the chart with Helm and Kubernetes' own
+// types, dashboards and alerts with Prometheus' parser.
 package check

@@ -28,10 +28,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// release is the name under which the tests install the chart.
+// release is the name of the chart's release in the tests.
 const release = "swh-scheduler"
 
-// manifests are what `helm install` would send, by names without that of the release.
+// manifests are the objects of `helm install`, by names without that of the release.
 type manifests struct {
 	deployments map[string]*appsv1.Deployment
 	budgets     []*policyv1.PodDisruptionBudget
@@ -45,7 +45,7 @@ type manifests struct {
 	dashboards  []*corev1.ConfigMap
 }
 
-// podMonitor is what is used of Prometheus' operator's PodMonitor.
+// podMonitor has the used fields of Prometheus' operator's PodMonitor.
 type podMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -67,7 +67,7 @@ type prometheusRule struct {
 	} `json:"spec"`
 }
 
-// rendered returns the files that the chart makes of values, or why it makes none.
+// rendered returns the files that the chart makes of values, or its error.
 func rendered(values map[string]any) (map[string]string, error) {
 	chart, err := loader.Load("../helm")
 	if err != nil {
@@ -86,7 +86,7 @@ func rendered(values map[string]any) (map[string]string, error) {
 	return engine.Render(chart, all)
 }
 
-// render reads each object as its type, with no field that the type does not have.
+// render reads each object as its type, and fails on unknown fields.
 func render(t *testing.T, values string) manifests {
 	t.Helper()
 	var given map[string]any
@@ -190,9 +190,8 @@ func (m *manifests) pods() map[string]corev1.PodTemplateSpec {
 	return pods
 }
 
-// Every daemon has a deployment that runs the command of that name, is asked on its
-// metrics port whether it is alive and ready, asks for and is held to memory, and
-// takes its configuration from the secret.
+// Every daemon has a deployment that runs the command of the same name, with probes of liveness and readiness on its
+// metrics port. It requests and limits memory, and has its configuration from the secret.
 func TestDeployments(t *testing.T) {
 	t.Parallel()
 	m := render(t, "")
@@ -234,9 +233,9 @@ func TestDeployments(t *testing.T) {
 	}
 }
 
-// All pods satisfy the Pod Security Standard "restricted" and have a read-only root. Each has the configuration where
-// the program looks for it, of its own and not for everyone to read. Go's garbage collector works harder before
-// the system ends the process: its limit is 75 to 85 % of the container's.
+// All pods satisfy the Pod Security Standard "restricted" and have a read-only root. Each has its own configuration
+// at the program's default path, not readable by everyone. The limit of Go's garbage collector is 75 to 85 % of the
+// container's, so that it works harder before the system ends the process.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	m := render(t, "image: {repository: registry.example/swh-scheduler, tag: v1, digest: 'sha256:"+strings.Repeat("0", 64)+"'}")
@@ -280,7 +279,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// A deployment survives the draining of a node with all pods but one.
+// With a disruption budget, the draining of a node leaves all pods of a deployment but one.
 func TestDisruptionBudgets(t *testing.T) {
 	t.Parallel()
 	m := render(t, "")
@@ -329,7 +328,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// The job migrates before all else, with what it needs, and with the options that the values ask for.
+// The job migrates before the deployments, with its configuration and the options of the values.
 func TestJob(t *testing.T) {
 	t.Parallel()
 	m := render(t, "")
@@ -350,8 +349,8 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// A daemon's secret has the configuration of all, with its own laid over it. Another configuration starts other pods. A
-// secret of the operator's own takes its place.
+// A daemon's secret has the shared configuration, overridden by its own. A changed configuration starts new pods. The
+// operator's own secret replaces the chart's.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	const values = `
@@ -398,8 +397,8 @@ daemons:
 	}
 }
 
-// To every daemon and to the migration nobody may connect but whom a policy names, and that
-// to ports that are there. They may connect to what they need, to peers if some are named, and to name servers.
+// Only peers that a policy names may connect to a daemon or the migration, and only to existing ports. Daemons and
+// the migration may connect to their services, to peers if some are named, and to name servers.
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	m := render(t, `
@@ -465,8 +464,8 @@ daemons: {recurrent: {connects: [rpc, rabbitmq]}}`)
 	}
 }
 
-// With monitoring, Prometheus reads every daemon's metrics, at a port that it has, and has our alerts, which lead to the
-// runbooks that the values name; Grafana has our dashboard.
+// With monitoring, Prometheus reads every daemon's metrics at an existing port, and has our alerts, with links to the
+// runbooks of the values. Grafana has our dashboard.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	if m := render(t, ""); m.monitor != nil || m.rules != nil || len(m.dashboards) > 0 {
@@ -500,7 +499,7 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// A value that is misspelt, or of another type, is refused with its name.
+// A misspelt value, or one of a wrong type, is refused with its name.
 func TestWrongValues(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
@@ -526,8 +525,8 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// Each value of the first and second level has a comment before it, or stands in a list of those that have one, as the
-// first daemon's have for all.
+// Each value of the first and second level has a comment before it, or is in a list whose first entry has comments,
+// as the first daemon has for all.
 func TestValuesAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../helm/values.yaml")
@@ -568,7 +567,7 @@ func selects(t *testing.T, selector *metav1.LabelSelector, of map[string]string)
 	return !s.Empty() && s.Matches(labels.Set(of))
 }
 
-// port is the number of a container's port; 0 if it has none of this name or number.
+// port returns the number of a container's port; 0 if it has none of this name or number.
 func port(c corev1.Container, name string) int32 {
 	for _, p := range c.Ports {
 		if p.Name == name || fmt.Sprint(p.ContainerPort) == name {

@@ -52,7 +52,7 @@ type scaledObject struct {
 	} `json:"spec"`
 }
 
-// triggerAuthentication is what is used of KEDA's TriggerAuthentication.
+// triggerAuthentication has the used fields of KEDA's TriggerAuthentication.
 type triggerAuthentication struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -71,8 +71,7 @@ var triggerKeys = map[string]*regexp.Regexp{
 	"rabbitmq":   regexp.MustCompile(`^(host|hostFromEnv|protocol|mode|value|activationValue|queueName|vhostName|unsafeSsl|excludeUnacknowledged|useRegex|pageSize|operation|timeout)$`),
 }
 
-// The samples for KEDA have no field that KEDA doesn't have, scale from zero and to no bound that is missing, and go by a
-// metric that there is.
+// The samples for KEDA have only fields of KEDA, scale from zero within bounds, and use an existing metric.
 func TestKEDASamples(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../keda/loader-git.yaml")

@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// tool stands for a download tool: it fails as one does without a network when
-// the file "broken" is there, after it has written some of what it was to write.
+// tool is a download tool that fails, as without a network, if the file "broken" exists, after it has written a part
+// of its output.
 const tool = `#!/bin/sh
 down() { [ ! -e "$TOOLS/../broken" ] || { echo "${0##*/}: connection refused" >&2; exit 1; }; }
 case "${0##*/} $*" in
@@ -38,8 +38,8 @@ case "${0##*/} $*" in
 esac
 `
 
-// A download that fails ends the installation with the download's error, and
-// leaves nothing that the next run takes for whole; that run repairs it.
+// A failed download ends the installation with the download's error, and leaves nothing that the next run considers
+// complete. That run repairs it.
 func TestFailedDownloadIsRepaired(t *testing.T) {
 	t.Parallel()
 	goMod := testenv.Read(t, "../../go.mod")
@@ -67,16 +67,16 @@ func TestFailedDownloadIsRepaired(t *testing.T) {
 			install := func() (string, error) {
 				cmd := exec.Command("./install.sh", c.what)
 				cmd.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "TOOLS="+tools, "SWH_SCHEDULER_CACHE="+cache,
-					// So it needs no servers, and makes the Python environment.
+					// With these, it needs no servers, and makes the Python environment.
 					"SWH_TEST_POSTGRES_URL=x", "SWH_TEST_RABBITMQ_URL=x", "SWH_TEST_RABBITMQ_MANAGEMENT_URL=x", "SWH_TEST_KAFKA_BROKERS=x", "SWH_TEST_PYTHON=")
 				out, err := cmd.CombinedOutput()
 				return string(out), err
 			}
-			if c.what == "all" { // what else it fetches is there
+			if c.what == "all" { // the rest of its downloads
 				if out, err := install(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
-				last := map[string]string{"pip": "python/requirements.txt", "npm": c.made}[name] // without it the rest is not whole
+				last := map[string]string{"pip": "python/requirements.txt", "npm": c.made}[name] // without this file the rest is incomplete
 				if err := os.Remove(filepath.Join(cache, last)); err != nil {
 					t.Fatal(err)
 				}
@@ -112,7 +112,7 @@ func TestFailedDownloadIsRepaired(t *testing.T) {
 	}
 }
 
-// What packages enable that was not enabled before is disabled again, and nothing else.
+// The installation disables the services that packages have enabled, and no other.
 func TestInstallingEnablesNoDaemon(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -131,7 +131,7 @@ func TestInstallingEnablesNoDaemon(t *testing.T) {
 	if err := os.WriteFile(enabled, []byte("rabbitmq-server.service\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Of the machine's own programs only those that the script can't do without: promtool is missing.
+	// The script gets only the machine's programs that it needs: promtool is missing.
 	for _, name := range []string{"bash", "sh", "cat", "cp", "chmod", "cmp", "dirname", "env", "find", "flock", "gcc", "git", "grep", "head", "ls", "mkdir", "mv", "rm", "sed", "sort", "tail", "tee", "touch", "timeout", "xargs"} {
 		path, err := exec.LookPath(name)
 		if err != nil {

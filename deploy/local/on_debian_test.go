@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The name of a release becomes a directory that root deletes: another kind of name is refused.
+// The name of a release becomes a directory that root deletes, so other kinds of names are refused.
 func TestOnDebianTakesNamesOfReleases(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

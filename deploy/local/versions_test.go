@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A name that is misspelt, or no regular expression, is said: an empty table would look like a success.
+// A misspelt name, or an invalid regular expression, is an error: an empty table would look like a success.
 func TestVersionsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	for only, want := range map[string]string{

@@ -51,7 +51,7 @@ var prerm []byte
 //go:embed scripts/postrm
 var postrm []byte
 
-// describe returns what both packages are made of: the directory of a release, and the pages, completions and scripts
+// describe returns the contents of both packages: the directory of a release, and the pages, completions and scripts
 // that it writes to made.
 func describe(directory, made, release, architecture string, when time.Time) (*nfpm.Info, error) {
 	contents, err := list(directory, made, when)
@@ -102,7 +102,7 @@ func list(directory, made string, when time.Time) (files.Contents, error) {
 	contents := files.Contents{
 		{Source: filepath.Join(directory, name), Destination: "/usr/bin/" + name, FileInfo: own(0o755, "root")},
 		{Source: filepath.Join(made, "copyright"), Destination: docs + "/copyright", FileInfo: own(0o644, "root")},
-		// It is for operators to fill: passwords, keys and a file for a daemon alone.
+		// Operators fill it with passwords, keys and files for single daemons.
 		{Destination: "/etc/softwareheritage/scheduler", Type: files.TypeDir, FileInfo: own(0o750, user)},
 	}
 	directories := map[string]bool{docs: true}
@@ -114,7 +114,7 @@ func list(directory, made string, when time.Time) (files.Contents, error) {
 			}
 			destination := to + strings.TrimPrefix(path, from)
 			if entry.IsDir() {
-				if strings.HasPrefix(destination, docs) { // rpm removes no others
+				if strings.HasPrefix(destination, docs) { // rpm removes only these
 					directories[destination] = true
 				}
 				return nil
@@ -134,7 +134,7 @@ func list(directory, made string, when time.Time) (files.Contents, error) {
 	}{
 		{filepath.Join(directory, "systemd", "swh-scheduler@.service"), "/usr/lib/systemd/system/swh-scheduler@.service", "", 0o644},
 		{filepath.Join(directory, "systemd", "swh-scheduler.target"), "/usr/lib/systemd/system/swh-scheduler.target", "", 0o644},
-		// They may get passwords: any option can be given there.
+		// Operators can give any option there, also passwords.
 		{filepath.Join(directory, "systemd", "env"), "/etc/softwareheritage/scheduler", files.TypeConfigNoReplace, 0o600},
 		{filepath.Join(directory, "systemd", "swh-scheduler@rpc.service.d"), docs + "/examples/swh-scheduler@rpc.service.d", "", 0o644},
 		{filepath.Join(directory, "systemd", "file-per-daemon.conf"), docs + "/examples/file-per-daemon.conf", "", 0o644},
@@ -161,7 +161,7 @@ func list(directory, made string, when time.Time) (files.Contents, error) {
 	return contents, nil
 }
 
-// makePages writes a man page of each command into made/man1, compressed as Debian and rpm have them.
+// makePages writes a man page of each command to made/man1, compressed as Debian and rpm require.
 func makePages(made, release string, when time.Time) error {
 	pages := filepath.Join(made, "man1")
 	if err := os.Mkdir(pages, 0o700); err != nil {
@@ -186,16 +186,16 @@ func makePages(made, release string, when time.Time) error {
 	return nil
 }
 
-// inMarkdown are the characters of help that have another meaning in Markdown, of which pages are made.
+// inMarkdown matches the characters of help that have a meaning in Markdown, the source of the pages.
 var inMarkdown = regexp.MustCompile("[\\\\`*_<>\\[\\]#]")
 
-// escape has the help of a command and those below it be read as it stands.
+// escape escapes the help of a command and those below it, so that Markdown shows it unchanged.
 func escape(cmd *cobra.Command) {
 	plain := func(text string) string { return inMarkdown.ReplaceAllString(text, `\$0`) }
 	cmd.Short, cmd.Long = plain(cmd.Short), plain(cmd.Long)
 	for _, flags := range []*pflag.FlagSet{cmd.NonInheritedFlags(), cmd.InheritedFlags()} {
 		flags.VisitAll(func(f *pflag.Flag) {
-			if !strings.Contains(f.Usage, `\`) { // those of all commands come again
+			if !strings.Contains(f.Usage, `\`) { // inherited options come again
 				_, usage := pflag.UnquoteUsage(f)
 				f.Usage = plain(usage)
 			}
@@ -206,7 +206,7 @@ func escape(cmd *cobra.Command) {
 	}
 }
 
-// makeCompletions writes what shells load to complete the program's commands into made, a file a shell.
+// makeCompletions writes the shells' completions of the program's commands to made, a file for each shell.
 func makeCompletions(made, release string) error {
 	for shell := range completions {
 		var script, mistakes bytes.Buffer

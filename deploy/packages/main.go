@@ -43,7 +43,7 @@ func run(directory, release, architecture, out string) (err error) {
 		return err
 	}
 	for _, packager := range []nfpm.PackagerWithExtension{deb.Default, rpm.DefaultRPM} {
-		// Each makes the architecture's name its own.
+		// Each package format has its own name of the architecture.
 		info, err := describe(directory, made, release, architecture, when)
 		if err != nil {
 			return err

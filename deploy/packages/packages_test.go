@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Versions of packages have the order of releases, for dpkg.
+// dpkg orders the versions of packages as the releases.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	when := time.Date(2026, 11, 27, 7, 4, 5, 0, time.UTC)
@@ -38,7 +38,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// release lays out what build.sh gives to packages.
+// release makes the directory that build.sh passes to packages.
 func release(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func copyTo(t *testing.T, from, to string) {
 	}
 }
 
-// entry is a file of a package: its text, and what is in its directory's entry.
+// entry is a file of a package: its text and its attributes.
 type entry struct {
 	mode        fs.FileMode
 	owner, text string
@@ -105,8 +105,8 @@ func unpack(t *testing.T, deb, part string) map[string]entry {
 	}
 }
 
-// A package has what systemd, man, shells and people look for where they look, and only root reads what may hold
-// passwords. It is the same to the byte from the same files at another place.
+// A package has its files where systemd, man, shells and people expect them, and only root reads files that may have
+// passwords. Equal files in another directory give equal bytes.
 func TestContents(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	out := [2]string{t.TempDir(), t.TempDir()}
@@ -160,7 +160,7 @@ func TestContents(t *testing.T) {
 	if samples, err := filepath.Glob("../systemd/env/*.env"); err != nil || len(conffiles) != len(samples) {
 		t.Errorf("conffiles: %q; %d samples, %v", conffiles, len(samples), err)
 	}
-	// What an operator writes is no file of the package: a purge would remove it.
+	// Files for operators are not the package's: a purge would remove them.
 	for _, path := range conffiles {
 		if !strings.HasPrefix(path, "/etc/softwareheritage/scheduler/") || !strings.HasSuffix(path, ".env") {
 			t.Errorf("%s is a conffile", path)
@@ -168,7 +168,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// Each command has a page, with its options as its help says them.
+// Each command has a page, with the options of its help.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
