@@ -1,5 +1,5 @@
-// Package chaos runs the scheduler on real clusters under load while faults fall, and
-// checks afterwards that nothing was lost, doubled or stuck. `make chaos` runs it.
+// Package chaos runs the scheduler on real clusters under load with faults, and checks afterwards that nothing was
+// lost, doubled or stuck. `make chaos` runs it.
 package chaos
 
 import (
@@ -17,18 +17,17 @@ const (
 	readyBound = 45 * time.Second // from the end of the fault that hit a daemon
 	stallBound = 45 * time.Second // of a queue with work and room
 	memoryMost = 300 << 10        // kB
-	patience   = 6 * time.Minute  // until all is done
-	// inHandAtMost is how many messages a deliverer may send again after a fault that hits
-	// it, as docs/explanation/guarantees.md says.
+	patience   = 6 * time.Minute  // until all work is done
+	// inHandAtMost is the number of messages that a deliverer may send again after a fault that hits it
+	// (docs/explanation/guarantees.md).
 	inHandAtMost = 500
 )
 
-// For the time that CHAOS says, faults drawn from the seed fall on three RabbitMQ nodes,
-// two PostgreSQL servers, three Kafka brokers, two of each daemon and two Celery workers,
-// under load. Then all work was done, once but for the stated repeats, and is known to be
-// done; no queue was past its limit; every daemon was ready again within its bound. With
-// SEEDS, so many seeds follow one another on the same clusters, and after each all that was done
-// so far is judged: what faults may repeat adds up.
+// For the time in CHAOS, faults drawn from the seed hit three RabbitMQ nodes, two PostgreSQL servers, three Kafka
+// brokers, two of each daemon and two Celery workers, under load. Then all work was done, once but for the stated
+// repeats, and is recorded as done. No queue exceeded its limit; every daemon was ready again within its bound. SEEDS
+// is a number of seeds that follow one another on the same clusters. After each the test checks all work until then:
+// the repeats that faults may cause add up.
 func TestChaos(t *testing.T) {
 	lasts, err := time.ParseDuration(os.Getenv("CHAOS"))
 	if err != nil {
@@ -79,7 +78,7 @@ func TestChaos(t *testing.T) {
 	t.Log("\n" + report + "\n" + w.stalls())
 }
 
-// blow has faults fall under load for so long, and ends them.
+// blow makes faults under load for the time lasts, and ends them.
 func (s *storm) blow(ctx context.Context, l *load, lasts time.Duration) {
 	loading, stopLoad := context.WithCancel(ctx)
 	loaded := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// work is a task or an origin, and whether it is known to be done.
+// work is a task or an origin, and whether it is recorded as done.
 type work struct {
 	Key  string
 	Done bool
@@ -20,22 +20,22 @@ type work struct {
 const allWork = `select k.arguments -> 'kwargs' ->> 'key', k.status = 'completed' from task k
 	union all select l.url, exists (select from origin_visit_stats s where s.url = l.url and s.visit_type = l.visit_type and s.last_visit is not null) from listed_origins l`
 
-// verdict is what became of all work.
+// verdict is the result for all work.
 type verdict struct {
 	work, executions, repeats, redelivered int
 	repeatsIn                              map[string]int // by queue
-	lost                                   int            // pieces of work of which an execution began and none ended
-	again                                  int            // pieces of work that ended, whose end was lost with a worker
-	visits                                 int            // the same with a topic
-	open                                   []string       // what is not done yet
-	wrong                                  []string       // what must not be
+	lost                                   int            // work with an execution that began and none that ended
+	again                                  int            // work that ended, whose end a worker lost
+	visits                                 int            // the same lost with a topic
+	open                                   []string       // work that is not done yet
+	wrong                                  []string       // violations
 }
 
 func (v *verdict) fault(format string, args ...any) {
 	v.wrong = append(v.wrong, fmt.Sprintf(format, args...))
 }
 
-// verdict reads what there is and judges it.
+// verdict reads and judges the evidence.
 func (c *cluster) verdict(ctx context.Context, added []string) (v verdict, err error) {
 	text, err := os.ReadFile(c.notes)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *cluster) verdict(ctx context.Context, added []string) (v verdict, err e
 	return v, err
 }
 
-// broken returns what breaks invariants.
+// broken returns the violations of invariants.
 func (c *cluster) broken(ctx context.Context, invariants []string) (all []string, err error) {
 	for _, invariant := range invariants {
 		rows, _ := c.pool.Query(ctx, invariant)
@@ -80,7 +80,7 @@ func (c *cluster) broken(ctx context.Context, invariants []string) (all []string
 	return all, nil
 }
 
-// judge compares what is in the database, what workers did, and what was added.
+// judge compares the database, the workers' notes, and the added work.
 func judge(all []work, done map[string][]*piece, added []string, h harmed) verdict {
 	v := verdict{work: len(all), repeatsIn: map[string]int{}}
 	known := map[string]bool{}
@@ -100,7 +100,7 @@ func judge(all []work, done map[string][]*piece, added []string, h harmed) verdi
 			}
 			last := i == len(pieces)-1
 			switch {
-			case p.ended == 0 && p.failed == p.begun: // it is known that it failed
+			case p.ended == 0 && p.failed == p.begun: // its failure is recorded
 			case p.ended == 0:
 				v.lost++
 			case !last && strings.HasPrefix(k.Key, "https://") && slices.ContainsFunc(h.journal, func(s span) bool { return s.has(p.endedAt) }):
@@ -108,7 +108,7 @@ func judge(all []work, done map[string][]*piece, added []string, h harmed) verdi
 			case !last:
 				v.again++
 			}
-			// A message of it was in its queue when the next piece of work was claimed for it.
+			// A message of it was in its queue at the next claim of the same work.
 			if !last && first == len(p.ids) && p.last > pieces[i+1].first {
 				v.fault("%s was given up while its message waited: %s began after %s", k.Key, p.root, pieces[i+1].root)
 			}
@@ -143,9 +143,8 @@ func openWork(key string, pieces []*piece) string {
 	return key + " was begun, did not end, and was not begun again"
 }
 
-// settle waits until all work is done and the workers have been quiet for a while, at most as long as
-// patience says, and returns the last verdict. What is lost is silent: when nothing happens any more, time
-// passes until it is given up and claimed again.
+// settle waits until all work is done and the workers have been idle for a while, at most for patience, and returns
+// the last verdict. When nothing happens, it makes time pass until lost work is given up and claimed again.
 func (c *cluster) settle(w *watcher, added []string, patience time.Duration) verdict {
 	c.t.Helper()
 	const quiet = 10 * time.Second
@@ -180,7 +179,7 @@ func (c *cluster) settle(w *watcher, added []string, patience time.Duration) ver
 	}
 }
 
-// check fails the test for what must not be.
+// check fails the test for violations.
 func (w *watcher) check(v verdict, faults map[string]int) {
 	t := w.c.t
 	t.Helper()
@@ -212,7 +211,7 @@ func (w *watcher) check(v verdict, faults map[string]int) {
 		}
 	}
 	for _, q := range queues {
-		// What was sent again is there beside the first of it.
+		// A message that was sent again is there beside the first.
 		if most := q.limit + v.repeatsIn[q.name]; q.limit > 0 && w.most[q.name] > most {
 			t.Errorf("%s had %d ready messages; its limit is %d and %d were sent again", q.name, w.most[q.name], q.limit, v.repeatsIn[q.name])
 		}

@@ -15,16 +15,16 @@ import (
 // ownClocks says that the clock of a single process can be stepped.
 const ownClocks = true
 
-// clock steps the clock of one process. A Go program reads the time by a function that the
-// kernel maps into each process (the vDSO). In a process that has just begun that is replaced
-// by one that makes the system call and adds to the time of day what a word after it says.
-// The monotonic clock stays as it is, as it does when a host's clock is stepped.
+// clock steps the clock of one process. A Go program reads the time by a function that the kernel maps into each
+// process (the vDSO). In a process that has just begun, takeClock replaces that function. The new one makes the
+// system call and adds the word after it to the time of day. The monotonic clock stays as it is, as when a host's
+// clock is stepped.
 type clock struct {
 	mem  string // path of the process's memory
 	word int64  // address
 }
 
-// readClock is that function. The word follows it, aligned.
+// readClock is the new function. The word follows it, aligned.
 var readClock = []byte{
 	0xb8, 0xe4, 0, 0, 0, // mov eax, 228: clock_gettime
 	0x0f, 0x05, // syscall
@@ -36,8 +36,8 @@ var readClock = []byte{
 	0, 0, 0, 0, 0, 0, 0, 0, // the word
 }
 
-// takeClock takes the clock of a process that was started with SysProcAttr.Ptrace, and lets
-// it run. The calling goroutine is locked to the thread that started it.
+// takeClock takes the clock of a process that was started with SysProcAttr.Ptrace, and lets the process run. The
+// calling goroutine is locked to the thread that started it.
 func takeClock(pid int) (c clock, err error) {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil || !status.Stopped() {
@@ -83,7 +83,7 @@ func takeClock(pid int) (c clock, err error) {
 	return c, fmt.Errorf("the vDSO has no function of the clock: %v", err)
 }
 
-// step sets the clock ahead of the true time by so many seconds; 0 sets it right.
+// step sets the clock ahead of the true time; 0 resets it.
 func (c clock) step(ahead time.Duration) error {
 	mem, err := os.OpenFile(c.mem, os.O_WRONLY, 0)
 	if err != nil {

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// The clock of one process is stepped, both ways and back: its time of day, not its monotonic
-// clock.
+// The clock of one process is stepped, both ways and back: its time of day, not its monotonic clock.
 func TestClockOfAProcess(t *testing.T) {
 	const child = "CHAOS_TELLS_TIME"
-	if os.Getenv(child) != "" { // tells the time for each line
+	if os.Getenv(child) != "" { // prints the time for each line
 		began := time.Now()
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			fmt.Println(time.Now().Unix(), int64(time.Since(began)))

@@ -30,7 +30,7 @@ type queue struct {
 	limit int
 }
 
-// queues are those of two visit types and two task types, and of the workers' events.
+// queues are the queues of two visit types and two task types, and that of the workers' events.
 var queues = []queue{
 	{"swh.chaos.Git", "quorum", 0, 150},         // shares
 	{"swh.chaos.Hg", "classic", 0, 60},          // the slow lane
@@ -70,15 +70,15 @@ journal:
   group_id: chaos
 %s`
 
-// access is how the RPC servers are reached. The zero value is HTTP that asks for nothing.
+// access is the access to the RPC servers. The zero value is HTTP without credentials.
 type access struct {
 	serve  string   // the section rpc_serve of their configuration
-	client string   // before host:port in a daemon's URL of them; empty: http://
+	client string   // the text before host:port in a daemon's URL; empty: http://
 	env    []string // of the daemons
 }
 
-// commands are the daemons, and how often each runs. As in production, only the RPC servers have the
-// database, the other daemons reach it through them, and there are four listeners.
+// commands are the daemons, with their numbers. As in production, only the RPC servers have the database, the other
+// daemons use it through them, and there are four listeners.
 var commands = []struct {
 	args   []string
 	copies int
@@ -106,13 +106,13 @@ type child struct {
 	cmd   *exec.Cmd
 	from  time.Time     // of the start
 	endBy time.Time     // if not zero, it was asked to end, and is killed then
-	away  bool          // a fault keeps it from being started
+	away  bool          // a fault prevents its start
 	runs  int           // starts so far
 	pid   atomic.Int64  // of the present process
 	done  chan struct{} // closed when it has ended
 }
 
-// start starts the process, which dies with the thread that starts it: the test's own.
+// start starts the process, which dies with the test's own thread, which starts it.
 func (c *child) start() {
 	c.t.Helper()
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -151,7 +151,7 @@ func (c *child) kill() {
 	<-c.done
 }
 
-// stop ends the process in order, and kills it if that takes too long.
+// stop ends the process with SIGTERM, and kills it if that takes too long.
 func (c *child) stop() {
 	c.signal(syscall.SIGTERM)
 	select {
@@ -171,7 +171,7 @@ func (c *child) ended() bool {
 	}
 }
 
-// daemon is one of ours, with ways of its own to its services.
+// daemon is one of our daemons, with its own proxies to its services.
 type daemon struct {
 	*child
 	database []*testenv.Toxic
@@ -179,10 +179,10 @@ type daemon struct {
 	api      *testenv.Toxic
 	metrics  string // host:port
 
-	configure func() // writes its configuration, of the present access
+	configure func() // writes its configuration, for the present access
 }
 
-// cluster is all that runs.
+// cluster has all processes.
 type cluster struct {
 	t        *testing.T
 	dir      string
@@ -190,15 +190,15 @@ type cluster struct {
 	database *testenv.DatabasePair
 	kafka    *throwaway.KafkaCluster
 	pool     *pgxpool.Pool // the test's own
-	program  string        // which the daemons run at first
+	program  string        // the daemons' first program
 	access   access
 	config   string   // without proxies
 	servers  []string // addresses of the RPC servers
 	daemons  []*daemon
 	workers  []*child
-	notes    string // path of what workers note
+	notes    string // path of the workers' notes
 	faults   []fault
-	harmed   harmed // what faults may have lost
+	harmed   harmed // the possible losses by faults
 	port     int    // the next that may be free
 }
 
@@ -212,8 +212,7 @@ func buildProgram(t *testing.T, dir string) (path string) {
 	return path
 }
 
-// newCluster starts the services and the daemons. The calling goroutine must be locked to
-// its thread.
+// newCluster starts the services and the daemons. The calling goroutine must be locked to its thread.
 func newCluster(t *testing.T, dir, program string, how access) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: dir, program: program, access: how, notes: filepath.Join(dir, "notes"), port: 10_000}
@@ -272,8 +271,7 @@ func (c *cluster) writeConfig(name, scheduler, broker, management string) (path 
 	return path
 }
 
-// addDaemon starts a daemon with proxies of its own. It prefers another node of the
-// broker than the daemon before it.
+// addDaemon starts a daemon with its own proxies. It prefers another node of the broker than the daemon before it.
 func (c *cluster) addDaemon(args []string, copy int) {
 	c.t.Helper()
 	n := len(c.daemons)
@@ -323,8 +321,7 @@ func (c *cluster) addDaemon(args []string, copy int) {
 	c.t.Cleanup(d.kill)
 }
 
-// freeAddress returns an address that nobody listens on, another one each time, below the
-// ports of outgoing connections.
+// freeAddress returns an address without a listener, another one each time, below the ports of outgoing connections.
 func (c *cluster) freeAddress() string {
 	c.t.Helper()
 	for ; c.port < 11_000; c.port++ {

@@ -21,10 +21,10 @@ import (
 
 const dayHours = 24
 
-// For the time that DAY says, the daemons and workers of TestChaos go through a day of 24 hours, each a part of that time,
-// under load, with what operators do: see dayEvents. Daemons are of the code of an earlier commit at first (FROM: a
-// commit, or a program). Then what TestChaos checks holds, and neither memory, tables, dead
-// rows, nor the times of claims and of tasks with priority have grown.
+// For the time in DAY, the daemons and workers of TestChaos go through a scaled day of 24 hours under load, with the
+// actions of operators (dayEvents). The daemons begin with the code of an earlier commit (FROM: a commit, or a
+// program). Then TestChaos's checks pass, and memory, tables, dead rows, and the times of claims and of tasks with
+// priority have not grown.
 func TestDay(t *testing.T) {
 	lasts, err := time.ParseDuration(os.Getenv("DAY"))
 	if err != nil {
@@ -89,9 +89,9 @@ func TestDay(t *testing.T) {
 	t.Log("\n" + report + "\n" + d.w.stalls())
 }
 
-// earlierProgram returns a program of an earlier commit, or "" where there is none, and what to call it: FROM names a
-// program or a commit. Without it the commit is the newest one that lacks migrations, and of which the present code has only
-// later ones: migrate takes them in order.
+// earlierProgram returns a program of an earlier commit and its name in reports, or "" if there is none. FROM names a
+// program or a commit. The default is the newest commit that lacks migrations such that the present code only adds
+// later ones, as migrate applies them in order.
 func earlierProgram(t *testing.T, path, from string) (program, name string) {
 	t.Helper()
 	if info, err := os.Stat(from); err == nil && info.Mode().IsRegular() {
@@ -137,7 +137,7 @@ func earlierProgram(t *testing.T, path, from string) (program, name string) {
 	return path, commit
 }
 
-// beforeMigrations returns the newest commit that lacks the last migrations and no earlier one; "" if git knows none.
+// beforeMigrations returns the newest commit that lacks the last migrations and no earlier one; "" if git has none.
 func beforeMigrations(git func(args ...string) (string, error)) string {
 	migrations := func(commit string) []string {
 		names, err := git("ls-tree", "--name-only", commit, "sql/migrations/")
@@ -174,7 +174,7 @@ type day struct {
 	present, earlier string // programs
 	began            time.Time
 	hour             time.Duration
-	counts           map[string]int // of what may have messages sent again
+	counts           map[string]int // of causes of repeats
 
 	authority testenv.Pair
 	password  string // of the RPC servers
@@ -183,14 +183,14 @@ type day struct {
 	exported  string // its name
 }
 
-// dayEvent is what happens from the beginning of an hour, or from when the one before is over.
+// dayEvent happens at the beginning of an hour, or after the event before it.
 type dayEvent struct {
 	hour int
 	what string
 	do   func(d *day)
 }
 
-// dayEvents leave the first two hours, and the last ones, alone: these are compared.
+// dayEvents leave out the first two hours and the last ones, which are compared.
 var dayEvents = []dayEvent{
 	{3, "snapshot of pg_dump begins", (*day).beginDump},
 	{4, "logs rotated", (*day).rotateLogs},
@@ -227,8 +227,8 @@ func (d *day) work() {
 	}
 }
 
-// vacuumOften has autovacuum look at each table that has changed a little, each few seconds. A server that was a
-// standby doesn't have its primary's settings.
+// vacuumOften makes autovacuum check each table that has changed a little every few seconds. A promoted standby lacks
+// its primary's settings.
 func (d *day) vacuumOften() {
 	for _, setting := range []string{"autovacuum_naptime = '2s'", "autovacuum_vacuum_threshold = 100", "autovacuum_vacuum_scale_factor = 0.02",
 		"autovacuum_analyze_threshold = 100", "autovacuum_analyze_scale_factor = 0.02"} {
@@ -241,7 +241,7 @@ func (d *day) vacuumOften() {
 	}
 }
 
-// beginDump begins a transaction with a snapshot, and dumps by that.
+// beginDump begins a transaction with a snapshot, and dumps by that snapshot.
 func (d *day) beginDump() {
 	ctx := d.c.t.Context()
 	var err error
@@ -257,7 +257,7 @@ func (d *day) beginDump() {
 	d.dump()
 }
 
-// endDump dumps by the snapshot again, as a dump of a large database does in the end, and ends it.
+// endDump dumps by the snapshot again, as at the end of a large dump, and ends the transaction.
 func (d *day) endDump() {
 	d.dump()
 	if err := d.snapshot.Close(d.c.t.Context()); err != nil {
@@ -272,8 +272,8 @@ func (d *day) dump() {
 	}
 }
 
-// rotateLogs renames each other daemon's log, which the daemon then goes on writing, and copies and truncates
-// the others'.
+// rotateLogs renames every other daemon's log, which the daemon continues to write, and copies and truncates the
+// others'.
 func (d *day) rotateLogs() {
 	for i, x := range d.c.daemons {
 		if i%2 == 0 {
@@ -292,7 +292,7 @@ func (d *day) rotateLogs() {
 	}
 }
 
-// access returns how the RPC servers are reached now.
+// access returns the present access to the RPC servers.
 func (d *day) access(env ...string) access {
 	return access{
 		serve: fmt.Sprintf("rpc_serve: {tls_certificate: %q, tls_key: %q, username: swh, password: %s}\n",
@@ -312,7 +312,7 @@ func (d *day) newCertificate(t *testing.T) testenv.Pair {
 	return pair
 }
 
-// renewCertificate writes a new certificate, and waits until both RPC servers show it.
+// renewCertificate writes a new certificate, and waits until both RPC servers present it.
 func (d *day) renewCertificate() {
 	want := d.newCertificate(d.c.t).Leaf.SerialNumber
 	for _, server := range d.c.servers {
@@ -328,7 +328,7 @@ func (d *day) renewCertificate() {
 	}
 }
 
-// await waits until something holds, for readyBound at most.
+// await waits for a condition, for readyBound at most.
 func (d *day) await(what string, holds func() bool) {
 	d.c.t.Helper()
 	for deadline := time.Now().Add(readyBound); !holds(); <-time.After(200 * time.Millisecond) {
@@ -347,14 +347,14 @@ func (d *day) migrate(options ...string) {
 	}
 }
 
-// servers and others are the daemons, in the order of their start.
+// servers and others return the daemons, in the order of their start.
 func (d *day) servers() []*daemon { return d.c.named("rpc-serve") }
 
 func (d *day) others() []*daemon {
 	return slices.DeleteFunc(slices.Clone(d.c.daemons), func(x *daemon) bool { return strings.HasPrefix(x.name, "rpc-serve") })
 }
 
-// restart stops daemons and starts them with a program, one after the other: the next one when one is ready.
+// restart stops daemons and starts them with a program, one after the other, each once the one before is ready.
 func (d *day) restart(program string, daemons []*daemon) {
 	for _, x := range daemons {
 		h := d.c.harmOf(x)
@@ -386,8 +386,8 @@ func (d *day) upgradeAgain() {
 	d.restart(d.present, d.others())
 }
 
-// renewCredentials has the door's role get a new password, and restarts the RPC servers, then the daemons, with
-// new credentials. In between, daemons whose connections end can't get new ones.
+// renewCredentials changes the password of the door's role, and restarts the RPC servers, then the daemons, with new
+// credentials. In between, daemons whose connections end can't open new ones.
 func (d *day) renewCredentials() {
 	d.migrate("--door")
 	d.password = "second"
@@ -413,7 +413,7 @@ func (d *day) failOver() {
 	d.vacuumOften()
 }
 
-// night is a power cut of twelve hours, at rest.
+// night is a power cut of twelve hours, without load.
 func (d *day) night() {
 	d.rest()
 	h := harm{d.c.daemons, all}

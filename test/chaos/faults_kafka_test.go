@@ -28,7 +28,7 @@ var journalFaults = []fault{
 			}
 		}
 	}},
-	// What the topic had that was not read is lost; the visits are made again when they are due.
+	// Unread records of the topic are lost; the visits are made again when they are due.
 	{"Kafka topic deleted and made anew", "kafka", 0, func(c *cluster, _ *rand.Rand) (string, harm, func()) {
 		lost := span{from: time.Now().Add(-unreadAtMost)}
 		c.onKafka(func(ctx context.Context, admin *kadm.Client) error {
@@ -40,7 +40,7 @@ var journalFaults = []fault{
 		c.harmed.journal = append(c.harmed.journal, lost)
 		return topic, harm{daemons: c.named("journal-client")}, nothing
 	}},
-	// As an operator does it: without a member of the group. What was read is read again.
+	// The group has no members, as when an operator does it. The journal client reads the records again.
 	{"Kafka offsets set back", "kafka", 0, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		clients := c.named("journal-client")
 		for _, d := range clients {
@@ -75,11 +75,11 @@ var journalFaults = []fault{
 	}},
 }
 
-// unreadAtMost is for how long a visit that was written is not read, at most, while all works; and
-// for how long a producer may write to a topic that is gone.
+// unreadAtMost bounds the time until a written visit is read, without faults, and the time for which a producer may
+// write to a deleted topic.
 const unreadAtMost = 10 * time.Second
 
-// makeTopic makes the topic, once the one before is gone.
+// makeTopic creates the topic, once the old one is gone.
 func (c *cluster) makeTopic() {
 	c.t.Helper()
 	c.onKafka(func(ctx context.Context, admin *kadm.Client) error {

@@ -20,7 +20,7 @@ var databaseFaults = []fault{
 		c.database.Kill()
 		return "all", harm{c.daemons, all}, c.database.Promote
 	}},
-	// What the daemons commit is committed, on the standby, too, and they don't get to know.
+	// The daemons' commits succeed, on the standby, too, but their answers are lost.
 	{"PostgreSQL primary killed between commits and their answers, standby promoted", "postgres", 0, func(c *cluster, _ *rand.Rand) (string, harm, func()) {
 		var ways []*testenv.Toxic
 		for _, d := range c.named("rpc-serve") {
@@ -45,13 +45,13 @@ var databaseFaults = []fault{
 		case <-time.After(5 * time.Second):
 		}
 		c.database.Kill()
-		restore := cut(ways) // what is held is lost
+		restore := cut(ways) // held answers are lost
 		restore()
 		return hit, harm{c.daemons, all}, c.database.Promote
 	}},
 }
 
-// diskMiB is the size of each disk of PostgreSQL's.
+// diskMiB is the size of each disk of PostgreSQL.
 const diskMiB = 1024
 
 // disks reports whether PostgreSQL's servers can have disks of their own.
@@ -66,8 +66,8 @@ var diskFaults = []fault{
 	}},
 }
 
-// fillDisk fills a disk of the primary until there is room again, when a primary that has died of it is
-// started, as systemd does.
+// fillDisk fills a disk of the primary, and later frees it. It restarts a primary that has died of the full disk, as
+// systemd does.
 func (c *cluster) fillDisk(wal bool) (string, harm, func()) {
 	c.database.FillDisk(wal)
 	return "primary", harm{c.daemons, all}, func() {

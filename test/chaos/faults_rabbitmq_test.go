@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// brokerSettings are of each RabbitMQ node. A node that is apart from the majority stops. What a consumer has not
-// acknowledged after consumerTimeout is delivered again, and its channel closed: half an hour in production, for
-// tasks of hours; here for tasks of at most 3 s.
+// brokerSettings are the settings of each RabbitMQ node. A node without the majority stops. After consumerTimeout
+// RabbitMQ redelivers unacknowledged messages and closes their channel. In production that is half an hour, for tasks
+// of hours; here for tasks of at most 3 s.
 var brokerSettings = []string{
 	"cluster_partition_handling = pause_minority",
 	fmt.Sprintf("consumer_timeout = %d", consumerTimeout.Milliseconds()),
@@ -59,8 +59,8 @@ var brokerFaults = []fault{
 		to := c.broker.Nodes[0].MoveLeader(q.name, r.IntN(len(c.broker.Nodes)))
 		return q.name + " to " + to, harm{c.daemons, only(q.name)}, nothing
 	}},
-	// A classic one, as who sends to a queue that is missing makes it without arguments. What is sent again
-	// from it are other pieces of work, once it is given up.
+	// A classic queue, as senders declare a missing queue without arguments. Its lost messages are sent again as
+	// other messages, once they are given up.
 	{"queue deleted", "rabbitmq", 0, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		q := c.filled(r.IntN(len(queues)))
 		n := c.broker.Nodes[q.node].Delete(q.name)
@@ -68,7 +68,7 @@ var brokerFaults = []fault{
 	}},
 }
 
-// filled returns a classic queue that has messages, the first from a place on, or any if none has some soon.
+// filled returns a classic queue with messages, the first from a place on; any queue if none has some soon.
 func (c *cluster) filled(first int) (q queue) {
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		for i := range queues {

@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// harm is what can't be expected to work while a fault is in force.
+// harm is what a fault disturbs while it is in force.
 type harm struct {
 	daemons []*daemon
 	queues  func(q queue) bool // nil: none
@@ -23,7 +23,7 @@ func all(queue) bool { return true }
 
 func only(name string) func(queue) bool { return func(q queue) bool { return q.name == name } }
 
-// harmOf is the harm of a fault of a daemon, or of an RPC server, through which all others work.
+// harmOf returns the harm of a fault of a daemon, or of an RPC server, which all other daemons use.
 func (c *cluster) harmOf(d *daemon) harm {
 	if strings.HasPrefix(d.name, "rpc-serve") {
 		return harm{c.daemons, all}
@@ -31,12 +31,12 @@ func (c *cluster) harmOf(d *daemon) harm {
 	return harm{daemons: []*daemon{d}}
 }
 
-// fault is a kind of fault. What is begun is ended; service names what it hits, of which
-// only one fault is in force at a time. Beside one of the service "time" there is no other.
+// fault is a kind of fault. service names its target; a target has one fault in force at a time. During a fault of
+// the service "time" there is no other.
 type fault struct {
 	kind    string
 	service string
-	longest time.Duration // that it is in force
+	longest time.Duration // of one occurrence
 	begin   func(c *cluster, r *rand.Rand) (hit string, h harm, end func())
 }
 
@@ -136,7 +136,7 @@ var clockFault = fault{"clock of a daemon stepped", "daemon", 20 * time.Second, 
 	return fmt.Sprintf("%s, by %s", d.name, ahead), c.harmOf(d), func() { step(0) }
 }}
 
-// anyDaemon draws one of the daemons, or of those whose names begin in one of these ways.
+// anyDaemon draws a daemon, or one whose name begins with one of names.
 func (c *cluster) anyDaemon(r *rand.Rand, names ...string) *daemon {
 	for {
 		d := c.daemons[r.IntN(len(c.daemons))]
@@ -155,7 +155,7 @@ func (c *cluster) named(command string) (found []*daemon) {
 	return found
 }
 
-// waysTo returns the ways of all daemons to an RPC server.
+// waysTo returns all daemons' proxies to an RPC server.
 func (c *cluster) waysTo(server *daemon) (ways []*testenv.Toxic) {
 	n := slices.Index(c.named("rpc-serve"), server)
 	for _, d := range c.daemons {
@@ -166,7 +166,7 @@ func (c *cluster) waysTo(server *daemon) (ways []*testenv.Toxic) {
 	return ways
 }
 
-// silence has what is open fall silent; new connections work.
+// silence silences open connections; new connections work.
 func silence(ways ...*testenv.Toxic) {
 	for _, way := range ways {
 		way.Silence(false)
@@ -200,12 +200,11 @@ type storm struct {
 	random *rand.Rand
 	now    []inForce
 	counts map[string]int
-	bag    []fault // kinds still to be drawn in this turn
+	bag    []fault // kinds not yet drawn in this turn
 	drawn  []string
 }
 
-// next draws a fault of a service that has none: each kind comes once before one comes
-// again.
+// next draws a fault for a service without one. Each kind comes once before one comes again.
 func (s *storm) next() {
 	if len(s.bag) == 0 {
 		s.bag = append(s.bag, s.c.faults...)

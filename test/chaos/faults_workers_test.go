@@ -27,7 +27,7 @@ var workerFaults = []fault{
 		}
 		return w.name + hit, harm{}, nothing
 	}},
-	// For longer than RabbitMQ waits for an acknowledgement, half of the time.
+	// Half of the times, this exceeds RabbitMQ's wait for an acknowledgement.
 	{"process of a Celery worker hangs in a task", "worker", 2 * consumerTimeout, func(c *cluster, r *rand.Rand) (string, harm, func()) {
 		w, pid, hit := c.anyRunning(r)
 		if pid == 0 {
@@ -44,7 +44,7 @@ var workerFaults = []fault{
 
 func (c *cluster) anyWorker(r *rand.Rand) *child { return c.workers[r.IntN(len(c.workers))] }
 
-// anyRunning draws a worker that runs a task, and a process in which one runs; 0 if none does so soon.
+// anyRunning draws a worker that runs a task, and its process; 0 if none runs one soon.
 func (c *cluster) anyRunning(r *rand.Rand) (w *child, pid int, hit string) {
 	first := r.IntN(len(c.workers))
 	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Growth is found, each kind alone. A process that was restarted is compared with its own beginning, too; tables
-// that have rows of each task or origin may grow with these.
+// Each kind of growth is found alone. A restarted process is also compared with its own beginning. Tables with rows
+// of each task or origin may grow with these.
 func TestGrown(t *testing.T) {
 	t.Parallel()
 	quiet := func() []*hour {
@@ -24,7 +24,7 @@ func TestGrown(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(second, last *hour, all []*hour)
-		wrong  string // a part of the only complaint; empty: none
+		wrong  string // a part of the only violation; empty: none
 	}{
 		"nothing": {func(_, _ *hour, _ []*hour) {}, ""},
 		"memory":  {func(_, last *hour, _ []*hour) { last.memory["runner"] = memoryOf{1, 100 << 10} }, "runner has 102400 kB"},
@@ -69,8 +69,8 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// Quantiles are estimated within their bucket; what is beyond all bounds counts as the last of them. A daemon that
-// was restarted counts from nothing.
+// Quantiles are interpolated within their bucket. Values beyond all bounds count as the last bound. A restarted
+// daemon counts from zero.
 func TestHistogram(t *testing.T) {
 	t.Parallel()
 	h := histogram{1: 50, 2: 90, math.Inf(1): 100}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// history is the SQL of a record of what must happen once only: each change of the status of a run that
-// had ended or ends. Triggers of the test's own write it, whoever changes the run.
+// history is the SQL that records each change of the status of a run at or after its end, which must happen once
+// only. The test's own triggers write it for all writers.
 const history = `create schema chaos;
 	create table chaos.ends (run bigint, before task_run_status, status task_run_status, at timestamptz default clock_timestamp());
 	create function chaos.note_end() returns trigger language plpgsql security definer set search_path = public, pg_temp as
@@ -18,8 +18,8 @@ const history = `create schema chaos;
 	create trigger note_end after update of status on task_run for each row
 		when (old.status not in ('scheduled', 'started') or new.status not in ('scheduled', 'started')) execute function chaos.note_end()`
 
-// invariants are properties of the model (docs/devel/models.md) that one statement checks: what it returns is what
-// breaks them, in words.
+// invariants are properties of the model (docs/devel/models.md) that one statement checks. The statement returns the
+// violations as texts.
 var invariants = []string{
 	// A run's end counts once.
 	`select format('run %s ended more than once: %s', run, string_agg(before || ' to ' || status, ', ' order by at)) from chaos.ends
@@ -31,7 +31,8 @@ var invariants = []string{
 	`select format('origin %s is set aside: %s', s.url, s) from scheduler_go.set_aside_origins s`,
 }
 
-// inTheEnd are those that hold once all is done: each task of a graph ends, the ledger and what is to be drained are empty.
+// inTheEnd are properties that hold once all is done: each task of a graph has ended, and the ledger and the queues
+// of changes are empty.
 var inTheEnd = []string{
 	`select format('task %s of graph %s is %s until %s', g.name, g.graph, k.status, k.next_run) from scheduler_go.graph_tasks g join task k on k.id = g.task
 	 where k.status not in ('completed', 'disabled')`,
@@ -40,7 +41,7 @@ var inTheEnd = []string{
 	`select format('%s changes of graphs are left', count(*)) from scheduler_go.graph_changes having count(*) > 0`,
 }
 
-// execution is a line that a worker noted.
+// execution is a line of a worker's notes.
 type execution struct {
 	What        string // begin, end or fail
 	ID, Root    string
@@ -64,13 +65,13 @@ func eachNote(text []byte, do func(execution)) error {
 
 type message struct{ id, queue string }
 
-// piece is a piece of work: a claim of a task or an origin, with all its messages.
+// piece is a claim of a task or an origin, with all its messages.
 type piece struct {
 	root                 string
 	begun, ended, failed int
-	first, last          float64         // when its first and its last execution began
-	endedAt              float64         // when an execution of it ended first
-	ids                  map[message]int // how often begun, not counting what the broker delivered again
+	first, last          float64         // the starts of its first and its last execution
+	endedAt              float64         // the first end of an execution
+	ids                  map[message]int // starts by id, without the broker's redeliveries
 }
 
 func (p *piece) firstDeliveries() (n int) {
@@ -80,7 +81,7 @@ func (p *piece) firstDeliveries() (n int) {
 	return n
 }
 
-// readNotes returns the pieces of work that workers noted, by key, in the order in which they began.
+// readNotes returns the pieces in workers' notes, by key, in the order of their starts.
 func readNotes(text []byte) (map[string][]*piece, error) {
 	found := map[string][]*piece{}
 	err := eachNote(text, func(x execution) {
@@ -108,10 +109,10 @@ func readNotes(text []byte) (map[string][]*piece, error) {
 	return found, err
 }
 
-// harmed is what faults may have lost.
+// harmed has the possible losses by faults.
 type harmed struct {
-	processes int    // of workers, which were killed while they may have run a task, or not yet sent its events
-	journal   []span // in which visits may have been written to a topic that was deleted
+	processes int    // workers' processes killed while they may have run a task, or had unsent events
+	journal   []span // times in which visits may have been written to a deleted topic
 }
 
 type span struct{ from, to time.Time }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// What must not be is found: work that is not done, was done as two pieces, was given up while its message
-// waited, or was lost by the database. Repeats of the same message are counted, and what killed
-// workers and deleted topics lose is excused, within what they can.
+// judge finds violations: work that is not done, has two claims, was given up while its message waited, or was lost
+// by the database. It counts repeats of a message. It excuses losses by killed workers and deleted topics, within
+// their bounds.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	at := 1000.0
@@ -28,8 +28,8 @@ func TestJudge(t *testing.T) {
 		notes   []string
 		added   []string
 		harmed  harmed
-		wrong   string // a part of the only complaint; empty: none
-		open    string // the same of what is not done
+		wrong   string // a part of the only violation
+		open    string // a part of the only text about open work
 
 		repeats, redelivered, lost, again, visits int
 	}{

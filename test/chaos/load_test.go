@@ -19,16 +19,15 @@ type load struct {
 	graphs int
 }
 
-// A round's plain tasks, tasks with priority, and origins. List comes as fast as two
-// workers take it on a small machine.
+// Numbers of plain tasks, tasks with priority, and origins in a round. They load two workers on a small machine
+// fully.
 const (
 	plainTasks, urgentTasks, gitOrigins, hgOrigins = 6, 2, 8, 4
 	roundEvery                                     = 2 * time.Second
 	graphEvery                                     = 5 // rounds
 )
 
-// run adds work in rounds. A round that fails is not repeated: its commit may have been
-// made.
+// run adds work in rounds. It doesn't repeat a failed round, which may have been committed.
 func (l *load) run(ctx context.Context) {
 	if l.urgent == nil {
 		l.urgent = map[string]time.Time{}
@@ -85,7 +84,7 @@ func (l *load) round(ctx context.Context) (keys []string, err error) {
 	return keys, err
 }
 
-// submit submits a graph: one task, three that wait for it, and one that waits for these.
+// submit submits a graph: one task, three tasks that depend on it, and one that depends on these.
 func (l *load) submit(ctx context.Context) {
 	l.graphs++
 	task := func(name, dependsOn string) string {

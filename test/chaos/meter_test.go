@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// histogram is a count of observations by their upper bounds, cumulative as Prometheus has them.
+// histogram has cumulative counts by upper bound, as in Prometheus.
 type histogram map[float64]float64
 
 func (h histogram) add(other histogram) {
@@ -31,8 +31,7 @@ func (h histogram) total() float64 {
 	return h[slices.MaxFunc(append(slices.Collect(maps.Keys(h)), 0), cmp.Compare)]
 }
 
-// quantile returns the value below which a part of the observations are, as seconds, as Prometheus
-// estimates it; 0 without observations.
+// quantile returns a quantile in seconds, interpolated as Prometheus does; 0 without observations.
 func (h histogram) quantile(part float64) float64 {
 	var from, below float64
 	rank := part * h.total()
@@ -48,7 +47,7 @@ func (h histogram) quantile(part float64) float64 {
 	return 0
 }
 
-// size is that of a table.
+// size is the size of a table.
 type size struct {
 	Name                      string
 	Bytes, Live, Dead, Vacuum int64
@@ -58,12 +57,12 @@ type size struct {
 // memoryOf is the memory of a process at the end of an hour.
 type memoryOf struct{ pid, kB int64 }
 
-// hour is what was measured in one, or at its end.
+// hour has the measurements of an hour, or at its end.
 type hour struct {
 	events []string
 	claims histogram
-	urgent []float64 // seconds from when tasks with priority were added to when they began
-	tables []size    // ours; empty if PostgreSQL could not be asked
+	urgent []float64 // seconds from the addition of tasks with priority to their start
+	tables []size    // ours; empty if PostgreSQL was unreachable
 	others []size    // the Python scheduler's
 	memory map[string]memoryOf
 }
@@ -77,7 +76,7 @@ type meter struct {
 	events  [dayHours][]string
 	mu      sync.Mutex
 	all     []*hour
-	claimed map[string]histogram // by daemon, as it last said
+	claimed map[string]histogram // by daemon: its last histogram
 }
 
 func newMeter(w *watcher, from time.Time, lasts time.Duration) *meter {
@@ -86,7 +85,7 @@ func newMeter(w *watcher, from time.Time, lasts time.Duration) *meter {
 
 func newHour() *hour { return &hour{claims: histogram{}, memory: map[string]memoryOf{}} }
 
-// began notes what begins, and returns in which hour.
+// began records a beginning event, and returns its hour.
 func (m *meter) began(what string) (n int) {
 	n = min(int(time.Since(m.from)/m.lasts), dayHours-1)
 	m.events[n] = append(m.events[n], what)
@@ -109,7 +108,7 @@ func (m *meter) run(ctx context.Context) {
 	})
 }
 
-// endHour measures what there is at the end of an hour, and begins the next one.
+// endHour takes the measurements of the end of an hour, and begins the next one.
 func (m *meter) endHour(ctx context.Context) {
 	tables, err := m.sizes(ctx, "s.schemaname = 'scheduler_go'")
 	others, err2 := m.sizes(ctx, "s.schemaname = 'public'")
@@ -144,7 +143,7 @@ func (m *meter) sizes(ctx context.Context, which string) ([]size, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[size])
 }
 
-// readClaims adds the claims since the last look to the present hour.
+// readClaims adds the claims since the last reading to the present hour.
 func (m *meter) readClaims(ctx context.Context) {
 	for _, d := range m.w.c.daemons {
 		if strings.HasPrefix(d.name, "start-runner") || strings.HasPrefix(d.name, "schedule-recurrent") {
@@ -158,7 +157,7 @@ func (m *meter) readClaims(ctx context.Context) {
 	}
 }
 
-// since returns what a histogram counts that an earlier look at it did not; a daemon that was restarted counts from nothing.
+// since returns the counts of now that before lacks; a restarted daemon counts from zero.
 func since(now, before histogram) histogram {
 	if now.total() < before.total() {
 		return now
@@ -203,8 +202,8 @@ func (m *meter) claimsOf(ctx context.Context, d *daemon) (histogram, error) {
 	return found, lines.Err()
 }
 
-// hours returns what was measured, with how long tasks with priority, which were added at these times, waited until
-// they first began by the workers' notes.
+// hours returns the measurements, with the waits of tasks with priority from their additions to their first starts in
+// the workers' notes.
 func (m *meter) hours(urgent map[string]time.Time, notes string) ([]*hour, error) {
 	text, err := os.ReadFile(notes)
 	if err != nil {
@@ -230,7 +229,7 @@ func (m *meter) hours(urgent map[string]time.Time, notes string) ([]*hour, error
 	return all, nil
 }
 
-// quantileOf returns the value of sorted ones below which a part of them are.
+// quantileOf returns a quantile of sorted values.
 func quantileOf(sorted []float64, part float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -238,26 +237,26 @@ func quantileOf(sorted []float64, part float64) float64 {
 	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
 }
 
-// lasting are our tables that keep rows of each task, run, origin or graph for weeks: they grow with these.
+// lasting are our tables that keep rows of each task, run, origin or graph for weeks, and so grow with them.
 var lasting = []string{"candidates", "graphs", "graph_tasks", "graph_edges", "run_starts", "run_durations", "lane_memory"}
 
-// What growth is allowed: of memory and tables, beside the beginning, and of times, generously, as other work may
-// keep the machine busy.
+// Allowed growth: of memory and tables, compared with the beginning, and of times, generously, as other work may load
+// the machine.
 const (
 	mostGrowth   = 1.5
 	memoryGrowth = 16 << 10 // kB
 	tableGrowth  = 1 << 20  // bytes
-	deadRow      = 1 << 10  // bytes, with its entries in indexes; as many as autovacuum leaves have room
+	deadRow      = 1 << 10  // bytes, with its index entries; a bound of the space that autovacuum leaves
 	deadRows     = 2000     // while autovacuum is at work
 	slower       = 3
 	claimSlack   = 1.0 // seconds
 	urgentSlack  = 5.0
-	compared     = 3 // hours, of the end and of the beginning
+	compared     = 3 // hours at the end and at the beginning
 )
 
-// grown returns what has grown too much in a day: memory of the last hour beside the second one and beside the first whole hour of
-// the same process, tables and their dead rows beside the second one, times of the last hours beside those of the
-// first ones.
+// grown returns the figures that have grown too much in a day. It compares memory in the last hour with the second
+// hour and with the first whole hour of the same process, tables and their dead rows with the second hour, and times
+// of the last hours with those of the first ones.
 func grown(hours []*hour) (wrong []string) {
 	fault := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	second, last := hours[1], hours[len(hours)-1]
@@ -325,7 +324,7 @@ func urgentIn(hours []*hour) (all []float64) {
 	return all
 }
 
-// tabulate has the tables of a report on hours, as Markdown.
+// tabulate returns the tables of a report on hours, as Markdown.
 func tabulate(hours []*hour) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

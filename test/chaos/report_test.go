@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// seedRun is what a seed showed.
+// seedRun has the results of a seed.
 type seedRun struct {
 	seed   uint64
-	lasted time.Duration // faults fell for so long
-	faults []string      // in the order in which they fell
-	work   int           // tasks and origins, of all seeds so far
+	lasted time.Duration // duration of the faults
+	faults []string      // in their order
+	work   int           // number of tasks and origins, of all seeds until then
 	failed bool
 }
 
-// report is what a run showed, as Markdown.
+// report returns the results of a run, as Markdown.
 func (w *watcher) report(all []seedRun, faults map[string]int, v verdict) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -48,7 +48,7 @@ func (w *watcher) report(all []seedRun, faults map[string]int, v verdict) string
 	return b.String()
 }
 
-// outcome has the rows of a report on what became of all work.
+// outcome returns the rows of a report on all work.
 func outcome(v verdict) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -59,7 +59,7 @@ func outcome(v verdict) string {
 	return b.String()
 }
 
-// longest has the tables of a report on the longest stalls of daemons and of queues.
+// longest returns the tables of a report on the longest stalls of daemons and of queues.
 func (w *watcher) longest() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,7 @@ func (w *watcher) longest() string {
 
 func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
-// stalls are the stalls of more than five seconds, with when they were, to find them in logs.
+// stalls returns the stalls of more than five seconds with their times, to find them in logs.
 func (w *watcher) stalls() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// How time passes in a run of minutes: dates in the database are set back, all in one transaction, as if what
-// they are of had happened so much earlier. Daemons keep moments in memory, so they are killed before and started
-// afterwards, as if their hosts were off meanwhile; journal clients are stopped. Before, workers end what they run, and take what waits in
-// queues that they read: it would have ended in that time. Deliveries keep their dates, which makes counts of slots
-// too high only.
+// A run of minutes simulates long times: one transaction sets all dates in the database back. Daemons have moments in
+// memory, so they are killed before and started afterwards, as if their hosts were off meanwhile; journal clients are
+// stopped. Before, workers end their tasks, and take those waiting in their queues, as these would have ended in that
+// time. Deliveries keep their dates, so that counts of held slots are only too high.
 
 // setBack is the SQL that sets dates back, by an interval.
 const setBack = `
@@ -30,13 +29,13 @@ update scheduler_go.run_starts set recorded = recorded - %[1]s, event_time = eve
 update public.task_run set scheduled = scheduled - %[1]s, started = started - %[1]s, ended = ended - %[1]s;
 update public.task set next_run = next_run - %[1]s where next_run < now() + interval '1 day'`
 
-// dueAgain is the SQL that lets the same time pass for visits that are not known to have ended.
+// dueAgain is the SQL that lets the same time pass for visits without a known end.
 const dueAgain = `;
 update public.origin_visit_stats set last_scheduled = last_scheduled - %[1]s where last_visit is null`
 
 const (
-	giveUpTime = 10 * time.Second // in which the jobs that give work up run, after time has passed
-	idleTime   = time.Minute      // in which workers come to rest
+	giveUpTime = 10 * time.Second // in which maintenance jobs give up work, after time has passed
+	idleTime   = time.Minute      // in which workers become idle
 )
 
 var timeFaults = []fault{
@@ -68,13 +67,13 @@ var timeFaults = []fault{
 	}},
 }
 
-// forget has so much time pass that all is given up of which nothing is heard.
+// forget lets enough time pass to give up all work without events.
 func (c *cluster) forget() { c.pass(8*24*time.Hour, dueAgain, nil) }
 
-// pass has time pass. Some daemons are left stopped.
+// pass lets time pass. The daemons in stopped stay stopped.
 func (c *cluster) pass(d time.Duration, more string, stopped []*daemon) {
 	c.t.Helper()
-	// Kafka waits for members that were killed, 45 s each time, longer than the next time lets it.
+	// Kafka waits for killed members, 45 s each time, longer than the next call allows.
 	for _, d := range c.named("journal-client") {
 		if !d.ended() {
 			d.stop()
@@ -102,8 +101,8 @@ func (c *cluster) pass(d time.Duration, more string, stopped []*daemon) {
 	}
 }
 
-// awaitIdle waits until the workers have had nothing to do for some seconds, and returns what they are
-// busy with if that takes too long.
+// awaitIdle waits until the workers have been idle for some seconds, and returns their remaining work if that takes
+// too long.
 func (c *cluster) awaitIdle() (busy string) {
 	since := time.Now()
 	for deadline := time.Now().Add(idleTime); time.Now().Before(deadline); <-time.After(500 * time.Millisecond) {
@@ -117,7 +116,7 @@ func (c *cluster) awaitIdle() (busy string) {
 	return busy
 }
 
-// busy says what workers do, or have to do, or why that isn't known.
+// busy returns the workers' running and waiting work as a text, or why it is unknown.
 func (c *cluster) busy() string {
 	var found []struct {
 		Name     string

@@ -14,26 +14,26 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// state is what a watcher knows of a daemon or of a queue.
+// state is a watcher's state of a daemon or of a queue.
 type state struct {
 	harmed  int       // faults in force that hit it
 	freed   time.Time // when the last of them ended
-	well    time.Time // when it last was ready, or had a delivery
-	waiting time.Time // since when a queue has had work and room; zero: it has not
+	well    time.Time // when it was last ready, or had a delivery
+	waiting time.Time // since when a queue has had work and room; zero: it hasn't
 	after   stall     // the longest from the end of a fault that hit it
 	beside  stall     // the longest other one
 }
 
 type stall struct {
 	lasted time.Duration
-	until  time.Time // when it lasted so long
+	until  time.Time // its end
 }
 
-// noticed is how long a fault may last on that nobody sees: a silent connection.
+// noticed bounds the time until a silent connection is noticed.
 const noticed = 30 * time.Second
 
-// look notes whether it is well. A stall is counted from the end of the last fault that hit
-// it, if it was not well since.
+// look records whether it is well. A stall counts from the end of the last fault that hit it, if it was not well
+// since.
 func (s *state) look(well bool, since time.Time) {
 	now := time.Now()
 	if well {
@@ -59,7 +59,7 @@ func (s *state) look(well bool, since time.Time) {
 
 func (s *state) longest() time.Duration { return max(s.after.lasted, s.beside.lasted) }
 
-// watcher looks at daemons twice and at queues once a second.
+// watcher observes daemons twice and queues once a second.
 type watcher struct {
 	c      *cluster
 	client *http.Client
@@ -71,8 +71,8 @@ type watcher struct {
 	queues  map[string]*state
 	readyIn map[string]int // by queue: messages at the last look, by its leader
 	most    map[string]int // the most of them
-	held    map[string]int // by queue: what workers hold, by the management API
-	rss     map[string]int // the most, in kB, by daemon
+	held    map[string]int // by queue: messages held by workers, by the management API
+	rss     map[string]int // the largest, in kB, by daemon
 }
 
 func newWatcher(c *cluster) *watcher {
@@ -91,7 +91,7 @@ func newWatcher(c *cluster) *watcher {
 
 func (w *watcher) age() time.Duration { return time.Since(w.began).Round(time.Second) }
 
-// run looks until ctx ends; wait returns when it has.
+// run observes until ctx ends; wait returns when it has.
 func (w *watcher) run(ctx context.Context) {
 	for _, d := range w.c.daemons {
 		w.all.Go(func() { every(ctx, time.Second/2, func() { w.lookAtDaemon(ctx, d) }) })
@@ -160,9 +160,9 @@ func (w *watcher) lookAtDaemon(ctx context.Context, d *daemon) {
 	}
 }
 
-// countReady counts the ready messages of each queue until ctx ends, by passive declares,
-// which the queue's leader answers. The management API's figures are no use for that: after a
-// change of leader it adds up, for some seconds, what both nodes said last.
+// countReady counts the ready messages of each queue until ctx ends, by passive declares, which the queue's leader
+// answers. The management API's figures are wrong for some seconds after a change of leader: they are the sum of both
+// nodes' last figures.
 func (w *watcher) countReady(ctx context.Context) {
 	var conn *amqp.Connection
 	every(ctx, time.Second, func() {
@@ -196,7 +196,7 @@ func (w *watcher) countReady(ctx context.Context) {
 	}
 }
 
-// lookAtBroker asks the first node that answers what workers hold.
+// lookAtBroker reads the number of unacknowledged messages from the first node that answers.
 func (w *watcher) lookAtBroker(ctx context.Context) {
 	var found []struct {
 		Name string
@@ -233,8 +233,7 @@ func getJSON(ctx context.Context, url string, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// workQuery has the work that is ready by the queue that it waits for, and since when the
-// queue has had no delivery.
+// workQuery returns the ready work by its queue, and since when the queue has had no delivery.
 const workQuery = `with ready (queue, work) as (
 	select case when k.priority is null then '' else 'save_code_now:' end || y.backend_name, 1 from task k join task_type y on y.type = k.type
 	where k.status = 'next_run_not_scheduled' and k.next_run <= now()
@@ -269,7 +268,7 @@ func (w *watcher) lookAtWork(ctx context.Context) {
 	for _, q := range queues {
 		s := w.queues[q.name]
 		delivered, ready := ago[q.name]
-		// Refilled are queues of which a part is free.
+		// A queue with a free part counts as refilled.
 		if !ready || w.readyIn[q.name]+w.held[q.name] > q.limit*2/3 {
 			s.waiting = time.Time{}
 			continue
@@ -283,10 +282,10 @@ func (w *watcher) lookAtWork(ctx context.Context) {
 	}
 }
 
-// peakMemory returns how much memory a process has had at most, in kB; 0 if it is gone.
+// peakMemory returns the peak memory of a process, in kB; 0 if it has ended.
 func peakMemory(pid int64) (kB int) { return memory(pid, "VmHWM:") }
 
-// memory returns a line of what the kernel says of a process's memory, in kB; 0 if it is gone.
+// memory returns a line of the kernel's figures of a process's memory, in kB; 0 if it has ended.
 func memory(pid int64, line string) (kB int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// concurrency is how many tasks a worker runs at once.
+// concurrency is the number of tasks that a worker runs at once.
 const concurrency = 6
 
-// workerKind is a kind of Celery worker: with Celery, one queue whose home is away keeps a worker from
-// all of its queues.
+// workerKind is a kind of Celery worker. With Celery, a queue without its home node keeps a worker from all of its
+// queues.
 type workerKind struct {
 	queues   []string
-	acksLate bool // task_acks_late, with which RabbitMQ delivers again what a dead worker had begun
+	acksLate bool // task_acks_late: RabbitMQ redelivers the tasks of a dead worker
 }
 
 var workerKinds = []workerKind{
@@ -68,9 +68,8 @@ func (c *cluster) addWorker(n int, kind workerKind) {
 	c.t.Cleanup(w.kill)
 }
 
-// keepWorkers starts workers that have ended, as systemd does, ten seconds after their last
-// start: Celery gives up where a queue's home node is away. It leaves out those that a fault
-// keeps away.
+// keepWorkers restarts ended workers, as systemd does, ten seconds after their last start: Celery gives up if a
+// queue's home node is down. It leaves out workers that a fault keeps stopped.
 func (c *cluster) keepWorkers() {
 	c.t.Helper()
 	for _, w := range c.workers {
@@ -86,7 +85,7 @@ func (c *cluster) keepWorkers() {
 	}
 }
 
-// scaleDown has workers end their tasks and then end. They stay away until scaleUp.
+// scaleDown makes workers end after their tasks. They stay stopped until scaleUp.
 func scaleDown(workers ...*child) {
 	for _, w := range workers {
 		w.away = true
@@ -101,13 +100,13 @@ func scaleUp(workers ...*child) {
 	}
 }
 
-// retire asks a worker to end. Only its parent process gets the signal: the others end their tasks.
+// retire sends SIGTERM to a worker's parent process only, so that the others end their tasks.
 func (c *child) retire() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	c.endBy = time.Now().Add(time.Minute)
 }
 
-// running returns the processes of a worker that run a task now.
+// running returns the processes of a worker that run a task.
 func (c *cluster) running(w *child) (pids []int) {
 	text, err := os.ReadFile(c.notes)
 	if err != nil {
@@ -125,7 +124,7 @@ func (c *cluster) running(w *child) (pids []int) {
 	return pids
 }
 
-// busyProcesses returns the processes that have begun more than they have ended, by the workers' notes.
+// busyProcesses returns the processes with more starts than ends in the workers' notes.
 func busyProcesses(notes []byte) (map[int]bool, error) {
 	busy := map[int]bool{}
 	err := eachNote(notes, func(x execution) { busy[x.PID] = x.What == "begin" })

@@ -24,24 +24,23 @@ var taskQueues = []string{swh.ListTask, swh.ListArchivesTask, expressQueue, slow
 // limits are the largest allowed lengths of queues.
 var limits = map[string]int{expressQueue: expressSlots, slowQueue: slowSlots, archivesQueue: archivesLimit}
 
-// queue is what is known about a queue.
+// queue is the state of a queue.
 type queue struct {
-	Ready     int       // ready messages at the last look
-	Peak      int       // the greatest length seen, unacknowledged messages included
+	Ready     int       // ready messages at the last reading
+	Peak      int       // the greatest length observed, with unacknowledged messages
 	Published int       // published messages, by the last figures of the management API
-	Grew      time.Time // when these figures were last higher than before
+	Grew      time.Time // when these figures last grew
 }
 
-// watcher watches queues by asking RabbitMQ, independently of our code, which it is there to check.
+// watcher observes queues through RabbitMQ, independently of our code, which it checks.
 //
-// No single question gives a queue's exact length: a passive declaration is up to date but counts only
-// ready messages; the management API also counts unacknowledged ones, but is up
-// to five seconds late. Both figures are true at some time, so the highest one is a length
-// that the queue really had.
+// No single query gives a queue's exact length. A passive declare is current but counts only ready messages. The
+// management API also counts unacknowledged ones, but is up to five seconds late. Each figure is true at some time,
+// so that the largest one is a length that the queue had.
 type watcher struct {
 	conn    *amqp.Connection
 	figures string    // URL of the management API's figures
-	asked   time.Time // when they were last read
+	asked   time.Time // time of their last reading
 	queues  map[string]queue
 }
 
@@ -52,7 +51,7 @@ func newWatcher(p *program, s *servers) *watcher {
 	return &watcher{conn: conn, figures: s.broker.ManagementURL + "api/queues/" + s.virtualHost(), queues: map[string]queue{}}
 }
 
-// look reads the ready messages of the existing queues that have a limit and, once a second, the figures of all queues.
+// look reads the ready messages of the existing queues with a limit and, once a second, the figures of all queues.
 func (w *watcher) look(ctx context.Context) error {
 	if time.Since(w.asked) >= time.Second {
 		w.asked = time.Now()

@@ -25,29 +25,28 @@ type taskRun struct {
 // open reports whether the run has not ended.
 func (r taskRun) open() bool { return r.Status == "scheduled" || r.Status == "started" }
 
-// evidence has all facts for the verdict. They come from repeated looks at the
-// scheduler's database, which keeps only the last visit of each origin, from the storage, the
-// broker and the workers' logs.
+// evidence has all facts for the verdict. They come from repeated queries to the scheduler's database, which has only
+// the last visit of each origin, from the storage, the broker and the workers' logs.
 type evidence struct {
 	Listed    int
 	Waiting   int // number of messages that have not been sent
 	Runs      []taskRun
 	Known     map[string]swh.Known   // by URL
-	Claims    map[string][]time.Time // by URL: each time it was scheduled
+	Claims    map[string][]time.Time // by URL: the times of its schedulings
 	Stored    map[string][]swh.Visit // by URL
 	Latencies []time.Duration        // from a visit's claim to its result in the scheduler's database
 	Queues    map[string]queue
 
-	Asked      time.Time // when save code now was asked for
+	Asked      time.Time // when save code now was requested
 	Faults     []fault   // the faults that happened
 	Expected   int       // the number of faults that should have happened
 	Origins    []origin
 	Executions executions
-	Refusals   []string         // lines of logs by which somebody lacked a right
-	Stopped    map[string]error // by daemon: how it ended when it was told to stop; nil if they were left running
+	Refusals   []string         // log lines about missing rights
+	Stopped    map[string]error // by daemon: its exit after a stop; nil if they were left running
 }
 
-// look records what has changed since the last look. All times are by the clock of the scheduler's database.
+// look records the changes since its last call. All times are by the clock of the scheduler's database.
 func (e *evidence) look(ctx context.Context, scheduler *pgxpool.Pool, storage *pgx.Conn) error {
 	known, err := swh.KnownVisits(ctx, scheduler)
 	if err != nil {
@@ -80,7 +79,7 @@ func (e *evidence) open() bool { return slices.ContainsFunc(e.Runs, taskRun.open
 
 func (e *evidence) differences() []string { return swh.Differences(e.Known, e.Stored) }
 
-// saveRun returns the run of save code now, if there is one yet. It is the only run of a task with priority.
+// saveRun returns the run of save code now, if it exists. It is the only run of a task with priority.
 func (e *evidence) saveRun() (run taskRun) {
 	for _, r := range e.Runs {
 		if r.Priority != "" {
@@ -100,8 +99,8 @@ func (e *evidence) full(url string) (n int) {
 	return n
 }
 
-// overtaken returns the waits of the first visits that were claimed before save code now was
-// asked for and began after it was served, sorted.
+// overtaken returns the waits, sorted, of the first visits that were claimed before the request of save code now and
+// began after it was served.
 func (e *evidence) overtaken() (waits []time.Duration) {
 	var served time.Time
 	for _, o := range e.Origins {
@@ -119,8 +118,8 @@ func (e *evidence) overtaken() (waits []time.Duration) {
 	return waits
 }
 
-// shared returns how many first visits of each forge had been claimed when the last one of the small forge was, and how
-// many the large forge had left then.
+// shared returns the number of first visits of each forge that were claimed by the time of the last claim of the
+// small forge, and the number that the large forge had left then.
 func (e *evidence) shared() (ofLarge, ofSmall, left int) {
 	first := map[string][]time.Time{}
 	for _, o := range e.Origins {
@@ -148,8 +147,8 @@ func (e *evidence) twice() (n int) {
 	return n
 }
 
-// repeats returns since when messages may be delivered twice: since a sending daemon was first killed or
-// connections to the broker were cut; zero if neither happened.
+// repeats returns since when messages may be delivered twice: since the first kill of a sending daemon or cut of
+// connections to the broker; zero if neither happened.
 func (e *evidence) repeats() time.Time {
 	for _, f := range e.Faults {
 		if f.Name == connections || slices.Contains(senders, f.Name) {

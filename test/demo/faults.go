@@ -41,12 +41,11 @@ func (s *story) faults() (faults []fault) {
 // connections is a fault after which messages may be delivered twice (see evidence.repeats).
 const connections = "connections to RabbitMQ"
 
-// quietTime is how long no visit has timed out when connections are cut: see story.celeryFailed.
+// quietTime is the time without time-outs of visits before connections are cut: see story.celeryFailed.
 const quietTime = 5 * time.Second
 
-// timeFor reports whether a fault may happen now: save code now has been served, the last fault was at least a
-// second ago, and if connections are to be cut, the visits are over that must not be disturbed by that (see
-// world.addRepository).
+// timeFor reports whether a fault may happen now: save code now has been served, and the last fault was at least a
+// second ago. Before connections are cut, the visits that a cut must not disturb are over (see world.addRepository).
 func (s *story) timeFor(f fault) bool {
 	fell := s.evidence.Faults
 	if !s.saved() || len(fell) > 0 && time.Since(fell[len(fell)-1].At) < time.Second {
@@ -66,9 +65,8 @@ func (s *story) fall(f fault) {
 	s.show.note("%s: %s", f.Name, f.Says)
 }
 
-// crash kills a process of the scheduler's PostgreSQL, which then closes all connections and
-// recovers, and waits until it has. If the server isn't the demo's own, it only closes the
-// connections to the demo's database.
+// crash kills a process of the scheduler's PostgreSQL, which then closes all connections and recovers, and waits for
+// the recovery. If the server isn't the demo's own, it only closes the connections to the demo's database.
 func (s *story) crash() (says string) {
 	begin := time.Now()
 	if s.ownPostgres == "" {

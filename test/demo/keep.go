@@ -14,23 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// To keep things running, a process must stay, because all
-// children end with the process that started them. So with -keep the demo runs
-// itself in the background: this keeper does all the work, and the process in
-// the foreground only waits until the keeper says that the job is done.
+// All children end with the process that started them, so that a process must stay to keep them. With -keep the demo
+// runs itself in the background: this keeper does all the work. The process in the foreground only waits until the
+// job is done.
 
 // keeperVar marks the keeper's environment.
 const keeperVar = "SWH_DEMO_KEEPER"
 
 // keeper is the state of the process in the background.
 type keeper struct {
-	until context.Context // ends when the keeper is told to stop
-	kept  atomic.Bool     // the process in the foreground is not needed any more
+	until context.Context // ends when the keeper is stopped
+	kept  atomic.Bool     // the process in the foreground may end
 	lock  *os.File        // locked by the keeper; "demo -stop" waits for its release
-	say   *os.File        // a pipe: a message says that the job is done, its end without one that it failed
+	say   *os.File        // a pipe: a message means that the job is done, its end without one that it failed
 }
 
-// runInBackground starts a keeper and waits until it keeps.
+// runInBackground starts a keeper and waits until the job is done.
 func runInBackground(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -64,7 +63,7 @@ func runInBackground(ctx context.Context) error {
 	return errReported
 }
 
-// newKeeper makes this process the keeper. It returns an error if another demo is being kept. Until the job is done, the
+// newKeeper makes this process the keeper. It returns an error if another demo is kept. Until the job is done, the
 // keeper ends with the process in the foreground.
 func newKeeper(ctx context.Context) (*keeper, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -86,9 +85,9 @@ func newKeeper(ctx context.Context) (*keeper, error) {
 	return k, nil
 }
 
-// keep lets the process in the foreground end and waits until the keeper is told to stop.
+// keep lets the process in the foreground end and waits until the keeper is stopped.
 func (k *keeper) keep(s *story) (failed error) {
-	// Release the terminal, or a pipe whose reader waits for its end.
+	// This releases the terminal, or a pipe whose reader waits for its end.
 	out, err := os.Create(filepath.Join(s.dir, "demo.log"))
 	if err != nil {
 		return err
@@ -113,7 +112,7 @@ func (k *keeper) keep(s *story) (failed error) {
 	return failed
 }
 
-// stopKept ends the demo that is being kept, and returns when it is gone.
+// stopKept stops the kept demo, and returns when it has ended.
 func stopKept() error {
 	file, err := lockFile()
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// roleVar has this program be a demo that only keeps, for the tests of that: "keeps", or
-// "begins" if it never comes to that.
+// roleVar makes this program a demo that only keeps, for these tests: "keeps", or "begins" if its job never ends.
 const roleVar = "TEST_KEEPER"
 
 func TestMain(m *testing.M) {
@@ -38,7 +37,7 @@ func playRole(role string) error {
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(k) // which has the lock
+	defer runtime.KeepAlive(k) // it has the lock
 	dir, err := stateDir()
 	if err != nil {
 		return err
@@ -80,7 +79,7 @@ func startRole(t *testing.T, role string) *exec.Cmd {
 	return cmd
 }
 
-// What is kept outlives the process in the foreground, until it is stopped.
+// A kept demo outlives the process in the foreground, until it is stopped.
 func TestKeptUntilStopped(t *testing.T) {
 	cmd := startRole(t, "keeps")
 	if err := cmd.Wait(); err != nil {
@@ -95,7 +94,7 @@ func TestKeptUntilStopped(t *testing.T) {
 	}
 }
 
-// A keeper that doesn't keep yet ends with the process in the foreground, however that ends.
+// Before its job is done, a keeper ends with the process in the foreground.
 func TestKeeperEndsWithTheForeground(t *testing.T) {
 	cmd := startRole(t, "begins")
 	_ = cmd.Process.Kill()

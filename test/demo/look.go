@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// lookAround starts the dashboard and Prometheus, and prints where everything is and how to stop it.
+// lookAround starts the dashboard and Prometheus, and prints their addresses and the command that stops all.
 func (s *story) lookAround(w io.Writer) {
 	dashboard := s.freePort()
 	s.start(dashboardDaemon.name, append([]string{s.Scheduler, "-C", s.configs[dashboardDaemon.name]}, strings.Fields(dashboardDaemon.command+" "+fmt.Sprint(dashboard))...)...)
@@ -40,8 +40,8 @@ To stop it: make demo-stop (or %s -stop)
 // grafana says why there is no Grafana.
 const grafana = "not started, as Debian has no package of it; deploy/grafana has the dashboard, for this Prometheus"
 
-// startPrometheus starts Prometheus with the daemons' metrics and the alerts. It returns
-// its URL, or why it wasn't started.
+// startPrometheus starts Prometheus with the daemons' metrics and the alerts. It returns its URL, or why it wasn't
+// started.
 func (s *story) startPrometheus() string {
 	prometheus, err := exec.LookPath("prometheus")
 	if err != nil {

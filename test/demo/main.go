@@ -31,7 +31,7 @@ type options struct {
 
 var (
 	errTimeout = errors.New("not done in time")
-	// errReported is a failure that the user has already been told.
+	// errReported is a failure that was printed before.
 	errReported = errors.New("failed")
 )
 
@@ -131,7 +131,7 @@ func run(parent context.Context, o options) (err error) {
 	switch {
 	case err == nil:
 		return os.RemoveAll(dir)
-	case parent.Err() != nil: // which is the cause of other errors
+	case parent.Err() != nil: // the cause of other errors
 		err = errors.New("interrupted")
 	case ctx.Err() != nil && !errors.Is(err, errTimeout):
 		err = fmt.Errorf("%w: %w", errTimeout, err)
@@ -139,8 +139,8 @@ func run(parent context.Context, o options) (err error) {
 	return fmt.Errorf("%w\nThe logs are in %s", err, dir)
 }
 
-// stateDir returns the directory for the files of runs. It is in the cache directory, like everything that
-// the project's commands leave behind.
+// stateDir returns the directory for the files of runs. It is in the cache directory, like all files that the
+// project's commands leave behind.
 func stateDir() (string, error) {
 	cache, err := throwaway.CacheDir()
 	dir := filepath.Join(cache, "demo")

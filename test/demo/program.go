@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// program is a testing.TB outside of a test, so that the demo can use the helpers of tests: services,
-// children, proxies. It has only the methods that these need. What would fail a test is the demo's error.
+// program is a testing.TB outside of a test, so that the demo can use the helpers of tests: services, children,
+// proxies. It has only their methods. A failure of a helper is the demo's error.
 type program struct {
 	testing.TB // nil
 
@@ -20,7 +20,7 @@ type program struct {
 	cleanups []func()
 }
 
-// runProgram runs f, which may fail as a test does, and then the cleanups.
+// runProgram runs f, which may fail like a test, and then the cleanups.
 func runProgram(ctx context.Context, f func(p *program)) error {
 	p, done := &program{ctx: ctx}, make(chan struct{})
 	go func() {
@@ -72,7 +72,7 @@ func (p *program) Fatalf(format string, args ...any) {
 
 func (p *program) Fatal(args ...any) { p.Fatalf("%s", fmt.Sprint(args...)) }
 
-// must ends the program if err is one.
+// must ends the program if err isn't nil.
 func (p *program) must(err error) {
 	if err != nil {
 		p.Fatalf("%w", err)

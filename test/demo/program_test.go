@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A program that fails ends at once, cleans up in reverse order, also after a cleanup that
-// fails, and returns all that failed.
+// A failing program ends at once, cleans up in reverse order, also after a cleanup that fails, and returns all
+// failures.
 func TestProgramFailsAsATestDoes(t *testing.T) {
 	t.Parallel()
 	first := errors.New("first")
@@ -32,7 +32,7 @@ func TestProgramFailsAsATestDoes(t *testing.T) {
 	}
 }
 
-// A command that is interrupted leaves nothing behind.
+// A command that is interrupted leaves no process behind.
 func TestCommandEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")

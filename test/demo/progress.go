@@ -13,13 +13,12 @@ import (
 type stage struct {
 	Name        string
 	Done, Total int
-	// Level marks a figure that goes up and down (a queue's length) and is
-	// never complete.
+	// Level marks a figure that goes up and down (a queue's length) and is never complete.
 	Level bool
 }
 
-// progress shows the progress of stages. On a terminal, each has a bar, below the notes. Elsewhere, a line with all of them is
-// printed every second while they change, otherwise every ten seconds.
+// progress shows the progress of stages. On a terminal, each has a bar, below the notes. Elsewhere, it prints a line
+// with all stages every second while they change, otherwise every ten seconds.
 type progress struct {
 	terminal bool
 	bars     string // on the terminal

@@ -18,7 +18,7 @@ import (
 // names them. The storage has a PostgreSQL of its own, as in production.
 type servers struct {
 	scheduler, storage string         // URLs of their databases
-	ownPostgres        string         // URL of the scheduler's server; "" if the demo didn't start it and so must not crash it
+	ownPostgres        string         // URL of the scheduler's server; "" if the demo didn't start it, and so may not crash it
 	broker             testenv.Broker // a virtual host
 	throughWay         string         // its URL by way, for all but the demo itself
 	way                *testenv.Toxic // a proxy in front of the broker
@@ -28,7 +28,7 @@ type servers struct {
 
 func startServers(p *program, log *slog.Logger) (s servers) {
 	given := throwaway.FromEnvironment()
-	given.Python = testenv.ArchivePython(p) // no other is used
+	given.Python = testenv.ArchivePython(p) // without any other Python
 	second := given                         // lacks only PostgreSQL
 	second.RabbitMQ, second.Management, second.Kafka = "-", "-", "-"
 	var started [2]*throwaway.Services
@@ -52,7 +52,7 @@ func startServers(p *program, log *slog.Logger) (s servers) {
 	s.kafka = testenv.Kafka(p)
 	p.parallel(
 		func() { s.scheduler = testenv.Postgres(p) },
-		// More partitions than one: the records of visits then come back in any order, as in production.
+		// With several partitions the records of visits come back in any order, as in production.
 		func() { s.journal = testenv.Journal(p, 4, swh.ObjectTypes...) },
 		func() {
 			s.broker = testenv.RabbitMQ(p)
@@ -73,7 +73,7 @@ func name(e throwaway.Endpoints) {
 // virtualHost returns the name of the broker's.
 func (s *servers) virtualHost() string { return path.Base(s.broker.URL) }
 
-// The express lane of git visits: its time limit is what a slow repository exceeds.
+// The express lane of git visits: slow repositories exceed its time limit.
 const (
 	expressLimit = 5 // seconds
 	expressSlots = 20
@@ -85,10 +85,9 @@ const (
 // ofDatabase is the scheduler of the configuration of the RPC server and of commands.
 func (s *servers) ofDatabase() string { return fmt.Sprintf("{cls: postgresql, db: %q}", s.scheduler) }
 
-// configuration returns a configuration with this scheduler. Times without a unit are in seconds.
-// Cooldowns are those of production, except that origins known to have changed may be visited
-// again at once. The journal client is a static member of its group, so that after it was killed it continues when
-// it is started again, and not only after Kafka's session time-out of 45 seconds.
+// configuration returns a configuration with this scheduler. Times without a unit are in seconds. Cooldowns are those
+// of production, except that changed origins may be visited again at once. The journal client is a static member of
+// its group. So it continues after a kill when it is started again, not after Kafka's session time-out of 45 seconds.
 func (s *servers) configuration(scheduler string) string {
 	brokers, _ := json.Marshal(s.kafka) // of strings, it can't fail
 	return fmt.Sprintf(`

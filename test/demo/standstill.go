@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// standstillTime is after how long without progress the demo ends. All that the demo waits for takes seconds.
+	// standstillTime is the time without progress after which the demo ends. Every step of the demo takes seconds.
 	standstillTime = 2 * time.Minute
-	// mostExplained is of how many origins the demo prints why they are not visited.
+	// mostExplained bounds the origins whose missing visits the demo explains.
 	mostExplained = 5
 )
 
 var errStandstill = errors.New("nothing has moved")
 
-// standstill notices that nothing moves. The zero value begins with its first look.
+// standstill detects a standstill. The zero value begins at its first call.
 type standstill struct {
 	state string
 	since time.Time
 }
 
-// over looks at the state and reports whether it has been the same for standstillTime.
+// over compares the state and reports whether it has been the same for standstillTime.
 func (s *standstill) over(state string) bool {
 	if now := time.Now(); s.since.IsZero() || state != s.state {
 		s.state, s.since = state, now
@@ -31,8 +31,8 @@ func (s *standstill) over(state string) bool {
 	return time.Since(s.since) >= standstillTime
 }
 
-// state describes how far all is. Only progress changes it: a queue's length may go up and down for ever, and so may visits
-// without a reason.
+// state describes the progress of all stages. Only progress changes it; a queue's length may go up and down for ever,
+// and so may visits without a reason.
 func (s *story) state() string {
 	var done []int
 	for _, stage := range s.stages() {
@@ -49,7 +49,7 @@ func (s *story) state() string {
 	return fmt.Sprint(done, len(s.steps), s.command != nil, s.evidence.Waiting, open, s.evidence.differences())
 }
 
-// unfinished returns the URLs of the origins that a stage still waits for.
+// unfinished returns the URLs of the origins that a stage waits for.
 func (s *story) unfinished() (urls []string) {
 	for _, o := range s.world.origins {
 		if o.Kind != wanted && s.evidence.Known[o.URL].Status == "" || o.Kind == growing && !s.again(o) || o.Kind == wanted && !s.saved() {
@@ -59,7 +59,7 @@ func (s *story) unfinished() (urls []string) {
 	return urls
 }
 
-// explain returns what the scheduler's command explain prints of the origins that are waited for.
+// explain returns the output of the scheduler's command explain for these origins.
 func (s *story) explain() string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 30*time.Second)
 	defer cancel()
@@ -78,7 +78,7 @@ func (s *story) explain() string {
 	return strings.Join(texts, "\n\n")
 }
 
-// stuck returns the error for a job that does not go on, with what is missing and why, as far as the scheduler explains it.
+// stuck returns the error for a standstill, with the missing results and their reasons by explain.
 func (s *story) stuck(why error, lastLook error) error {
 	missing := s.missing()
 	if missing == nil {

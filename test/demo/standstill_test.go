@@ -8,13 +8,13 @@ import (
 	"swh-scheduler/internal/testenv/swh"
 )
 
-// A job ends once nothing has moved for two minutes; progress of any stage, and nothing else, puts that off.
+// A job ends after two minutes without progress. Only progress of a stage restarts that time.
 func TestStandstill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := storyOf(goodRun())
 		var still standstill
-		// lasts looks for a time as the demo does, and returns after how long it is over; 0: it isn't.
+		// lasts calls over for a time as the demo does, and returns the time after which it is true; 0: it isn't.
 		lasts := func(d time.Duration) time.Duration {
 			for began := time.Now(); time.Since(began) < d; time.Sleep(lookInterval) {
 				if still.over(s.state()) {
@@ -39,7 +39,7 @@ func TestStandstill(t *testing.T) {
 				t.Errorf("it is over although %s", name)
 			}
 		}
-		// Queues, and visits without a reason, go on while it stands still.
+		// Queues, and visits without a reason, change during a standstill.
 		s.evidence.Queues[expressQueue] = queue{Ready: 7}
 		url := s.world.origins[0].URL
 		s.evidence.Claims[url] = append(s.evidence.Claims[url], time.Now())
@@ -74,7 +74,7 @@ func TestReleasesAreNewerThanVisits(t *testing.T) {
 	if s.newerThanVisits(at(12).Add(950*time.Millisecond)) || !s.newerThanVisits(at(13)) {
 		t.Error("a visit that the scheduler doesn't know yet does not count")
 	}
-	// What is missing is named, for explain.
+	// The missing origins are named, for explain.
 	s.evidence.Runs[1].Ended = &known
 	if urls := s.unfinished(); len(urls) != len(growing) {
 		t.Errorf("%v are unfinished, want the %d that have grown", urls, len(growing))

@@ -25,9 +25,8 @@ const (
 	lookInterval = 200 * time.Millisecond
 	// stopBound is the longest time that daemons take to stop, by their own rules.
 	stopBound = 35 * time.Second
-	// settleTime is how long the demo watches after all is done, for work that
-	// nobody asked for. It is longer than the daemons' periods and than
-	// RabbitMQ's interval between two counts of published messages.
+	// settleTime is how long the demo watches after all is done, for unexpected work. It is longer than the daemons'
+	// periods and RabbitMQ's interval between two counts of published messages.
 	settleTime = 6 * time.Second
 )
 
@@ -37,7 +36,7 @@ type daemon struct{ name, command string }
 var (
 	rpcDaemon       = daemon{"rpc-serve", "rpc-serve --host 127.0.0.1 --port"}
 	recurrentDaemon = daemon{"schedule-recurrent", "schedule-recurrent"}
-	dashboardDaemon = daemon{"dashboard", "dashboard --host 127.0.0.1 --port"} // only if all is left running
+	dashboardDaemon = daemon{"dashboard", "dashboard --host 127.0.0.1 --port"} // only if all stays running
 
 	daemons = []daemon{
 		rpcDaemon,
@@ -69,13 +68,13 @@ type story struct {
 	config   string            // configuration file of the database's owner
 	configs  map[string]string // those of our daemons, by name
 	server   int               // port of the RPC server
-	metrics  []string          // addresses of the daemons' metrics; none unless all is left running
+	metrics  []string          // addresses of the daemons' metrics; none unless all stays running
 	evidence *evidence
-	steps    []step     // still to be done, in this order
+	steps    []step     // not yet done, in this order
 	command  chan error // gets the result of the command that a step has started; nil if none is running
 }
 
-// step is something that happens around the scheduler, when it is due.
+// step is an event around the scheduler, with its condition.
 type step struct {
 	due func() bool
 	do  func()
@@ -190,15 +189,15 @@ func (s *story) ours(args ...string) {
 func (s *story) swh(args ...string) error {
 	for {
 		err := runCommand(s.ctx, s.parts.SchedulerCommand(args...)...)
-		// The server may not be up yet.
+		// The server may not listen yet.
 		if err == nil || s.ctx.Err() != nil || !strings.Contains(err.Error(), "Connection refused") {
 			return err
 		}
 	}
 }
 
-// prepare creates what is to be archived and starts what archives it, except for the daemon
-// that schedules visits: that one starts when both forges are listed, so that they have to share.
+// prepare creates the repositories and packages and starts the daemons and workers, except for the daemon that
+// schedules visits. That one starts when both forges are listed, so that they have to share.
 func (s *story) prepare() {
 	s.server = s.freePort()
 	s.config = s.write("scheduler.yml", s.configuration(s.ofDatabase()))
@@ -277,7 +276,7 @@ func (s *story) plan() {
 			s.world.grow()
 		},
 	}, step{
-		// gitweb doesn't say of the last two seconds what changed in them.
+		// gitweb doesn't report the changes of the last two seconds.
 		func() bool { return time.Since(grown) > 4*time.Second },
 		func() {
 			s.show.note("%d origins have new commits, or a new release; all are listed again", len(s.world.of(growing)))
@@ -292,14 +291,14 @@ func (s *story) begin(command func() error) {
 	go func() { s.command <- command() }()
 }
 
-// timeToSave reports whether it is time for save code now: a third of the
-// visits are scheduled and there are many in the queue to overtake, or half of them have begun.
+// timeToSave reports whether save code now is due: a third of the visits are scheduled and there are many in the
+// queue to overtake, or half of them have begun.
 func (s *story) timeToSave() bool {
 	e, n := s.evidence, s.Repositories
 	return len(e.Claims) >= n/3 && e.Queues[expressQueue].Ready >= expressSlots/2 || len(e.Stored) >= (n+s.Archives)/2
 }
 
-// save asks for a repository that no lister has seen to be saved now.
+// save requests to save a repository now that no lister has listed.
 func (s *story) save() {
 	const name = "wanted.git"
 	s.world.addRepository(small, name, wanted, 0)
@@ -326,12 +325,12 @@ func (s *story) next() {
 	}
 }
 
-// saved reports whether save code now is done and the scheduler knows it.
+// saved reports whether save code now is done and its result is in the scheduler's database.
 func (s *story) saved() bool {
 	return s.evidence.saveRun().Ended != nil && s.visited(wanted)
 }
 
-// visited reports whether the scheduler has a visit's result for all origins of a kind.
+// visited reports whether the scheduler has the results of visits of all origins of a kind.
 func (s *story) visited(k kind) bool {
 	for _, o := range s.world.of(k) {
 		if s.evidence.Known[o.URL].Status == "" {
@@ -341,8 +340,8 @@ func (s *story) visited(k kind) bool {
 	return len(s.world.of(k)) > 0
 }
 
-// newerThanVisits reports whether what is released now is newer than all visits of growing origins so far. Git and package
-// lists have dates in whole seconds, and the policies in use take what isn't dated later than a visit for seen by it.
+// newerThanVisits reports whether a release now would be newer than all visits of growing origins. Git and package
+// lists have dates in whole seconds, and the policies in use ignore changes that are not dated after the last visit.
 func (s *story) newerThanVisits(now time.Time) bool {
 	released := now.Truncate(time.Second)
 	for _, o := range s.world.of(growing) {
@@ -358,9 +357,9 @@ func (s *story) newerThanVisits(now time.Time) bool {
 	return true
 }
 
-// celeryFailed starts a worker again that ended by a fault of Celery's, as a supervisor does, and reports
-// whether it did. Celery 5.7 ends when it reconnects to the broker while a process of its pool has just been killed, as at
-// a hard time limit.
+// celeryFailed restarts a worker that ended by a fault of Celery, as a supervisor does, and reports whether it did.
+// Celery 5.7 ends when it reconnects to the broker just after a process of its pool was killed, as at a hard time
+// limit.
 func (s *story) celeryFailed(worker *testenv.Child) bool {
 	if !strings.Contains(worker.Tail(60), "Unrecoverable error: ValueError('file descriptor is None')") || s.restarts == mostRestarts {
 		return false
@@ -371,10 +370,10 @@ func (s *story) celeryFailed(worker *testenv.Child) bool {
 	return true
 }
 
-// mostRestarts is how often workers that Celery ends are started again.
+// mostRestarts bounds the restarts of workers that Celery ends.
 const mostRestarts = 3
 
-// watch watches the job and does the steps that are due, until everything is done or nothing moves.
+// watch observes the job and does the due steps, until everything is done or nothing progresses.
 func (s *story) watch() {
 	var still standstill
 	tick := time.NewTicker(lookInterval)
@@ -382,7 +381,7 @@ func (s *story) watch() {
 	var done time.Time
 	for done.IsZero() || time.Since(done) < settleTime {
 		err := errors.Join(s.watcher.look(s.ctx), s.evidence.look(s.ctx, s.db, s.archive))
-		if err == nil { // otherwise PostgreSQL is away, for some seconds
+		if err == nil { // otherwise PostgreSQL is unreachable, for some seconds
 			s.next()
 			s.show.update(s.stages())
 			if !s.done() {
@@ -442,7 +441,7 @@ func (s *story) stages() []stage {
 	return append(stages, again, stage{Name: "express lane", Done: e.Queues[expressQueue].Ready, Total: expressSlots, Level: true})
 }
 
-// again reports whether a growing origin was visited again, and the scheduler knows the result.
+// again reports whether a growing origin was visited again, with its result in the scheduler's database.
 func (s *story) again(o origin) bool {
 	visits := s.evidence.Stored[o.URL]
 	return s.evidence.full(o.URL) > 1 && s.evidence.Known[o.URL].Snapshot == visits[len(visits)-1].Snapshot
@@ -458,7 +457,7 @@ func (s *story) missing() (missing []string) {
 	return missing
 }
 
-// done reports whether every stage is complete, nothing is in progress, and the scheduler's knowledge of all origins
+// done reports whether every stage is complete, nothing is in progress, and the scheduler's state of all origins
 // agrees with the storage.
 func (s *story) done() bool {
 	e := s.evidence

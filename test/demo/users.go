@@ -14,13 +14,14 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Every part of the demo is a user of its own, with the rights that docs/how-to/secure.md says it needs and no more: at RabbitMQ,
-// and at the database, as a role of migrate --grants, or at the RPC server, as a client with the role daemon for one daemon.
+// Every part of the demo is a user of its own, with only the rights in docs/how-to/secure.md: at RabbitMQ, and at the
+// database, as a role of migrate --grants, or at the RPC server, as a client with the role daemon for one daemon.
 
-// byDoor are the daemons that reach the database through the RPC server's door, as in production; the others have its address.
+// byDoor are the daemons that use the database through the RPC server's door, as in production; the others have its
+// address.
 var byDoor = map[string]bool{"start-listener": true, "journal-client": true, "start-runner": true}
 
-// atBroker are the rights of daemons at the broker: what they configure, write and read.
+// atBroker are the rights of daemons at the broker: patterns of queues to configure, write and read.
 var atBroker = map[string][3]string{
 	"start-runner":       sending,
 	"schedule-recurrent": sending,
@@ -35,22 +36,22 @@ type client struct{ name, rights, token string }
 
 func newClient(name, rights string) client { return client{name, rights, rand.Text()} }
 
-// entry returns the client as rpc_serve.clients of a configuration has it.
+// entry returns the client's entry in rpc_serve.clients of a configuration.
 func (c client) entry() string {
 	return fmt.Sprintf("  - {name: %s, %s, token_sha256: %x}\n", c.name, c.rights, sha256.Sum256([]byte(c.token)))
 }
 
-// at returns the URL at which the client calls the server.
+// at returns the URL of the server for the client.
 func (c client) at(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
-		panic(err) // it is the demo's own
+		panic(err) // the URL is the demo's own
 	}
 	u.User = url.UserPassword(c.name, c.token)
 	return u.String()
 }
 
-// command returns the daemon's command without options.
+// plain returns the daemon's command without options.
 func (d daemon) plain() string { return strings.Fields(d.command)[0] }
 
 // configure writes the configurations of the daemons, once the database has their roles. Each has a user of its own.
@@ -97,10 +98,10 @@ func withUser(address, user, password string) string {
 	return u.String()
 }
 
-// refusal is what a log says if somebody lacked a right.
+// refusal matches log lines about missing rights.
 var refusal = regexp.MustCompile(`permission denied|lacks rights|ACCESS_REFUSED|call denied|Forbidden|AUTHORIZATION_FAILED`)
 
-// refusals returns the lines of the logs of a run by which somebody lacked a right.
+// refusals returns the lines about missing rights in the logs of a run.
 func refusals(dir string) (lines []string, err error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	for _, log := range logs {

@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// check is a promise of the demo.
+// check is a check of the demo.
 type check struct {
 	Name    string
-	Missing []string // how it was not kept; empty if it was
+	Missing []string // violations; empty if it passed
 }
 
 // verdict checks the promises of the demo. None is about speed.
@@ -56,7 +56,7 @@ func verdict(e *evidence) (checks []check) {
 			missing("all %d of the large forge were claimed before the last of the %d of the small one", ofLarge, ofSmall)
 		}
 	})
-	// A queue may also hold messages that were delivered twice.
+	// A queue may also have messages that were delivered twice.
 	promise("no queue was longer than its limit", func(missing say) {
 		for name, limit := range limits {
 			if peak := e.Queues[name].Peak; peak > limit+e.twice() {
@@ -84,8 +84,8 @@ func verdict(e *evidence) (checks []check) {
 			missing("%d messages published, workers received %d", published, n)
 		}
 	})
-	// Nor is an origin visited without a reason. Each origin is a reason for one visit, a change for
-	// another. A visit that timed out may have ended at that moment and is excused.
+	// Each origin is a reason for one visit, a change for another. A visit that timed out may have ended at that
+	// moment and is excused.
 	promise("nothing was done twice, but what a daemon that was killed, or a connection that was cut, had in hand", func(missing say) {
 		from := e.repeats()
 		for id, ended := range e.Executions.Ended {

@@ -60,8 +60,7 @@ func goodRun() *evidence {
 	return e
 }
 
-// Each promise of the demo is checked: breaking one fails its check, and only
-// what is broken is reported.
+// Each check fails when its condition is violated, and no other check does.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

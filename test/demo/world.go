@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/testenv/swh"
 )
 
-// kind says what is special about an origin.
+// kind is a kind of origin.
 type kind string
 
 const (
@@ -19,16 +19,16 @@ const (
 	fork      kind = "fork"
 	growing   kind = "growing"   // gets a new commit, or release, after its first visit
 	slow      kind = "slow"      // takes longer than the express lane's time limit
-	empty     kind = "empty"     // has no commit, so its lister doesn't say when it changed
+	empty     kind = "empty"     // has no commit, so that its lister reports no last change
 	broken    kind = "broken"    // can't be cloned
-	vanishing kind = "vanishing" // is listed, then gone before its visit
-	wanted    kind = "wanted"    // isn't listed before save code now is asked for
+	vanishing kind = "vanishing" // is listed, then deleted before its visit
+	wanted    kind = "wanted"    // isn't listed before the request of save code now
 )
 
 // kinds is the pattern that the repositories of a forge repeat.
 var kinds = []kind{growing, plain, fork, broken, empty, slow, plain, vanishing, plain, plain, growing, plain, fork, plain, plain}
 
-// minRepositories is so large that the large forge still has work when the small one has none.
+// minRepositories is enough for the large forge to have work when the small one has none.
 const minRepositories = 32
 
 // The forges, which are also the names of their instances, and the server of archives.
@@ -46,7 +46,7 @@ type origin struct {
 	Name  string
 	Kind  kind
 
-	Status, Tip string // expected of its last visit (see [swh.Visit])
+	Status, Tip string // expected for its last visit (see [swh.Visit])
 }
 
 // world is what the archive visits: two forges and a server of archives.
@@ -57,8 +57,8 @@ type world struct {
 	origins  []origin
 }
 
-// distance returns the delay of a clone, as if the forge were far away. Slow repositories are delayed
-// longer than the express lane's time limit.
+// distance returns the delay of a clone, as if the forge were far away. The delay of slow repositories exceeds the
+// express lane's time limit.
 func distance(name string) time.Duration {
 	if strings.HasPrefix(name, string(slow)) {
 		return (expressLimit + 3) * time.Second
@@ -99,10 +99,9 @@ func openWorld(p *program, dir string, repositories, archives int) *world {
 	return w
 }
 
-// addRepository creates a repository. The oldest are visited first. Growing ones are the oldest, then come
-// those whose visits must not be disturbed by faults: if a connection is cut while a visit fails, the events of
-// its worker may be lost, and the scheduler waits ten minutes until it
-// believes the failure.
+// addRepository creates a repository. The oldest are visited first. Growing ones are the oldest, then come those
+// whose visits faults must not disturb. If a connection is cut while a visit fails, the events of its worker may be
+// lost, and the scheduler waits ten minutes before it counts the failure.
 func (w *world) addRepository(forge, name string, k kind, i int) {
 	f := w.forges[forge]
 	w.origins = append(w.origins, origin{URL: f.Origin(name), Type: "git", Forge: forge, Name: name, Kind: k})

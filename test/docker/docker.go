@@ -17,7 +17,7 @@ import (
 
 type daemon struct{ *dockertest.Pool }
 
-// Connect fails unless a daemon on this machine answers.
+// Connect returns an error unless a daemon on this machine answers.
 func Connect(ctx context.Context) (throwaway.Daemon, error) {
 	if remote := os.Getenv("DOCKER_HOST"); remote != "" && !strings.HasPrefix(remote, "unix://") {
 		return nil, errors.New("DOCKER_HOST is another machine")
@@ -26,7 +26,7 @@ func Connect(ctx context.Context) (throwaway.Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A socket may accept and never answer.
+	// A socket may accept without an answer.
 	ping, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := pool.Client.PingWithContext(ping); err != nil {
@@ -77,8 +77,7 @@ func (d daemon) Run(o throwaway.RunOptions) (throwaway.Container, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Containers stop by Purge, which kills; dockertest gives them a stop
-	// signal that servers ignore, so that this waits its whole time.
+	// Purge kills the containers. Servers ignore the stop signal of dockertest, which would wait its whole time.
 	if err := r.Expire(uint(o.Life / time.Second)); err != nil {
 		return nil, errors.Join(err, d.Purge(r))
 	}

@@ -1,9 +1,8 @@
-// Sbom writes what a Go program is made of, its modules and the Go that built it,
-// as CycloneDX JSON: sbom PROGRAM >FILE. It reads what the linker wrote into the
-// program, so it lists what is in there, and not what go.mod allows to be.
+// Sbom writes the modules of a Go program and the Go that built it, as CycloneDX JSON: sbom PROGRAM >FILE. It reads
+// the linker's data in the program, so that it lists the linked modules, not all of go.mod.
 //
-// The same program gives the same bytes: there is no time in them, and the serial
-// number is made from the program's checksum.
+// The same program gives the same bytes: the output has no time, and the serial number is derived from the program's
+// checksum.
 package main
 
 import (
@@ -47,7 +46,7 @@ func write(w io.Writer, program string) error {
 	return encoder.Encode(describe(filepath.Base(program), release(info), sha256.Sum256(content), info))
 }
 
-// release is the version that was linked in, as its build settings tell.
+// release returns the version in the program's build settings.
 func release(info *debug.BuildInfo) string {
 	for _, s := range info.Settings {
 		if _, version, found := strings.Cut(s.Value, "main.release="); s.Key == "-ldflags" && found {

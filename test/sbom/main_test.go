@@ -11,9 +11,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// The bill of materials of a program lists every module that is linked into it,
-// with its version and checksum, and Go itself; it is the same each time, and what
-// CycloneDX's own reader takes.
+// The bill of materials of a program lists every linked module with its version and checksum, and Go itself. It is
+// the same each time, and CycloneDX's own reader accepts it.
 func TestEveryModuleIsListed(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "swh-scheduler")
@@ -56,7 +55,7 @@ func TestEveryModuleIsListed(t *testing.T) {
 	}
 }
 
-// What is no Go program is refused.
+// Files that are no Go programs are refused.
 func TestOtherFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "text")

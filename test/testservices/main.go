@@ -3,16 +3,14 @@
 //
 //	testservices COMMAND [ARGUMENT...]
 //
-// runs the command with the SWH_TEST_… variables that say where the servers
-// are, stops them after it, and exits as it did.
+// runs the command with the SWH_TEST_… variables of the servers, stops them after it, and exits with its code.
 //
 //	testservices -serve
 //
-// prints those variables, one a line and then an empty line, and keeps the
-// servers until its standard input ends.
+// prints those variables, one a line and then an empty line, and keeps the servers until its standard input ends.
 //
-// SWH_TEST_SERVICES=docker or =local chooses how to run them. Services that the
-// environment names already are used as they are.
+// SWH_TEST_SERVICES=docker or =local chooses how to run them. It uses services that the environment names, and
+// doesn't start these.
 package main
 
 import (
@@ -45,14 +43,12 @@ func run(log *slog.Logger, args []string) (int, error) {
 	if len(args) == 0 {
 		return 2, errors.New("usage: testservices -serve | testservices COMMAND [ARGUMENT...]")
 	}
-	// Ctrl-C reaches the command by itself; what it does about it decides when
-	// the servers are stopped.
+	// Ctrl-C also reaches the command itself; the servers are stopped after its end.
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	ctx := interrupted
 	if args[0] == "-serve" {
-		// Whoever reads our output may be gone, which must not end us before
-		// the servers are stopped.
+		// The reader of our output may have ended, which must not end us before the servers are stopped.
 		signal.Ignore(syscall.SIGPIPE)
 		ctx = untilEnd(interrupted, os.Stdin)
 	}

@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// The command learns where the services are, and its exit code is passed on:
-// a failed test run must not look like a good one.
+// The command gets the addresses of the services, and its exit code is passed on: a failed test run must not look
+// like a success.
 func TestExecutePassesServicesAndExitCode(t *testing.T) {
 	t.Parallel()
 	s := &throwaway.Services{Endpoints: throwaway.Endpoints{Kafka: "broker:9092"}}
@@ -27,7 +27,7 @@ func TestExecutePassesServicesAndExitCode(t *testing.T) {
 	}
 }
 
-// A command that is told to stop does not count as a success.
+// An interrupted command is not a success.
 func TestExecuteEndsWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -37,8 +37,7 @@ func TestExecuteEndsWhenInterrupted(t *testing.T) {
 	}
 }
 
-// In -serve mode the servers' life is the input's: the end of the process that
-// holds the pipe.
+// In -serve mode the servers run until the input ends, with the process that holds the pipe.
 func TestUntilEndEndsWithTheInput(t *testing.T) {
 	t.Parallel()
 	read, write := io.Pipe()

@@ -1,14 +1,12 @@
-// Package check explores a model: all states that its steps can lead to, breadth first.
+// Package check explores a model: all states that its steps reach, breadth first.
 //
-// A model is a plain struct, the state, with a function that takes each step that is
-// possible in it. [Model.Explore] checks the properties of each state once, and returns
-// the shortest trace to a state that breaks one. Steps are of two kinds: those that the
-// program takes sooner or later ([Steps.To]), and faults, which may happen or not
+// A model is a plain struct, the state, with a function that takes each step that is possible in it. [Model.Explore]
+// checks the properties of each state once, and returns the shortest trace to a state that violates one. Steps are of
+// two kinds: steps that the program takes sooner or later ([Steps.To]), and faults, which may happen or not
 // ([Steps.Fault]).
 //
-// A state is remembered by a hash of 64 bits of its canonical form, so that symmetric
-// states count once. Of n states one is overlooked with a probability below n²/2⁶⁵: of ten
-// million, three in a million.
+// A state is stored as a hash of 64 bits of its canonical form, so that symmetric states count once. Of n states one
+// is missed with a probability below n²/2⁶⁵: of ten million, three in a million.
 package check
 
 import (
@@ -18,33 +16,32 @@ import (
 	"time"
 )
 
-// Property is what is claimed of states.
+// Property is a property of states.
 type Property[S any] struct {
 	Name  string
 	Holds func(S) bool
 }
 
-// Model is what to explore.
+// Model is a model to explore.
 type Model[S comparable] struct {
 	Initial S
 	Next    func(s S, to *Steps[S]) // takes each step that is possible in a state
 	Same    func(S) S               // returns the canonical one of symmetric states; nil: all differ
 
 	Always     []Property[S] // hold in every state
-	Eventually []Property[S] // from every state, one in which it holds can be reached without faults
+	Eventually []Property[S] // from every state, faults aside, a state in which it holds can be reached
 
 	Most int          // bound of states; 0: ten million
 	Keep func(S) bool // states whose steps are taken; nil: all
 }
 
-// Steps takes the steps from one state.
+// Steps takes the steps from a state.
 type Steps[S comparable] struct {
 	each func(next S, fault bool)
 	name func(S, string) // not nil while a trace is printed
 }
 
-// To takes a step that the program takes sooner or later. The name is a format for the
-// numbers of who takes part.
+// To takes a step that the program takes sooner or later. The name is a format for the numbers in who.
 func (s *Steps[S]) To(next S, name string, who ...int) { s.take(next, false, name, who) }
 
 // Fault takes a step that may happen or not.
@@ -74,13 +71,13 @@ func (m Model[S]) From(s S) (steps []Step[S]) {
 	return steps
 }
 
-// Result is what an exploration found.
+// Result is the result of an exploration.
 type Result struct {
 	States, Steps int
-	Depth         int // steps to the state that is farthest
+	Depth         int // steps to the farthest state
 	Took          time.Duration
-	Full          bool   // the bound of states was reached: there are more
-	Broken        string // name of the property that does not hold; "" if all do
+	Full          bool   // the bound of states was reached, and there are more
+	Broken        string // name of the violated property; "" if all hold
 	Trace         []string
 }
 
@@ -99,7 +96,7 @@ const tenMillion = 10_000_000
 
 var seed = maphash.MakeSeed()
 
-// exploration is one under way. A state is the number in which it was found.
+// exploration is an exploration in progress. Its states are the numbers of their discovery.
 type exploration[S comparable] struct {
 	Model[S]
 	hashes  []uint64
@@ -111,8 +108,7 @@ type exploration[S comparable] struct {
 	result  Result
 }
 
-// Explore explores the model until a property is broken, all states are found, or the bound
-// of states is reached.
+// Explore explores the model until a property is violated, all states are found, or the bound of states is reached.
 func (m Model[S]) Explore() Result {
 	began := time.Now()
 	if m.Most == 0 {
@@ -177,7 +173,7 @@ func (e *exploration[S]) same(s S) S {
 	return e.Same(s)
 }
 
-// number returns the number of a state, which is a new one unless it is known.
+// number returns the number of a state, a new one if the state is new.
 func (e *exploration[S]) number(s S, parent int) (number int, known bool) {
 	if 2*len(e.hashes) >= len(e.table) {
 		e.grow()
@@ -192,7 +188,7 @@ func (e *exploration[S]) number(s S, parent int) (number int, known bool) {
 	return len(e.hashes) - 1, false
 }
 
-// slot returns the place of a hash in the table, or the empty one where it belongs.
+// slot returns the place of a hash in the table, or its empty place.
 func (e *exploration[S]) slot(hash uint64) uint64 {
 	mask := uint64(len(e.table) - 1)
 	at := hash & mask
@@ -223,14 +219,13 @@ func (e *exploration[S]) look(s S, number int) bool {
 	return true
 }
 
-// lookBack checks the eventual properties: it walks from the states in which one holds
-// back to those that lead there.
+// lookBack checks the eventual properties. It walks back from the states in which one holds to their predecessors.
 func (e *exploration[S]) lookBack() {
 	if len(e.Eventually) == 0 {
 		return
 	}
 	states := len(e.hashes)
-	starts := make([]int, states+1) // of each state, the first of those that lead to it
+	starts := make([]int, states+1) // by state, the first of its predecessors
 	for _, to := range e.edges {
 		starts[to+1]++
 	}
@@ -271,8 +266,8 @@ func (e *exploration[S]) lookBack() {
 	}
 }
 
-// trace returns the steps to a state. It takes them again from the initial state, without
-// the canonical forms, so that everyone keeps their number.
+// trace returns the steps to a state. It takes them again from the initial state, without canonical forms, so that
+// all keep their numbers.
 func (e *exploration[S]) trace(number int) (steps []string) {
 	var path []int
 	for ; number > 0; number = int(e.parents[number]) {

@@ -40,7 +40,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// The names in a trace are those of the initial state, though states are symmetric.
+// The names in a trace are those of the initial state, although states are symmetric.
 func TestSymmetry(t *testing.T) {
 	type pair [2]int
 	r := Model[pair]{
@@ -60,7 +60,7 @@ func TestSymmetry(t *testing.T) {
 	}
 }
 
-// A step that is a fault helps nobody to a state that is to be reached.
+// Eventual properties ignore faults as ways to a state.
 func TestFaultsDoNotHelp(t *testing.T) {
 	r := Model[int]{
 		Next: func(s int, to *Steps[int]) {

@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// Mistake is a change of one rule that a model must tell from the right rules.
+// Mistake is a change of one rule that a model must detect.
 type Mistake[S comparable] struct {
 	Name   string
 	Model  Model[S]
-	Broken string // name of the property that it breaks
-	Steps  int    // of the shortest trace to that
+	Broken string // name of the property that it violates
+	Steps  int    // of the shortest trace to the violation
 }
 
-// Holds explores a model, all of it, in which everything must hold.
+// Holds explores a model completely, and fails unless all properties hold.
 func Holds[S comparable](t *testing.T, name string, m Model[S]) {
 	t.Run(name, func(t *testing.T) {
 		r := m.Explore()
@@ -24,8 +24,8 @@ func Holds[S comparable](t *testing.T, name string, m Model[S]) {
 	})
 }
 
-// Distinguishes explores the model of each mistake, which must break what it says, in as
-// many steps. It logs a row of a table for each, and the trace.
+// Distinguishes explores the model of each mistake, which must violate the stated property in the stated number of
+// steps. It logs a row of a table for each, and the trace.
 func Distinguishes[S comparable](t *testing.T, mistakes []Mistake[S]) {
 	for _, m := range mistakes {
 		t.Run(m.Name, func(t *testing.T) {

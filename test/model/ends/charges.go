@@ -2,23 +2,23 @@ package ends
 
 import "swh-scheduler/test/model/check"
 
-// Ledger is what two claims do to the use of a group, as ends are charged to it.
+// Ledger is the state of a group's use, charged by two claims.
 type Ledger struct {
-	ToCome  uint8 // ends that are still to be charged
-	Pending uint8 // charges that no claim has taken
-	Used    uint8 // what claims have added up
+	ToCome  uint8 // ends without a charge yet
+	Pending uint8 // charges that no claim has added
+	Used    uint8 // the sum of the claims' additions
 	Lock    uint8 // the claim that has the lock, from 1
 	Claims  [2]Claim
 }
 
-// Claim takes charges, adds them to what it read, and writes that when it commits.
+// Claim reads the use, adds the pending charges, and writes the sum at its commit.
 type Claim struct {
 	Open        bool
 	Read, Taken uint8
 }
 
-// Charges is a model of two claims for one queue that charge its group. unlocked is a
-// mistake: the claims hold different locks, as one has lanes in its configuration.
+// Charges is a model of two claims for one queue that charge its group. unlocked is a mistake: the claims hold
+// different locks, as one has lanes in its configuration.
 func Charges(ends uint8, unlocked bool) check.Model[Ledger] {
 	return check.Model[Ledger]{
 		Initial: Ledger{ToCome: ends},

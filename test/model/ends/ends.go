@@ -1,42 +1,41 @@
-// Package ends has models of what becomes of work once it was sent.
+// Package ends has models of sent messages until their ends.
 //
-// [Model] has pieces of work in an express lane and a slow one, workers that time out, fail
-// or die, events that are lost, come late, twice, in any order, or wait unread, and the
-// maintenance that gives up what is silent. [KnownUpTo] has the moment up to which ends are
-// known, and [Shares] how a group's part comes back after its workers died.
+// [Model] has messages in an express lane and a slow one. Workers time out, fail or die. Events are lost, late,
+// repeated, out of order or unread. Maintenance gives up messages without events. [KnownUpTo] has the moment up to
+// which ends are known. [Shares] has the recovery of a group's share after its workers died.
 package ends
 
 import "swh-scheduler/test/model/check"
 
 const (
 	works = 2
-	tries = 3 // of a piece of work at most: express, slow, and a retry
+	tries = 3 // the most of a message: express, slow, and a retry
 	lanes = 2
-	cost  = 3 // seconds that a piece of work is expected to take
-	took  = 1 // seconds that one takes which is done
+	cost  = 3 // expected seconds of a message
+	took  = 1 // seconds of a message that succeeds
 )
 
-// State is all that there is.
+// State is a state of the model.
 type State struct {
 	Works   [works]Work
 	Read    [lanes]bool // whether workers read the lane's queue
-	Seen    bool        // a process has noted of late that it has the lanes
-	Watched bool        // the process that judges has run for long enough to have seen that
+	Seen    bool        // a process has recorded its lanes lately
+	Watched bool        // the judging process has run for long enough to have read that record
 	Broken  Broken
 	Left    Faults
 }
 
-// Broken says what must not happen, and did.
+// Broken has the violations that have happened.
 type Broken struct{ UnreadGivenUp, RevokedAgain, FinalAgain, Released bool }
 
-// Work is a piece of work: a run of a task with its row of the ledger, and a visit.
+// Work is a run of a task with its row of the ledger, and a visit.
 type Work struct {
 	Row     Row
 	Lane    uint8
 	Try     uint8 // its Celery id is that of this try
 	Open    bool  // the run has not ended
 	Retries uint8
-	Ends    uint8 // of the present run, that counted
+	Ends    uint8 // ends of the present run that counted
 	Tries   [tries]Try
 }
 
@@ -47,11 +46,11 @@ type Row uint8
 const (
 	Backlog Row = iota
 	Sent
-	Settled // ended, and its runtime is still to be heard
+	Settled // ended, with its runtime still to come
 	Gone
 )
 
-// Try is a message, what a worker made of it, and what is known of that.
+// Try is a message, its result at a worker, and its events.
 type Try struct {
 	Lane     uint8
 	Copy     Copy
@@ -61,12 +60,12 @@ type Try struct {
 	Lost     bool // the event of its end was lost
 	Visit    Visit
 	Silent   Silence
-	TimedOut bool  // that is noted for the journal client
-	Moves    uint8 // how often its time-out sent it on
+	TimedOut bool  // recorded for the journal client
+	Moves    uint8 // number of its moves by a time-out
 	Charged  int8  // seconds
 }
 
-// Copy is where the message is.
+// Copy is the place of the message.
 type Copy uint8
 
 // Places of messages.
@@ -78,7 +77,7 @@ const (
 	Died // with its worker, which sends no event
 )
 
-// Outcome is how a try ended.
+// Outcome is the outcome of a try.
 type Outcome uint8
 
 // Outcomes of tries.
@@ -87,10 +86,10 @@ const (
 	Done
 	TimedOut
 	Failed
-	Revoked // by a person
+	Revoked // by an operator
 )
 
-// Event is where an event is.
+// Event is the place of an event.
 type Event uint8
 
 // Places of events.
@@ -98,34 +97,34 @@ const (
 	NoEvent Event = iota
 	Unread        // in the event queue
 	Taken         // delivered to a listener
-	Applied       // and written, not acknowledged
+	Applied       // and written, but not acknowledged
 )
 
-// Visit is what the journal client made of the failed visit that a loader recorded.
+// Visit is the journal client's state of the failed visit that a loader recorded.
 type Visit uint8
 
 // States of failed visits.
 const (
 	NoVisit  Visit = iota
 	Recorded       // in the journal
-	Held           // kept back until it is known why the try ended
+	Held           // kept back until the outcome of the try is known
 	Counted        // as a failure
 	Dropped        // as a time-out
 )
 
-// Silence is for how long nothing was heard of a try.
+// Silence is how long a try has had no event.
 type Silence uint8
 
 // Silences.
 const (
 	Short Silence = iota
-	Noted         // a look found it out of its queue, and its start is not known
-	Begun         // its start is known
-	Long          // so is that its time is over, by the clock
+	Noted         // observed out of its queue, without a known start
+	Begun         // with a known start
+	Long          // with a known start, and its time is over, by the clock
 	Known         // the events until Noted, or Long, are known
 )
 
-// Faults are those that may still happen.
+// Faults are the faults that may still happen.
 type Faults struct {
 	Deaths    uint8 // of a worker
 	Losses    uint8 // of an event
@@ -133,33 +132,33 @@ type Faults struct {
 	Outages   uint8 // of PostgreSQL, for longer than a lane set is remembered
 	ScaleDown uint8 // of the workers of a lane
 	Failures  uint8 // of work
-	Revokes   uint8 // of work, by a person
+	Revokes   uint8 // of work, by an operator
 }
 
-// Scope says how much of each thing there is.
+// Scope has the numbers of things in the model.
 type Scope struct {
 	Works, Retries int
 	Faults
 }
 
-// Rules are the right ones, but for one mistake.
+// Rules are the correct rules with at most one mistake.
 type Rules struct {
-	SilenceByClock  bool // silence counts by the clock, whatever waits unread
+	SilenceByClock  bool // the time without events is by the clock, despite unread events
 	UnackedIgnored  bool // the event queue counts as empty while listeners hold events
-	CountedLate     bool // silence counts from when a message was sent, not from a look that found it out of its queue
-	QueueIgnored    bool // what waits in its queue is given up, too
+	CountedLate     bool // that time begins at the sending, not at the observation out of its queue
+	QueueIgnored    bool // messages in their queue are given up, too
 	AckFirst        bool // events are acknowledged before they are written
 	SameID          bool // the next lane's try keeps the id
 	EndsAgain       bool // a second end of a run counts
 	RevokedRetried  bool // a revoked run is retried
 	FinalRetried    bool // a time-out in the last lane is retried
 	NotHeld         bool // failed visits of the express lane count at once
-	NoTimeoutRecord bool // the journal client isn't told of time-outs
+	NoTimeoutRecord bool // the journal client gets no time-outs
 	CorrectsAgain   bool // a charge is corrected by each event of the runtime
-	ChargesAgain    bool // each end charges, whether the row is there or not
-	UnreadNothing   bool // a lane that nobody reads gets nothing
-	JudgesFirst     bool // lanes count as removed before a process has noted them
-	StaysSilent     bool // what is silent is not given up
+	ChargesAgain    bool // each end charges, with or without the row
+	UnreadNothing   bool // a lane without consumers gets nothing
+	JudgesFirst     bool // lanes count as removed before a process has recorded them
+	StaysSilent     bool // messages without events are not given up
 }
 
 // Model is the protocol in a scope, with rules.
@@ -212,7 +211,7 @@ func Model(scope Scope, rules Rules) check.Model[State] {
 	}
 }
 
-// goesOn says whether a try must go on in the next lane: it timed out, and was heard of.
+// goesOn says whether a try continues in the next lane: it timed out, and its event came.
 func (t Try) goesOn() bool { return t.Outcome == TimedOut && t.Lane == 0 && !t.Lost }
 
 func each(holds func(Try) bool) func(State) bool {

@@ -8,8 +8,7 @@ const (
 	lastDate  = 3
 )
 
-// EventQueue is the queue of events, which two listeners read, with the moment up to which
-// ends are known.
+// EventQueue is the queue of events, with two listeners, and the moment up to which ends are known.
 type EventQueue struct {
 	Now   uint8
 	Items [items]Item // in the order in which they were published
@@ -17,35 +16,35 @@ type EventQueue struct {
 	Known uint8 // ends are known up to this date
 
 	Marker   uint8 // the item that is the marker, from 1
-	AckedAt  uint8 // when it was acknowledged
-	Void     bool  // a listener died since it was published
-	NoUnread bool  // with the mistake TwoMoments: nothing was unacknowledged
-	Asked    uint8 // when that was seen
+	AckedAt  uint8 // the time of its acknowledgement
+	Void     bool  // a listener died since its publication
+	NoUnread bool  // with the mistake TwoMoments: no message was unacknowledged
+	Asked    uint8 // the time of that observation
 	Crashes  uint8
 }
 
 // Item is a message of the event queue.
 type Item struct {
 	Date   uint8 // of its publication
-	Reader uint8 // the listener that has it, from 1
+	Reader uint8 // the listener that holds it, from 1
 	Taken  uint8 // since when
-	Done   bool  // acknowledged: what it says is written
+	Done   bool  // acknowledged: its content is written
 }
 
-// KnownRules are the right ones, but for one mistake.
+// KnownRules are the correct rules with at most one mistake.
 type KnownRules struct {
 	Now            bool // all is known up to now
-	ReadyOnly      bool // nothing ready is enough
-	TwoMoments     bool // nothing ready now, and nothing unacknowledged a while ago
+	ReadyOnly      bool // no ready messages are enough
+	TwoMoments     bool // no ready messages now, and no unacknowledged ones a while ago
 	MarkerAlone    bool // all is known up to a marker that was acknowledged
 	LessTheLongest bool // all is known up to the marker's date less the age of the oldest batch
-	Survives       bool // a marker counts although a listener died since it was published
+	Survives       bool // a marker counts although a listener died since its publication
 }
 
-// KnownUpTo is a model of the moment up to which ends are known. That is the last one at which
-// the event queue was seen with nothing ready and nothing unacknowledged; or the date of a
-// marker that was published into it and acknowledged, once all is acknowledged that was
-// delivered before that, if no listener died since it was published.
+// KnownUpTo is a model of the moment up to which ends are known. That is the last observation of the event queue
+// without ready and unacknowledged messages. Or it is the date of a marker that was published to the queue and
+// acknowledged, if no listener has died since. In that case all messages delivered before the acknowledgement must be
+// acknowledged, too.
 func KnownUpTo(crashes uint8, rules KnownRules) check.Model[EventQueue] {
 	return check.Model[EventQueue]{
 		Initial: EventQueue{Crashes: crashes},
@@ -112,7 +111,7 @@ func (q EventQueue) steps(rules KnownRules, to *check.Steps[EventQueue]) {
 	}
 }
 
-// observe takes the steps that move the known moment on.
+// observe takes the steps that raise the known moment.
 func (q EventQueue) observe(rules KnownRules, to *check.Steps[EventQueue]) {
 	know := func(date uint8, name string) {
 		if date > q.Known {
@@ -170,7 +169,7 @@ func (q EventQueue) unacked() bool {
 	return false
 }
 
-// oldest returns since when the oldest item, but one, is unacknowledged; now if none is.
+// oldest returns since when the oldest item, except but, is unacknowledged; now if none is.
 func (q EventQueue) oldest(but int) uint8 {
 	since := q.Now
 	for i, item := range q.Items[:q.Count] {
@@ -181,7 +180,7 @@ func (q EventQueue) oldest(but int) uint8 {
 	return since
 }
 
-// behind says that all is acknowledged that was delivered before the marker was acknowledged.
+// behind says that all messages delivered before the marker's acknowledgement are acknowledged.
 func (q EventQueue) behind() bool {
 	for _, item := range q.Items[:q.Count] {
 		if item.Reader > 0 && item.Taken <= q.AckedAt {

@@ -5,33 +5,33 @@ import "swh-scheduler/test/model/check"
 const (
 	workers  = 2
 	halfLife = 4  // ticks
-	lostIn   = 16 // ticks until started work is given up of which nothing is heard
+	lostIn   = 16 // ticks until started work without events is given up
 	horizon  = 50 // ticks
-	second   = 64 // what work of a tick counts
+	second   = 64 // the charge of a tick
 )
 
-// Groups are two groups of equal weight that share a queue of work that takes a tick each.
+// Groups are two groups of equal weight that share a queue. Each message takes a tick.
 type Groups struct {
 	Now     uint8
-	Used    [2]uint16   // of late, in 64ths of a tick; halved each half-life
+	Used    [2]uint16   // recent use, in 64ths of a tick; halved each half-life
 	Stuck   [2][2]uint8 // ages, from 1, of work whose worker died or whose end was lost
-	Since   [2]uint8    // ticks since a group got a slot
+	Since   [2]uint8    // ticks since a group's last slot
 	Running [2]uint8
-	Idle    bool // a worker had nothing to do though a group below its ceiling had work
+	Idle    bool // a worker was idle although a group below its ceiling had work
 	Deaths  uint8
 }
 
-// GroupRules are the right ones, but for one mistake.
+// GroupRules are the correct rules with at most one mistake.
 type GroupRules struct {
-	Unbounded  bool // work in hand counts with its age, however old
+	Unbounded  bool // running work counts with its age, without a bound
 	NeverLost  bool // started work is not given up
-	ToEach     bool // what a group at its ceiling leaves goes to nobody
-	WorkersAge bool // started is not bounded by when it was sent: a worker's clock is at 1970
+	ToEach     bool // slots that a group at its ceiling leaves stay free
+	WorkersAge bool // the sending time doesn't bound the start: a worker's clock is at 1970
 }
 
-// Shares is a model of how groups share a queue. The first group may have a ceiling of one
-// message in flight. A piece of work in hand counts for a half-life at most. A group has its
-// part again within two half-lives, or at its ceiling once what is lost is given up.
+// Shares is a model of two groups that share a queue. The first group may have a ceiling of one message in flight. A
+// running message counts for a half-life at most. A group has its share again within two half-lives, or at its
+// ceiling once lost work is given up.
 func Shares(ceiling bool, deaths uint8, rules GroupRules) check.Model[Groups] {
 	bound := uint8(2 * halfLife)
 	if ceiling {
@@ -59,7 +59,7 @@ func Shares(ceiling bool, deaths uint8, rules GroupRules) check.Model[Groups] {
 	}
 }
 
-// die has a worker die with work of a group, which stays in the ledger.
+// die kills a worker with work of a group, which stays in the ledger.
 func (g *Groups) die(group int, rules GroupRules) bool {
 	g.Deaths--
 	for i, age := range g.Stuck[group] {
@@ -75,7 +75,7 @@ func (g *Groups) die(group int, rules GroupRules) bool {
 	return false
 }
 
-// tick ends what runs, gives up what is lost, and fills the workers anew.
+// tick ends running work, gives up lost work, and fills the workers again.
 func (g *Groups) tick(ceiling bool, rules GroupRules) {
 	g.Now++
 	for group := range g.Used {
@@ -115,7 +115,7 @@ func (g *Groups) stuck(group int) (n uint8) {
 	return n
 }
 
-// load is what a group used of late and has in hand.
+// load returns a group's recent use and its running work.
 func (g *Groups) load(group int, rules GroupRules) int {
 	load := int(g.Used[group]) + second*int(g.Running[group])
 	for _, age := range g.Stuck[group] {

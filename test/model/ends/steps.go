@@ -13,7 +13,7 @@ type world struct {
 	to    *check.Steps[State]
 }
 
-// lanes sends the backlog as there are slots, one a lane.
+// lanes sends the backlog into free slots, one for each lane.
 func (w world) lanes(s State, i int) {
 	work := &s.Works[i]
 	lane := int(work.Lane)
@@ -114,7 +114,7 @@ func (w world) event(s State, i, t int, what string, of func(*Try) *Event, apply
 	}
 }
 
-// applyEnd settles the end of a try: of its row, then of its run.
+// applyEnd settles the end of a try: its row, then its run.
 func (w world) applyEnd(s *State, i, t int) {
 	work := &s.Works[i]
 	try := &work.Tries[t]
@@ -122,7 +122,7 @@ func (w world) applyEnd(s *State, i, t int) {
 		try.Charged += cost
 	}
 	if t != int(work.Try) {
-		return // neither row nor run has that id any more
+		return // neither row nor run has that id
 	}
 	if work.Row == Sent || w.rules.SameID && work.Row == Backlog {
 		if try.Outcome == TimedOut && work.Lane == 0 && work.Open {
@@ -140,7 +140,7 @@ func (w world) applyEnd(s *State, i, t int) {
 	w.endRun(s, i, try.Outcome)
 }
 
-// moveOn puts work that timed out into the backlog of the next lane, under a new id.
+// moveOn moves work that timed out to the backlog of the next lane, with a new id.
 func (w world) moveOn(work *Work, try *Try) {
 	try.Moves++
 	if !w.rules.ChargesAgain {
@@ -177,7 +177,7 @@ func (w world) endRun(s *State, i int, outcome Outcome) {
 	}
 }
 
-// applyRuntime charges how long a try took, or corrects what was charged for it.
+// applyRuntime charges the runtime of a try, or corrects its charge.
 func (w world) applyRuntime(s *State, i, t int) {
 	work := &s.Works[i]
 	try := &work.Tries[t]
@@ -213,7 +213,7 @@ func (w world) journal(s State, i, t int) {
 	}
 }
 
-// silence takes the steps of those that give up what is silent.
+// silence takes the steps of jobs that give up work without events.
 func (w world) silence(s State, i int) {
 	work := s.Works[i]
 	try := work.Tries[work.Try]
@@ -261,10 +261,10 @@ func (w world) silence(s State, i int) {
 	}
 }
 
-// waits says whether somebody waits for the end of work, or for its runtime.
+// waits says whether the end of work, or its runtime, is still needed.
 func (w Work) waits() bool { return w.Row == Sent || w.Row == Settled || w.Open }
 
-// keeper looks at the event queue, and at lanes that were removed.
+// keeper observes the event queue and removed lanes.
 func (w world) keeper(s State) {
 	if s.known(w.rules) {
 		seen := s
@@ -313,7 +313,7 @@ func (s State) backlog() bool {
 	return slices.ContainsFunc(s.Works[:], func(w Work) bool { return w.Row == Backlog })
 }
 
-// faults takes those that are left.
+// faults takes the remaining faults.
 func (w world) faults(s State) {
 	if s.Left.Crashes > 0 {
 		dead := s
@@ -358,8 +358,8 @@ func (w world) faults(s State) {
 
 var seed = maphash.MakeSeed()
 
-// canonical returns one of the states that differ only in names of works, and in how silent tries are for which nobody
-// waits any more.
+// canonical returns one of the states that differ only in the names of works, and in the silence of tries whose end
+// is not needed.
 func canonical(s State) State {
 	for i := range s.Works {
 		for t := range s.Works[i].Tries {

@@ -1,17 +1,16 @@
-// Package graphs is a model of tasks that wait for tasks.
+// Package graphs is a model of graphs of tasks.
 //
-// It has the tasks of a graph with their conditions, the triggers that note ends, the drain
-// that looks at who is concerned, in steps that each commit, runs that end while it works,
-// and an operator who cancels, extends, retries and respawns. A task is looked at as in
-// settle_graph_tasks (sql/migrations/00490_graphs.sql): each waiting one watches one
-// dependency that has not ended.
+// It has the tasks of a graph with their conditions, and the triggers that record ends. The drain settles affected
+// tasks, in steps that each commit, while runs end. An operator cancels, extends, retries and respawns. A task is
+// settled as by settle_graph_tasks (sql/migrations/00490_graphs.sql): each waiting task watches one dependency that
+// has not ended.
 package graphs
 
 import "swh-scheduler/test/model/check"
 
-const tasks = 4 // at most; a task depends on some of those before it
+const tasks = 4 // at most; a task depends on earlier ones
 
-// State is all that there is.
+// State is a state of the model.
 type State struct {
 	Tasks     [tasks]Task
 	Cancelled bool
@@ -25,12 +24,12 @@ type State struct {
 type Task struct {
 	Status  Status
 	Watch   uint8 // the dependency that it watches, from 1; 0: none
-	Change  bool  // its end, or that it is open again, is noted
-	Check   bool  // it is to be looked at
+	Change  bool  // its end or its reopening is recorded
+	Check   bool  // it is to be settled
 	Overdue bool
 	Retries bool // a failed run is retried once
 
-	Choosing uint8 // with the mistake UnlockedWatch: what it is to watch, from 1
+	Choosing uint8 // with the mistake UnlockedWatch: the task that it is about to watch, from 1
 
 	// What must not happen, and did.
 	Early, Late, Again bool // released before what it needs, or after its deadline; run again though cancelled
@@ -56,10 +55,10 @@ const (
 func (s Status) open() bool  { return s == Waiting || s == Ready || s == Running }
 func (s Status) ended() bool { return s > Running }
 
-// failed says that dependents take a task for failed.
+// failed says whether dependents count the task as failed.
 func (s Status) failed() bool { return s.ended() && s != Completed && s != Skipped }
 
-// Condition is how a dependency must end.
+// Condition is the required end of a dependency.
 type Condition uint8
 
 // Conditions.
@@ -70,7 +69,7 @@ const (
 	End
 )
 
-// Graph has, of each task, what it needs of those before.
+// Graph has the conditions of each task on earlier ones.
 type Graph struct {
 	Needs    [tasks][tasks]Condition
 	Deadline [tasks]bool
@@ -78,23 +77,23 @@ type Graph struct {
 	Added    [tasks]bool // by an extension
 }
 
-// Faults are those things that may still happen.
+// Faults are the events that may still happen.
 type Faults struct {
 	Failures, Deadlines, Cancels, Extensions, Retries, Respawns uint8
 }
 
-// Rules are the right ones, but for one mistake.
+// Rules are the correct rules with at most one mistake.
 type Rules struct {
 	RetryInBatches    bool // a drain may come between the batches of a retry
 	RespawnEarly      bool // tasks are released while a respawned task's dependents are not open again
 	CancelUnlocked    bool // a cancel doesn't wait for an extension
-	UnlockedWatch     bool // what a task watches is chosen, and written later, without a lock
-	AnyEnd            bool // what asks for success runs after any end
-	FailureUnnoted    bool // a failure is noted only if it is watched
-	NoDeadline        bool // deadlines are not looked at
+	UnlockedWatch     bool // the watched dependency is chosen, and written later, without a lock
+	AnyEnd            bool // a task that requires success runs after any end
+	FailureUnnoted    bool // a failure is recorded only if it is watched
+	NoDeadline        bool // deadlines are ignored
 	CancelRetries     bool // a run that fails after a cancel is retried
-	SkipsAtOnce       bool // a task is skipped before all that it depends on has ended
-	ExtensionUnlooked bool // a task whose dependencies change is not looked at
+	SkipsAtOnce       bool // a task is skipped before all of its dependencies have ended
+	ExtensionUnlooked bool // a task whose dependencies change is not settled
 }
 
 // Model is the protocol for a graph, with rules.
@@ -152,8 +151,7 @@ func none(bad func(Task) bool) func(State) bool {
 	}
 }
 
-// asSaid says that, once the drain has nothing to do, all stand as the documents say,
-// whatever the order of ends was.
+// asSaid says whether all tasks are as documented once the drain has nothing to do, for any order of ends.
 func (s State) asSaid(g Graph) bool {
 	if s.Retrying > 0 || s.Extending || s.Cancelled {
 		return true
@@ -178,9 +176,8 @@ func (s State) asSaid(g Graph) bool {
 
 func (t Task) now(int) Status { return t.Status }
 
-// fate returns whether a task depends on one that has not ended, and what becomes of it by
-// those that have: ByDependency, Skipped, or Absent for nothing. status returns that of a
-// dependency.
+// fate returns whether a dependency of a task has not ended, and the result of the ended ones: ByDependency, Skipped,
+// or Absent for none. status returns the status of a dependency.
 func (s State) fate(g Graph, i int, status func(Task, int) Status) (unmet bool, fate Status) {
 	for d := range i {
 		need := g.Needs[i][d]
@@ -200,8 +197,7 @@ func (s State) fate(g Graph, i int, status func(Task, int) Status) (unmet bool, 
 	return unmet, fate
 }
 
-// final returns the status of a task, or Waiting if it will be open again by a retry or a
-// respawn that is under way.
+// final returns the status of a task, or Waiting if a retry or respawn in progress will reopen it.
 func (s State) final(g Graph) func(Task, int) Status {
 	var final func(Task, int) Status
 	final = func(t Task, d int) Status {
@@ -218,8 +214,8 @@ func (s State) final(g Graph) func(Task, int) Status {
 	return final
 }
 
-// early says that a task must not be released: what it needs has not ended, or otherwise,
-// or will be open again.
+// early says whether a task must not be released: a dependency has not ended, has ended otherwise than required, or
+// will be reopened.
 func (s State) early(g Graph, i int) bool {
 	unmet, fate := s.fate(g, i, s.final(g))
 	return unmet || fate != Absent

@@ -41,8 +41,7 @@ func (w world) runs(s State) {
 	}
 }
 
-// end ends a task. The trigger notes that if others depend on it: a completion only if one
-// watches it.
+// end ends a task. The trigger records that if other tasks depend on it; a completion only if a task watches it.
 func (w world) end(s *State, i int, status Status) {
 	t := &s.Tasks[i]
 	t.Status, t.Watch = status, 0
@@ -50,7 +49,7 @@ func (w world) end(s *State, i int, status Status) {
 	t.Change = t.Change || noted && w.dependents(i)
 }
 
-// reopen opens a task again, which the trigger notes.
+// reopen reopens a task, which the trigger records.
 func (w world) reopen(s *State, i int, status Status) {
 	s.Tasks[i].Status, s.Tasks[i].Watch = status, 0
 	s.Tasks[i].Change = s.Tasks[i].Change || w.dependents(i)
@@ -103,7 +102,7 @@ func (w world) drain(s State) {
 	}
 }
 
-// reopening says that a change is still to reach tasks that could not run, and can wait again.
+// reopening says whether a change has yet to reach tasks that couldn't run and can wait again.
 func (s State) reopening(g Graph) bool {
 	for i, t := range s.Tasks {
 		for d := i + 1; t.Change && d < tasks; d++ {
@@ -115,7 +114,7 @@ func (s State) reopening(g Graph) bool {
 	return false
 }
 
-// stale says that a task is disabled, and that its dependencies don't say so any more.
+// stale says whether a task is disabled although its dependencies don't require that.
 func (s State) stale(g Graph, i int) bool {
 	t := s.Tasks[i]
 	if s.Cancelled || t.Overdue || t.Status != ByDependency && t.Status != Skipped {
@@ -125,8 +124,7 @@ func (s State) stale(g Graph, i int) bool {
 	return fate != t.Status || t.Status == Skipped && unmet
 }
 
-// spread notes for a look whom a change concerns. Those that could not run, and can again,
-// wait at once.
+// spread marks the tasks affected by a change for settling. Tasks that couldn't run, and can again, wait at once.
 func (w world) spread(s *State, i int) {
 	s.Tasks[i].Change = false
 	for d := i + 1; d < tasks; d++ {
@@ -147,7 +145,7 @@ func (w world) spread(s *State, i int) {
 	}
 }
 
-// look looks at a task: it is released, or never runs, or watches another dependency.
+// look settles a task: it is released, or never runs, or watches another dependency.
 func (w world) look(s *State, i int) {
 	t := &s.Tasks[i]
 	t.Check = false
@@ -189,8 +187,7 @@ func (w world) look(s *State, i int) {
 	}
 }
 
-// toWatch returns the last dependency that has not ended. The drain locks its row, so that
-// its end sees that it is watched.
+// toWatch returns the last dependency that has not ended. The drain locks its row, so that its end finds the watch.
 func (s State) toWatch(g Graph, i int) (watch uint8) {
 	for d := range i {
 		if g.Needs[i][d] != No && s.Tasks[d].Status.open() {
@@ -200,7 +197,7 @@ func (s State) toWatch(g Graph, i int) (watch uint8) {
 	return watch
 }
 
-// operator takes the steps of somebody with a command line.
+// operator takes the steps of an operator.
 func (w world) operator(s State) {
 	if s.Left.Cancels > 0 && !s.Cancelled && (!s.Extending || w.rules.CancelUnlocked) && s.Retrying == 0 {
 		cancelled := s
@@ -247,7 +244,7 @@ func (w world) extend(s State) {
 	w.to.Fault(s, "an extension begins")
 }
 
-// gains says that a task gets a dependency on one that an extension adds.
+// gains says whether a task gets a dependency on an added task.
 func (w world) gains(i int) bool {
 	for d := range i {
 		if w.graph.Needs[i][d] != No && w.graph.Added[d] && !w.graph.Added[i] {
@@ -274,7 +271,7 @@ func (w world) store(s *State) {
 	}
 }
 
-// retry opens what failed again: all of it before anything is looked at.
+// retry reopens all failed tasks before any is settled.
 func (w world) retry(s State) {
 	if s.Retrying == 0 {
 		if s.Left.Retries == 0 || s.Extending {
@@ -295,7 +292,7 @@ func (w world) retry(s State) {
 	w.to.To(s, "the retry opens the next batch")
 }
 
-// retryOne opens the next task again, a batch of a retry.
+// retryOne reopens the next task, a batch of a retry.
 func (w world) retryOne(s *State) {
 	i := int(s.Retrying) - 1
 	t := &s.Tasks[i]

@@ -26,10 +26,10 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// recentAge is how old the statistics of a concurrent history may be. They are never as old.
+// recentAge is the largest allowed age of the statistics of a concurrent history; they are always younger.
 const recentAge = 60 * time.Millisecond
 
-// broker plays one in a history: what it holds, what its statistics said of late, and what happened.
+// broker simulates a broker in a history, with its messages, its recent statistics, and counters.
 type broker struct {
 	limit   int
 	workers int
@@ -40,19 +40,19 @@ type broker struct {
 	ready    []string
 	unacked  int
 	past     []shown // of the last recentAge
-	ended    int     // messages of which an end was written
-	cuts     int     // of processes from the database
+	ended    int     // messages with a written end
+	cuts     int     // disconnections of processes from the database
 	wrong    []string
 }
 
 // brokered is a message.
 type brokered struct {
-	sent, lost int // how often it was published, and its answer lost
+	sent, lost int // number of publications, and of lost answers
 	copies     int // ready or unacknowledged
 	executed   bool
 }
 
-// shown is what the statistics say as of a moment.
+// shown is the statistics as of a moment.
 type shown struct {
 	figures
 	at time.Time
@@ -70,14 +70,14 @@ func (b *broker) pause(most time.Duration) {
 	time.Sleep(d)
 }
 
-// show has the statistics see what there is. b.m is held.
+// show updates the statistics. b.m is held.
 func (b *broker) show() {
 	now := time.Now()
 	b.past = append(b.past, shown{figures{len(b.ready), b.unacked, b.workers}, now})
 	b.past = slices.DeleteFunc(b.past, func(s shown) bool { return now.Sub(s.at) > recentAge })
 }
 
-// arrive takes a message into the queue.
+// arrive adds a message to the queue.
 func (b *broker) arrive(id string) {
 	b.m.Lock()
 	defer b.m.Unlock()
@@ -101,12 +101,12 @@ func (b *broker) held() map[string]bool {
 	return held
 }
 
-// answering is a broker as a process sees it.
+// answering is the broker for a process's deliveries.
 type answering struct{ *broker }
 
 func (a answering) DeclareQueue(context.Context, string) error { return nil }
 
-// Publish takes messages, and loses some answers, or some messages with them. Some answers come late.
+// Publish accepts messages, and loses some answers, or some messages with them. Some answers are late.
 func (a answering) Publish(_ context.Context, messages []celery.TaskMessage) []error {
 	errs := make([]error, len(messages))
 	for i, m := range messages {
@@ -143,7 +143,7 @@ func (a answering) Publish(_ context.Context, messages []celery.TaskMessage) []e
 	return errs
 }
 
-// observing is what claims of a process see of the broker.
+// observing is the broker for a process's claims.
 type observing struct {
 	*broker
 	stats *statistics
@@ -168,7 +168,7 @@ func (o observing) Observe(ctx context.Context, now func() time.Time, _ []string
 	return map[string]celery.Observation{queue: observed}
 }
 
-// work has a worker take messages until ctx ends: it acknowledges each early, or once its end was written.
+// work is a worker that takes messages until ctx ends. It acknowledges each early, or once its end was written.
 func (b *broker) work(ctx context.Context, heard settle.Store) {
 	for ctx.Err() == nil {
 		b.m.Lock()
@@ -213,7 +213,7 @@ func (b *broker) work(ctx context.Context, heard settle.Store) {
 	}
 }
 
-// waiting is what waits to be claimed in a history.
+// waiting has the unclaimed messages of a history.
 type waiting struct {
 	m    sync.Mutex
 	rows []ledger.Work
@@ -234,7 +234,7 @@ func (w *waiting) giveBack(rows []ledger.Work) {
 	w.rows = append(w.rows, rows...)
 }
 
-// historyBench has what histories share.
+// historyBench has the shared parts of histories.
 type historyBench struct {
 	store  *db.Store
 	stores [3]*db.Store
@@ -288,7 +288,7 @@ func (quietly) Helper()                           {}
 func (quietly) Context() context.Context          { return context.Background() }
 func (quietly) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// history lets three processes claim and deliver at once, and workers work, until all has ended.
+// history runs three processes that claim and deliver, and workers, until all has ended.
 func (h *historyBench) history(t *testing.T, random *rand.Rand) (repeats int) {
 	limit, count := 1+random.IntN(8), 20+random.IntN(60)
 	b := &broker{limit: limit, workers: 1 + random.IntN(4), random: random, messages: make(map[string]*brokered)}
@@ -360,9 +360,9 @@ func (h *historyBench) history(t *testing.T, random *rand.Rand) (repeats int) {
 	return repeats
 }
 
-// Three processes claim and deliver at once, with answers that are lost or late, connections that are cut, statistics that
-// are old, and workers that acknowledge early or late. No claim ever finds more slots than are free, the queue never holds
-// more than its limit, nothing is lost, and what is sent again was in hand when an answer or the database was lost.
+// Three processes claim and deliver at once. Answers are lost or late, connections are cut, statistics are old, and
+// workers acknowledge early or late. No claim ever counts more slots than are free, and the queue never exceeds its
+// limit. Nothing is lost, and only messages whose answer or database connection was lost are sent again.
 func TestConcurrentHistories(t *testing.T) {
 	dsn := testenv.Database(t)
 	h := &historyBench{store: testenv.Open(t, dsn)}

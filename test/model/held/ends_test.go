@@ -35,10 +35,10 @@ var lanes = [2]model.Lane{
 	{Name: "slow", Queue: "slow", SoftTimeLimit: cost * time.Second, TimeLimit: 2 * cost * time.Second},
 }
 
-// endsKnown is the step with which ends are known up to now.
+// endsKnown is the step after which ends are known up to now.
 const endsKnown = "the event queue is seen with nothing ready and nothing unacknowledged"
 
-// confirming is a broker that takes all.
+// confirming is a broker that confirms all messages.
 type confirming struct{}
 
 func (confirming) DeclareQueue(context.Context, string) error { return nil }
@@ -46,7 +46,7 @@ func (confirming) Publish(_ context.Context, m []celery.TaskMessage) []error {
 	return make([]error, len(m))
 }
 
-// endsBench has what sequences share.
+// endsBench has the shared parts of sequences.
 type endsBench struct {
 	store     *db.Store
 	heard     settle.Store
@@ -62,7 +62,7 @@ func newEndsBench(t *testing.T) *endsBench {
 	return &endsBench{store: store, heard: settle.Store{Store: store}, deliverer: dispatch.NewDeliverer(store, confirming{}, quiet, nil)}
 }
 
-// endsWorld is a sequence: the model's state beside the database.
+// endsWorld is a sequence: the model's state and the database.
 type endsWorld struct {
 	*endsBench
 	t       *rapid.T
@@ -75,8 +75,8 @@ type endsWorld struct {
 	ended   []map[int]time.Time // when tries ended, by the worker's clock
 	clock   time.Time           // ahead of the database's; minutes pass with each step
 	known   time.Time           // ends are known up to then
-	begun   []map[int]time.Time // since when a start is known
-	over    []map[int]time.Time // when the time of what began was over
+	begun   []map[int]time.Time // times from which on a start is known
+	over    []map[int]time.Time // when the time of started work was over
 	now     time.Time           // of the process that has lanes
 	trace   []string
 	taken   int // steps of the model
@@ -107,8 +107,8 @@ func (w *endsWorld) take(s check.Step[ends.State]) {
 	}
 }
 
-// takeAll takes the steps of a kind that are possible with works whose messages are in a lane: what looks at a queue
-// does not look at one of them.
+// takeAll takes the possible steps of a kind for all works with messages in a lane, as an observation of a queue is
+// of all messages.
 func (w *endsWorld) takeAll(format string, lane uint8) {
 	for i := range w.works {
 		if m := w.state.Works[i]; m.Row == ends.Sent && m.Lane == lane {
@@ -131,7 +131,7 @@ func (w *endsWorld) possible(name string) (check.Step[ends.State], bool) {
 
 func url(work int) string { return fmt.Sprint("https://example.org/", work) }
 
-// add has the runner schedule a run: its message waits in the backlog of a lane.
+// add schedules a run: its message waits in the backlog of a lane.
 func (w *endsWorld) add(work, lane int) {
 	id := uuid.New()
 	w.ids[work] = append(w.ids[work], id)
@@ -221,7 +221,7 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 	w.follow(before)
 }
 
-// follow notes what became of works in a step.
+// follow updates the tries after a step.
 func (w *endsWorld) follow(before ends.State) {
 	for i := range w.works {
 		was, now := before.Works[i], w.state.Works[i]
@@ -244,7 +244,7 @@ func (w *endsWorld) follow(before ends.State) {
 	}
 }
 
-// values returns what pointers to numbers point to.
+// values returns the targets of pointers.
 func values(pointers []any) (all []any) {
 	for _, p := range pointers {
 		all = append(all, *p.(*int))
@@ -264,16 +264,17 @@ func (w *endsWorld) age(column string, work int) {
 		fmt.Sprint(work), w.ids[work][len(w.ids[work])-1])
 }
 
-// What a look for silent messages does.
+// The effects of a search for messages without events.
 const (
-	notes   = iota // which messages are out of their queue
-	tries          // nothing that stays
-	givesUp        // it gives up, too
+	notes   = iota // records the messages out of their queue
+	tries          // is rolled back
+	givesUp        // also gives up
 )
 
-// look looks for what is silent in a lane's queue, and returns how many messages it gives up, or would.
+// look searches for messages without events in a lane's queue, and returns how many it gives up, or would.
 //
-// The starts of works are written for the look alone: an end whose start is known is charged by it, and the model has no
+// It writes the starts of works only for the search: an end with a known start is charged by it, and the model has no
+// such ends.
 // such ends.
 func (w *endsWorld) look(lane uint8, does int) (given int) {
 	unheard := ledger.GiveUp{Queue: lanes[lane].Queue, Now: w.clock, SilentBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: ledger.MaintenanceBatch}
@@ -324,7 +325,7 @@ func (w *endsWorld) noneRemoved() {
 	}
 }
 
-// send sends the first of a lane's backlog. It returns the model's step for that.
+// send sends the first message of a lane's backlog. It returns the model's step.
 func (w *endsWorld) send(lane int) check.Step[ends.State] {
 	w.must(w.store.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
 		if err := tx.LockQueues(ctx, queue); err != nil {
@@ -360,8 +361,8 @@ func (w *endsWorld) end(work, try int) settle.Outcome {
 	return settle.Outcome{BackendID: w.ids[work][try].String(), Heard: time.Now(), End: &end}
 }
 
-// visit does what the journal client does with a failed visit: with one that it reads, by what the store knows of the
-// origin, and with one that it kept back.
+// visit runs the journal client on a failed visit: a new one, with the store's state of the origin, or one that it
+// kept back.
 func (w *endsWorld) visit(work, try int, want ends.Visit) {
 	ctx := context.Background()
 	key := model.OriginKey{URL: url(work), VisitType: "git"}
@@ -392,7 +393,7 @@ func (w *endsWorld) visit(work, try int, want ends.Visit) {
 	}
 }
 
-// compare fails unless the database holds what the model says.
+// compare fails unless the database equals the model's state.
 func (w *endsWorld) compare() {
 	pool := w.store.Pool()
 	type row struct {
@@ -449,7 +450,7 @@ func (w *endsWorld) compare() {
 				got = append(got, fmt.Sprint(r.State, " in lane ", *r.Lane))
 				continue
 			}
-			// What failed is settled for a while, too: its runtime might still come.
+			// Failed work is settled for a while, too, as its runtime might still come.
 			if t := slices.Index(w.ids[i][:], r.ID); t < 0 || m.Tries[t].Outcome == ends.Done {
 				w.fail("%d has a settled message of try %d\n%+v", i, t, m)
 			}
@@ -539,8 +540,8 @@ func (b *endsBench) sequence(t *rapid.T) {
 	b.longest = max(b.longest, w.taken)
 }
 
-// Ends of work, in any order and twice, time-outs, further tries, what is given up, held visits and charges on PostgreSQL
-// are what the model of ends says, step by step.
+// Ends of work in any order and twice, time-outs, further tries, given up work, held visits and charges on PostgreSQL
+// equal the model of ends, step by step.
 func TestEnds(t *testing.T) {
 	b := newEndsBench(t)
 	began, sequences := time.Now(), 0

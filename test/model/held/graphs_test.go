@@ -22,14 +22,14 @@ import (
 
 const graphTasks = 4 // as in the model
 
-// graphsBench has what sequences share.
+// graphsBench has the shared parts of sequences.
 type graphsBench struct {
 	store *db.Store
 
 	longest, steps int
 }
 
-// graphsWorld is a sequence: the model's state beside the database.
+// graphsWorld is a sequence: the model's state and the database.
 type graphsWorld struct {
 	*graphsBench
 	t     *rapid.T
@@ -43,10 +43,10 @@ type graphsWorld struct {
 	trace []string
 	taken int
 
-	extension *extension // under way, or nil
+	extension *extension // in progress, or nil
 }
 
-// extension is one whose transaction is open.
+// extension is an extension with an open transaction.
 type extension struct {
 	goOn chan struct{}
 	done chan struct{}
@@ -83,7 +83,7 @@ func ofDrain(s check.Step[spec.State]) bool {
 	return strings.HasSuffix(s.Name, " is noted") || strings.HasSuffix(s.Name, " is spread") || strings.HasSuffix(s.Name, " is looked at")
 }
 
-// task returns a task of the graph to submit, with what it depends on: existing tasks, or those of the same request.
+// task returns a task of the graph to submit, with its dependencies on existing tasks, or those of the same request.
 func (w *graphsWorld) task(i int, places map[int]int) graphs.NewTask {
 	task := graphs.NewTask{Name: fmt.Sprint(i), Type: "step", Retries: new(int64(0))}
 	if w.graph.Retries[i] {
@@ -111,7 +111,7 @@ func (w *graphsWorld) dependency(i, d int, places map[int]int) graphs.NewDepende
 	return on
 }
 
-// request returns the tasks for which such holds, and where each is.
+// request returns the tasks for which such is true, and their indexes.
 func (w *graphsWorld) request(such func(i int) bool) (tasks []graphs.NewTask, places map[int]int) {
 	places = make(map[int]int)
 	for i := range graphTasks {
@@ -202,7 +202,7 @@ func (w *graphsWorld) extend() {
 	}
 }
 
-// endExtension lets an extension go on to its end.
+// endExtension lets an extension end.
 func (w *graphsWorld) endExtension() error {
 	x := w.extension
 	w.extension = nil
@@ -211,7 +211,7 @@ func (w *graphsWorld) endExtension() error {
 	return x.err
 }
 
-// cancelWaits fails unless a cancel waits for the extension that is under way.
+// cancelWaits fails unless a cancel waits for the extension in progress.
 func (w *graphsWorld) cancelWaits() {
 	if w.state.Left.Cancels == 0 {
 		return
@@ -223,8 +223,8 @@ func (w *graphsWorld) cancelWaits() {
 	}
 }
 
-// refused fails unless the graph can't be extended when the model says so: it is cancelled, or what would get
-// dependencies runs or has ended.
+// refused fails unless an extension of the graph is refused as in the model: it is cancelled, or a task that would
+// get dependencies runs or has ended.
 func (w *graphsWorld) refused() {
 	if w.state.Left.Extensions == 0 || w.state.Extending || slices.ContainsFunc(w.model.From(w.state), func(s check.Step[spec.State]) bool { return s.Name == "an extension begins" }) {
 		return
@@ -235,7 +235,7 @@ func (w *graphsWorld) refused() {
 	}
 }
 
-// drain lets the drain do all that there is to do, in the model too, and compares.
+// drain runs the drain to its end, in the model too, and compares.
 func (w *graphsWorld) drain() {
 	w.trace = append(w.trace, "-- the drain")
 	for {
@@ -320,9 +320,9 @@ func (b *graphsBench) sequence(t *rapid.T) {
 	b.longest = max(b.longest, w.taken)
 }
 
-// Random graphs on PostgreSQL stand as the model of graphs says whenever the drain has done its work: their tasks end,
-// fail and are retried, deadlines pass, and an operator cancels, extends, retries and respawns. Who does so at once, with
-// drains beside, is in TestGraphsAgainstModel of sql/graphs.
+// Random graphs on PostgreSQL equal the model of graphs after each drain. Their tasks end, fail and are retried,
+// deadlines pass, and an operator cancels, extends, retries and respawns. TestGraphsAgainstModel of sql/graphs has
+// concurrent operators and drains.
 func TestGraphs(t *testing.T) {
 	b := &graphsBench{store: testenv.Open(t, testenv.Database(t))}
 	testenv.Exec(t, b.store.Pool(), `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor)

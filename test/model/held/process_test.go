@@ -23,12 +23,12 @@ import (
 
 const queue = "q"
 
-// statsAge is how old the broker's statistics may be: moments O are that much before the question.
+// statsAge is the largest age of the broker's statistics: moments O are that much before the query.
 const statsAge = 12 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// claimWith claims for a queue what take returns for the number of free slots.
+// claimWith claims the messages that take returns for the number of free slots.
 func claimWith(ctx context.Context, slots *dispatch.Slots, q dispatch.Queue, take func(ctx context.Context, tx *db.Tx, free int) ([]ledger.Work, error)) (int, error) {
 	c, err := slots.Open(ctx, q)
 	if err != nil {
@@ -38,12 +38,12 @@ func claimWith(ctx context.Context, slots *dispatch.Slots, q dispatch.Queue, tak
 	return c.Commit(ctx, work, err)
 }
 
-// figures are what the broker says of the queue.
+// figures are the broker's figures of the queue.
 type figures struct{ ready, unacked, consumers int }
 
-// statistics plays the management API.
+// statistics simulates the management API.
 type statistics struct {
-	age       time.Duration // how old they may be
+	age       time.Duration // their largest age
 	says      atomic.Pointer[figures]
 	inspector *celery.QueueInspector
 }
@@ -61,7 +61,7 @@ func newStatistics(t *testing.T, age time.Duration) *statistics {
 	return s
 }
 
-// ask returns figures that were asked for at a moment.
+// ask returns figures for a query at a moment.
 func (s *statistics) ask(ctx context.Context, f figures, asked time.Time) celery.QueueFigures {
 	s.says.Store(&f)
 	answer := s.inspector.Figures(ctx, queue)
@@ -69,7 +69,7 @@ func (s *statistics) ask(ctx context.Context, f figures, asked time.Time) celery
 	return answer
 }
 
-// process is one that claims and delivers, on a store of its own.
+// process claims and delivers, on a store of its own.
 type process struct {
 	t     *testing.T
 	n     int
@@ -85,7 +85,7 @@ type process struct {
 	claim     *claim
 	batches   []*delivery // at most two: the first is at its queue or sends, the second waits for it
 	late      map[int]func(error)
-	silent    bool // its queue did not answer, and nothing was confirmed since
+	silent    bool // its queue didn't answer, and no message was confirmed since
 }
 
 func newProcess(t *testing.T, n int, dsn string, admin testenv.Session, stats *statistics) *process {
@@ -101,7 +101,7 @@ func newProcess(t *testing.T, n int, dsn string, admin testenv.Session, stats *s
 
 func (p *process) name() string { return fmt.Sprint("process ", p.n) }
 
-// begin begins a life, which remembers nothing.
+// begin begins a life, without memory of the one before.
 func (p *process) begin() {
 	p.publisher = &publisher{calls: make(chan *call), dead: make(chan struct{})}
 	p.deliverer = dispatch.NewDeliverer(p.store, p.publisher, quiet, nil)
@@ -128,11 +128,11 @@ func (p *process) cut() {
 	p.store.Pool().Reset()
 }
 
-// idle reports whether nothing is under way.
+// idle reports whether the process has no claim and no batch.
 func (p *process) idle() bool { return p.claim == nil && len(p.batches)+len(p.late) == 0 }
 
-// passesBy reports whether a batch that waits leaves rows alone that the one before has in hand. If their connection were
-// lost now, it might send them or not: it depends on which batch is faster then.
+// passesBy reports whether a waiting batch skips rows that the batch before it holds. If their connection were lost
+// now, the waiting batch might send them or not, depending on timing.
 func (p *process) passesBy() bool {
 	return slices.ContainsFunc(p.batches, func(d *delivery) bool { return len(d.blocked) > 0 })
 }
@@ -150,13 +150,13 @@ func (p *process) die() {
 	p.store.Pool().Reset()
 }
 
-// publisher plays the broker's side of deliveries.
+// publisher simulates the broker for deliveries.
 type publisher struct {
 	calls chan *call
 	dead  chan struct{} // closed when its process dies
 }
 
-// call is one of a batch that waits for the test.
+// call is a batch's call that waits for the test.
 type call struct {
 	ids    []string // nil: the queue is declared
 	answer chan []error
@@ -192,19 +192,20 @@ func (p *publisher) ask(c *call) []error {
 	}
 }
 
-// delivery is a batch under way.
+// delivery is a batch in progress.
 type delivery struct {
-	rows    []int // of the model, that it has in hand
-	blocked []int // rows that it has locked, and left alone as another batch has them in hand
+	rows    []int // of the model, that it holds
+	blocked []int // rows that it has locked and skipped, as another batch holds them
 	call    *call // nil: it waits for the batch before
 	sent    bool
-	outcome map[int]error // what is known of what became of them
+	outcome map[int]error // known results by row
 	cut     bool          // its transaction is gone
 	done    chan struct{}
 	err     error // once done
 }
 
-// drain has the process read a batch, and waits until it is at its queue, or waits for the batch before, or has ended.
+// drain makes the process read a batch, and waits until the batch is at its queue, waits for the one before, or has
+// ended.
 func (p *process) drain() *delivery {
 	d := &delivery{outcome: make(map[int]error), done: make(chan struct{})}
 	before, open := p.wire.ended(), 1
@@ -239,10 +240,10 @@ func (p *process) await(d *delivery) {
 	}
 }
 
-// claim is one under way.
+// claim is a claim in progress.
 type claim struct {
 	next chan claimStep
-	free *int // slots that it found, once it has
+	free *int // the number of slots, once counted
 	done chan struct{}
 	err  error // once done
 	o, d time.Time
@@ -250,7 +251,7 @@ type claim struct {
 	stop context.CancelFunc
 }
 
-// claimStep lets a claim go on.
+// claimStep lets a claim continue.
 type claimStep struct {
 	figures
 	after time.Time // what was recorded before is before the moment
@@ -289,7 +290,7 @@ func (p *process) begins(limit int64, after time.Time) {
 	p.goOn(claimStep{after: after})
 }
 
-// goOn lets the claim take a step, and waits until it has.
+// goOn lets the claim take a step, and waits for it.
 func (p *process) goOn(step claimStep) {
 	p.claim.next <- step
 	select {
@@ -298,7 +299,7 @@ func (p *process) goOn(step claimStep) {
 	}
 }
 
-// observer plays the broker's side of claims.
+// observer simulates the broker for claims.
 type observer struct{ *process }
 
 func (o observer) Observe(ctx context.Context, now func() time.Time, _ []string, _ bool) map[string]celery.Observation {

@@ -26,7 +26,7 @@ import (
 	"swh-scheduler/test/model/slots"
 )
 
-// check draws so many sequences: few in CI, and by `make model` many.
+// checks draws a number of sequences: few in CI, and many by `make model`.
 func checks(t *testing.T, few, many int, property func(*rapid.T)) {
 	t.Helper()
 	if os.Getenv("SWH_MODEL") == "long" {
@@ -41,8 +41,8 @@ func checks(t *testing.T, few, many int, property func(*rapid.T)) {
 	seed.Check(t, property)
 }
 
-// choices draws which of the possible steps are taken one after the other: any number, of which each is to be taken
-// modulo how many there are. As they shrink, choices go away.
+// choices draws a sequence of choices among the possible steps: numbers that are taken modulo the number of steps.
+// Shrinking removes choices.
 func choices(t *rapid.T) (all []uint32) {
 	least := rapid.SampledFrom([]int{5, 20, 60, 120}).Draw(t, "least choices")
 	for _, n := range rapid.SliceOfN(rapid.Uint32(), least, 2*least).Draw(t, "choices") {
@@ -53,19 +53,19 @@ func choices(t *rapid.T) (all []uint32) {
 	return all
 }
 
-// spread returns a number that is any, and the same each time.
+// spread maps a number to a pseudo-random one, deterministically.
 func spread(n uint32) uint32 { return n * 2654435761 >> 8 }
 
 const processes = 2
 
-// slotsBench has what sequences share: a database, and two processes on it.
+// slotsBench has the shared parts of sequences: a database, and two processes on it.
 type slotsBench struct {
 	admin *pgxpool.Pool
 	heard settle.Store // the listener's
 	procs [processes]*process
 
 	longest, steps int
-	found          int // rows that a batch found unlocked while another of its process had them in hand
+	found          int // rows that a batch found unlocked while another batch of its process held them
 }
 
 func newSlotsBench(t *testing.T) *slotsBench {
@@ -79,12 +79,12 @@ func newSlotsBench(t *testing.T) *slotsBench {
 	return b
 }
 
-// slotsWorld is a sequence: the model's state beside the database.
+// slotsWorld is a sequence: the model's state and the database.
 type slotsWorld struct {
 	*slotsBench
 	t      *rapid.T
 	limit  int
-	shared bool // messages are of a group: they stay in the ledger until their end is heard
+	shared bool // messages are of a group: they stay in the ledger until their end
 	model  check.Model[slots.State]
 	state  slots.State
 	ids    []uuid.UUID
@@ -92,7 +92,7 @@ type slotsWorld struct {
 	taken  int // steps of the model
 }
 
-// action is what may happen next.
+// action is a possible next action.
 type action struct {
 	name   string
 	do     func()
@@ -134,14 +134,14 @@ func (w *slotsWorld) take(s check.Step[slots.State]) {
 	}
 }
 
-// blocked reports whether a batch that waits has locked a row that it leaves alone.
+// blocked reports whether a waiting batch has locked a row that it skips.
 func (w *slotsWorld) blocked(row int) bool {
 	return slices.ContainsFunc(w.procs[:], func(p *process) bool {
 		return slices.ContainsFunc(p.batches, func(d *delivery) bool { return !d.cut && slices.Contains(d.blocked, row) })
 	})
 }
 
-// rows returns the rows for which such holds.
+// rows returns the rows for which such is true.
 func (w *slotsWorld) rows(such func(row int, m slots.Message) bool) (rows []int) {
 	for i := range w.ids {
 		if such(i, w.state.Messages[i]) {
@@ -151,7 +151,7 @@ func (w *slotsWorld) rows(such func(row int, m slots.Message) bool) (rows []int)
 	return rows
 }
 
-// actions returns what may happen next.
+// actions returns the possible next actions.
 func (w *slotsWorld) actions(faults bool) (all []action) {
 	add := func(weight int, name string, do func()) { all = append(all, action{name, do, weight}) }
 	for _, s := range w.model.From(w.state) {
@@ -244,7 +244,7 @@ func (w *slotsWorld) kind(name string) (k kind, p, row int) {
 	return ofTheBroker, 0, 0
 }
 
-// lastDelivery is the date of the last delivery that is recorded.
+// lastDelivery returns the date of the last recorded delivery.
 func (w *slotsWorld) lastDelivery() time.Time {
 	return testenv.Value[time.Time](w.t, w.admin, "select coalesce(max(delivered_at), 'epoch') from scheduler_go.deliveries")
 }
@@ -267,7 +267,7 @@ func (w *slotsWorld) claim(s check.Step[slots.State], p *process) {
 		if p.claim.free == nil {
 			w.fail("the claim of %d failed: %v", p.n, p.claim.err)
 		}
-		// The next step of the model claims what is free, as far as it waits.
+		// The next step of the model claims waiting messages up to the free slots.
 		claimed := 0
 		for i, m := range w.claimed(p.n).Messages {
 			if w.state.Messages[i].Row == slots.Waiting && m.Row == slots.Outgoing {
@@ -313,7 +313,7 @@ func (w *slotsWorld) work(row int) ledger.Work {
 	return work
 }
 
-// drains reports whether a process may read a batch: what it writes before must not wait for another process.
+// drains reports whether a process may read a batch: its earlier writes must not wait for another process.
 func (w *slotsWorld) drains(p *process) bool {
 	if w.state.Processes[p.n].Cut || len(p.batches) == 2 {
 		return false
@@ -335,7 +335,7 @@ func (w *slotsWorld) drains(p *process) bool {
 	return useful
 }
 
-// readable says that a process reads a row if it reads a batch.
+// readable says whether a process reads a row if it reads a batch.
 func (w *slotsWorld) readable(p *process, row int) bool {
 	m := w.state.Messages[row]
 	_, late := p.late[row]
@@ -347,7 +347,7 @@ func (w *slotsWorld) inBatch(p *process, row int) bool {
 	return slices.ContainsFunc(p.batches, func(d *delivery) bool { return slices.Contains(d.rows, row) })
 }
 
-// inHand says that a batch finds a row that another batch of its process has in hand, as locks were lost.
+// inHand says whether a batch finds a row that another batch of its process holds, as locks were lost.
 func (w *slotsWorld) inHand(p *process, row int) bool {
 	m := w.state.Messages[row]
 	return m.Row == slots.Outgoing && m.Locked == 0 && m.Lease == 0 && m.Hand[p.n] != slots.Lost && w.inBatch(p, row) && !w.blocked(row)
@@ -403,7 +403,7 @@ func (w *slotsWorld) isLocked(row int) bool {
 	return testenv.Value[int](w.t, w.admin, "select count(*) from (select from scheduler_go.work where task_id = $1 for no key update skip locked) w", w.ids[row]) == 0
 }
 
-// publishes reports whether a batch is at its queue. The model has no fourth copy of a message.
+// publishes reports whether a batch is at its queue. The model has at most three copies of a message.
 func (w *slotsWorld) publishes(p *process) bool {
 	if len(p.batches) == 0 || p.batches[0].sent {
 		return false
@@ -432,7 +432,7 @@ func (w *slotsWorld) publish(p *process) {
 	}
 }
 
-// answer has the broker confirm a message.
+// answer makes the broker confirm a message.
 func (w *slotsWorld) answer(s check.Step[slots.State], p *process, row int) {
 	w.take(s)
 	if answer := p.late[row]; answer != nil {
@@ -441,7 +441,7 @@ func (w *slotsWorld) answer(s check.Step[slots.State], p *process, row int) {
 	}
 }
 
-// writes reports whether the publisher may return: what it has no answer for is unanswered.
+// writes reports whether the publisher may return: messages without an answer are unanswered.
 func (w *slotsWorld) writes(p *process) bool {
 	if len(p.batches) == 0 || !p.batches[0].sent {
 		return false
@@ -451,7 +451,7 @@ func (w *slotsWorld) writes(p *process) bool {
 		confirmed = confirmed || w.state.Messages[i].Hand[p.n] == slots.Confirmed
 		unanswered = unanswered || w.state.Messages[i].Hand[p.n] == slots.Published
 	}
-	// A queue that does not answer twice is left alone, for seconds.
+	// After two missing answers, a queue is skipped for seconds.
 	return !unanswered || !p.silent || confirmed && !p.batches[0].cut
 }
 
@@ -503,7 +503,7 @@ func (w *slotsWorld) write(p *process) {
 	}
 }
 
-// hear has the listener write an end.
+// hear makes the listener write an end.
 func (w *slotsWorld) hear(s check.Step[slots.State], row int) {
 	w.take(s)
 	end := settle.Outcome{BackendID: w.ids[row].String(), Heard: time.Now(), End: &settle.End{Status: model.RunEventful}}
@@ -535,7 +535,7 @@ func (w *slotsWorld) fault(s check.Step[slots.State], kind kind, p *process) {
 	}
 }
 
-// row is one of the ledger.
+// row is a row of the ledger.
 type row struct {
 	ID       uuid.UUID
 	State    string
@@ -543,7 +543,7 @@ type row struct {
 	Unlocked bool
 }
 
-// compare fails unless the database holds what the model says.
+// compare fails unless the database equals the model's state.
 func (w *slotsWorld) compare() {
 	rows := make(map[uuid.UUID]row)
 	for _, r := range testenv.Rows[row](w.t, w.admin, `
@@ -590,7 +590,7 @@ func (w *slotsWorld) compare() {
 	}
 }
 
-// reset ends what a sequence left, which may have failed anywhere.
+// reset cleans up after a sequence, which may have failed anywhere.
 func (b *slotsBench) reset(t *rapid.T) {
 	for _, p := range b.procs {
 		if !p.idle() {
@@ -626,7 +626,7 @@ func (b *slotsBench) sequence(t *rapid.T) {
 		}
 		w.do(weighted[choice%uint32(len(weighted))])
 	}
-	// From everywhere all ends, without a further fault.
+	// From every state all work ends, without further faults.
 	for n := uint32(0); !w.ended(); n++ {
 		actions := w.actions(false)
 		if n == 1000 || len(actions) == 0 {
@@ -652,8 +652,8 @@ func (w *slotsWorld) do(a action) {
 	w.compare()
 }
 
-// Claims, deliveries and ends on PostgreSQL do what the model of slots says, step by step: the rows of the ledger, their
-// leases and locks, the deliveries that are recorded, the free slots that claims count.
+// Claims, deliveries and ends on PostgreSQL equal the model of slots, step by step: the rows of the ledger, their
+// leases and locks, the recorded deliveries, and the free slots of claims.
 func TestSlots(t *testing.T) {
 	b := newSlotsBench(t)
 	began, sequences := time.Now(), 0

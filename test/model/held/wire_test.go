@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// wire watches the connections of a process to PostgreSQL, to see when those that nobody else can see have come to
-// rest: batches that wait for another batch of their process.
+// wire watches the connections of a process to PostgreSQL, to find when batches that wait for another batch of their
+// process are at rest. Only the connections show that.
 type wire struct {
 	m       sync.Mutex
 	rests   sync.Cond
@@ -45,14 +45,14 @@ func (w *wire) through() *postgres.Through {
 	}}
 }
 
-// ended returns how many transactions with a select have ended.
+// ended returns the number of ended transactions with a select.
 func (w *wire) ended() int {
 	w.m.Lock()
 	defer w.m.Unlock()
 	return w.selects
 }
 
-// rest waits until so many transactions with a select have ended, and so many that had one are open and do nothing. It
+// rest waits until ended transactions with a select have ended, and open transactions with one are open and idle. It
 // panics if that takes too long.
 func (w *wire) rest(ended, open int) {
 	defer time.AfterFunc(testenv.Patience/60, w.rests.Broadcast).Stop()
@@ -83,7 +83,7 @@ type watched struct {
 	busy, inTx bool
 	selects    int // statements of the transaction that answered as a select does
 
-	head [5]byte // of the message that comes
+	head [5]byte // of the present message
 	n    int     // bytes of it so far
 	left int     // bytes of its text
 	text []byte  // the first of them

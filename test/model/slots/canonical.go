@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// canonical returns one of the states that differ only in names: of messages, of copies and,
-// if both processes claim, of these.
+// canonical returns one of the states that differ only in names: of messages, of copies and, if both processes claim,
+// of processes.
 func canonical(s State, swap bool) State {
 	for i := range s.Messages {
 		s.Messages[i].forget()
@@ -24,7 +24,7 @@ func canonical(s State, swap bool) State {
 	return s
 }
 
-// forget drops what doesn't matter any more.
+// forget clears what has no further effect.
 func (m *Message) forget() {
 	sent := m.Row == Sent || m.Row == Gone
 	if sent && !slices.Contains(m.Hand[:], InHand) && m.Sent <= 1+m.Excused && !m.TwiceByOne {
@@ -50,7 +50,7 @@ func (s *State) sort() {
 	slices.SortFunc(s.Messages[:], func(a, b Message) int { return cmp.Compare(a.order(), b.order()) })
 }
 
-// order returns a number that differs for all that differ.
+// order returns a number that differs for different messages.
 func (m Message) order() (n uint64) {
 	add := func(bits int, v uint8) { n = n<<bits | uint64(v) }
 	flag := func(b bool) uint8 {

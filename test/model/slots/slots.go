@@ -1,15 +1,14 @@
-// Package slots is a model of how messages get from a claim to their end: queues with a
-// limit, deliveries with confirmations that are late or lost, and processes that die.
+// Package slots is a model of messages from their claims to their ends: queues with a limit, deliveries with late or
+// lost confirmations, and processes that die.
 //
-// It has one queue and its ledger, two processes that claim and deliver, a broker that
-// takes messages, hands them to workers and confirms them, and a listener that hears
-// their ends. A claim works by DESIGN's rule for slots:
+// It has one queue and its ledger, two processes that claim and deliver, and a broker that accepts messages, delivers
+// them to workers and confirms them. A listener applies the events of their ends. A claim works by DESIGN's rule for
+// slots:
 //
 //	held ≤ ready(D) + min(prefetch, unacked(O) + max(0, ready(O) + R[O,D) − ready(D))) + R[D,S] + outgoing(S)
 //
-// Moments are not numbers here. A record of a delivery says whether it is later than the
-// moments O and D of each claim under way, and that is all that the rule asks of clocks.
-// A row of the ledger stands for a batch of one message.
+// Moments are not numbers here. A record of a delivery has whether it is later than the moments O and D of each claim
+// in progress, as the rule requires of clocks. A row of the ledger stands for a batch of one message.
 package slots
 
 import "swh-scheduler/test/model/check"
@@ -20,7 +19,7 @@ const (
 	sends     = 3 // copies of a message at most
 )
 
-// State is all that there is.
+// State is a state of the model.
 type State struct {
 	Messages  [messages]Message
 	Processes [processes]Process
@@ -29,23 +28,23 @@ type State struct {
 	Left      Faults
 }
 
-// Message is a piece of work, from before its claim until its end was heard.
+// Message is a message, from before its claim until its end was applied.
 type Message struct {
 	Row    Row
-	Locked uint8            // process whose transaction holds the row, from 1
-	Lease  uint8            // process that keeps others from sending it, from 1; orphan: one that died
-	Hand   [processes]Phase // what each process knows of it
+	Locked uint8            // process whose transaction locks the row, from 1
+	Lease  uint8            // process whose lease prevents others from sending it, from 1; orphan: one that died
+	Hand   [processes]Phase // state in each process
 	Copies [sends]Copy
 	Event  bool // the event of an end waits for the listener
 
-	Records [sends]Record // deliveries that were recorded
+	Records [sends]Record // recorded deliveries
 	Early   Record        // with the mistake StampEarly: the date of the next one
 
-	// What properties are about.
+	// Figures for properties.
 	Executed, TwiceByOne bool
-	Sent, Excused        uint8           // how often it was published, and how often before the last time it may be repeated
-	Carried              [processes]bool // it was published on the connection that the process still has
-	Returned             uint8           // times that a recall gave it back to its queue
+	Sent, Excused        uint8           // number of publications, and of allowed repeats before the last one
+	Carried              [processes]bool // it was published on the process's present connection
+	Returned             uint8           // number of its returns to the queue by a recall
 }
 
 // Row is the state of a row of the ledger.
@@ -56,28 +55,28 @@ const (
 	Waiting  Row = iota // not claimed
 	Outgoing            // claimed, to be sent
 	Sent                // confirmed
-	Gone                // its end was heard
+	Gone                // its end was applied
 )
 
-// Phase is what a process knows of a message.
+// Phase is the state of a message in a process.
 type Phase uint8
 
 // Phases of messages.
 const (
 	None      Phase = iota
 	InHand          // read, and to be published
-	Published       // not answered yet, in a batch or after it
-	Confirmed       // that is to be written
-	Lost            // its connection ended without an answer: that is to be written
+	Published       // unanswered, in a batch or after it
+	Confirmed       // to be written
+	Lost            // its connection ended without an answer, to be written
 )
 
 // Copy is a message on its way to a worker.
 type Copy struct {
 	At   Place
-	From uint8 // process on whose connection it is on its way, from 1; 0: a connection that ended
+	From uint8 // process whose connection carries it, from 1; 0: a connection that ended
 }
 
-// Place is where a copy is.
+// Place is the place of a copy.
 type Place uint8
 
 // Places of copies.
@@ -87,24 +86,24 @@ const (
 	Ready
 	Running // unacknowledged
 	Acked   // acknowledged and running
-	Ended   // unacknowledged, though its end was told
+	Ended   // unacknowledged, although its end was reported
 )
 
-// Record is a row of the table deliveries: after which moments of claims it is, a bit a process.
+// Record is a row of the table deliveries: the claims' moments before it, a bit for each process.
 type Record struct{ AfterO, AfterD uint8 }
 
-// Process is one that claims and delivers.
+// Process is a process that claims and delivers.
 type Process struct {
 	Claim Stage
-	Cut   bool // it doesn't reach the database
+	Cut   bool // without a connection to the database
 
-	// What its claim has found so far.
+	// Figures of its claim.
 	ReadyO, UnackedO, PrefetchO uint8
 	ReadyD, ConsumersD          uint8
 	FromO, FromD, Outgoing      uint8 // R[O,D), R[D,S], outgoing(S)
 }
 
-// Stage is how far a claim is.
+// Stage is the progress of a claim.
 type Stage uint8
 
 // Stages of claims.
@@ -113,52 +112,52 @@ const (
 	AfterO         // the moment O is known
 	Figures        // the management API has answered
 	AfterD         // the moment D is known
-	Declared       // the broker has said how many are ready
+	Declared       // the broker has returned the number of ready messages
 	Half           // with the mistake TwoStatements: deliveries are counted
 	Counted        // the snapshot S is read
 )
 
-// Faults are those that may still happen.
+// Faults are the faults that may still happen.
 type Faults struct {
 	Crashes      uint8 // of a process
 	Disconnects  uint8 // of a process from the broker: answers are lost, messages may be
 	Cuts         uint8 // of a process from the database: locks are lost
-	Redeliveries uint8 // RabbitMQ delivers what a worker held
+	Redeliveries uint8 // RabbitMQ redelivers a worker's messages
 	Consumers    uint8 // that come later
 }
 
 // Orphan is the lease of a process that died.
 const orphan = processes + 1
 
-// Scope says how much of each thing there is.
+// Scope has the numbers of things in the model.
 type Scope struct {
 	Messages, Limit, Claimers int
-	Slow                      bool // workers acknowledge late only
+	Slow                      bool // workers always acknowledge late
 	Faults
 	Most int
 }
 
-// Rules are the right ones, but for one mistake.
+// Rules are the correct rules with at most one mistake.
 type Rules struct {
-	HostClock        bool // O and D are read from a clock that is ahead: both moments come out too late
-	NoStatsAge       bool // O is not moved back by stats_age: figures may be older
+	HostClock        bool // O and D are read from a clock that is ahead: both moments are too late
+	NoStatsAge       bool // O is not moved back by stats_age, although figures may be older
 	OneAge           bool // D is the moment of both figures
 	GoneUnrecorded   bool // the confirmation for a row that is gone is not recorded
 	EndUnrecorded    bool // the end of an outgoing message doesn't record its delivery
 	StampEarly       bool // a delivery is dated before it is published
 	TwoStatements    bool // deliveries are counted before outgoing rows
-	PrefetchOfO      bool // the prefetch of O bounds also consumers that came later
+	PrefetchOfO      bool // the prefetch of O also bounds consumers that came later
 	NoUnacked        bool // ready messages only are counted
 	NoOutgoing       bool // outgoing rows are not counted
 	NoLock           bool // claims don't wait for each other, or read the ledger before they have the lock
 	SentAtOnce       bool // a row is sent once its message is published
 	NoLease          bool // unanswered messages are not leased
 	LeaseForever     bool // the lease of a dead process doesn't end
-	ForgetsHand      bool // a process reads again what it has in hand
-	ForgetsConfirmed bool // a confirmation that can't be written is forgotten
-	FreesOthers      bool // a process frees a lease of another one
-	EndsHealthy      bool // a write that is stuck ends the connection of other messages
-	Recall           bool // messages are taken back from a queue that nobody reads
+	ForgetsHand      bool // a process reads again what it holds
+	ForgetsConfirmed bool // a confirmation that can't be written is dropped
+	FreesOthers      bool // a process frees another's lease
+	EndsHealthy      bool // a blocked write ends the connection of other messages
+	Recall           bool // messages are taken back from a queue without consumers
 }
 
 // Model is the protocol in a scope, with rules.
@@ -199,7 +198,7 @@ func each(holds func(Message) bool) func(State) bool {
 	}
 }
 
-// held counts the messages that take a slot, without those that were sent twice.
+// held counts the messages that use a slot, without those that were sent twice.
 func (s State) held() (n int) {
 	for _, m := range s.Messages {
 		if m.Row == Outgoing || m.Sent <= 1 && m.count(Ready, Running, Ended) > 0 {
@@ -209,7 +208,7 @@ func (s State) held() (n int) {
 	return n
 }
 
-// nothingLost says that a row leaves the outgoing ones only once its message is safe.
+// nothingLost says whether a row is outgoing until its message is safe.
 func nothingLost(m Message) bool {
 	return m.Row == Waiting || m.Row == Outgoing || m.Executed || m.count(Ready, Running, Acked, Ended) > 0
 }

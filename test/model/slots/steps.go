@@ -77,7 +77,7 @@ func (w world) claimStep(s State, p int) {
 	}
 }
 
-// markO makes now the moment O of a process: what was recorded so far is before it.
+// markO makes now the moment O of a process, after all recorded deliveries.
 func (s *State) markO(p int) {
 	for i := range s.Messages {
 		for j := range s.Messages[i].Records {
@@ -125,7 +125,7 @@ func (s *State) countOutgoing(p int) {
 	s.Processes[p].Outgoing, s.Processes[p].Claim = s.rows(Outgoing), Counted
 }
 
-// bound is the upper bound of what the queue holds.
+// bound returns the upper bound of the queue's messages.
 func (w world) bound(c Process) int {
 	recent := int(c.FromO)
 	if w.rules.OneAge {
@@ -181,7 +181,7 @@ func (s *State) stamp() (r Record) {
 // record writes that a message was delivered.
 func (s *State) record(m *Message, r Record) {
 	if r == (Record{}) {
-		return // no claim under way will ask for it
+		return // no claim in progress will read it
 	}
 	for i := range m.Records {
 		if m.Records[i] == (Record{}) {
@@ -243,7 +243,7 @@ func (m *Message) isOnTheWay(p int) bool {
 	return false
 }
 
-// publish sends a message. The scope has no fourth copy.
+// publish sends a message. The scope has at most three copies.
 func (w world) publish(s State, i, p int) {
 	m := &s.Messages[i]
 	for c := range m.Copies {
@@ -267,7 +267,7 @@ func (w world) publish(s State, i, p int) {
 	}
 }
 
-// lease ends a batch in which a message is unanswered: nobody else sends it.
+// lease ends a batch with an unanswered message: no other process sends it.
 func (w world) lease(s State, i, p int) {
 	m := &s.Messages[i]
 	if !w.rules.NoLease {
@@ -319,7 +319,7 @@ func (w world) broker(s State) {
 func (s *State) hear(i int, rules Rules) {
 	m := &s.Messages[i]
 	if m.Row == Outgoing && !rules.EndUnrecorded {
-		s.record(m, s.stamp()) // it is at the broker, whatever was confirmed
+		s.record(m, s.stamp()) // it is at the broker, confirmed or not
 	}
 	m.Row, m.Lease, m.Event = Gone, 0, false
 }
@@ -371,7 +371,7 @@ func (w world) carry(s State, i, c int) {
 	}
 }
 
-// faults takes those that are left.
+// faults takes the remaining faults.
 func (w world) faults(s State) {
 	for p := range s.Processes {
 		if wrong := s; w.rules.EndsHealthy {
@@ -430,7 +430,7 @@ func (w world) faults(s State) {
 	}
 }
 
-// cut ends the transactions of a process. What it has in hand, another one may send, too.
+// cut ends the transactions of a process. Another process may then send what it holds.
 func (s *State) cut(p int) {
 	s.Processes[p].Cut = true
 	s.endClaim(p)
@@ -443,8 +443,7 @@ func (s *State) cut(p int) {
 	}
 }
 
-// excuse allows that a message which a process has in hand is published once more, unless
-// another one has taken it over.
+// excuse allows one more publication of a message that a process holds, unless another one has taken it over.
 func (m *Message) excuse(p int) {
 	other := uint8(2 - p) // as it is written in rows
 	if m.Hand[p] == None || m.Locked == other || m.Lease == other {
@@ -459,7 +458,7 @@ func (m *Message) excuse(p int) {
 	m.Excused = max(m.Excused, sent)
 }
 
-// disconnect ends a connection to the broker. What was unanswered may be there or not.
+// disconnect ends a connection to the broker. Unanswered messages may be there or not.
 func (s *State) disconnect(p int) {
 	for i := range s.Messages {
 		m := &s.Messages[i]
@@ -478,7 +477,7 @@ func (s *State) disconnect(p int) {
 	}
 }
 
-// crash ends a process. Another one takes its place, which remembers nothing.
+// crash ends a process. Another one without memory replaces it.
 func (s *State) crash(p int) {
 	s.endClaim(p)
 	s.Processes[p] = Process{}
