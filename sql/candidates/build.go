@@ -218,7 +218,7 @@ func (l *BuildLog) Report(log *slog.Logger, b Build, now time.Time, every time.D
 		*l = BuildLog{}
 	case b.Phase == PhaseReady:
 	case !building || b.Rows < l.first:
-		*l = BuildLog{began: now, told: now, first: b.Rows}
+		*l = BuildLog{began: now, logged: now, first: b.Rows}
 	case now.Sub(l.logged) >= every:
 		l.logged = now
 		attributes := []any{"phase", b.Phase, "rows", b.Rows, "of_about", b.Origins}
