@@ -23,10 +23,7 @@ import (
 // unclean are the pages whose sentences, words, headings or blocks are not yet as docs/devel/style.md asks for.
 // The list only shrinks: a page on it without a finding fails the test.
 var unclean = []string{
-	"CONTRIBUTING.md",
 	"README.md",
-	"docs/devel/designs.md",
-	"docs/devel/models.md",
 	"docs/how-to/replace.md",
 	"docs/reference/commands.md",
 	"docs/reference/compatibility.md",
