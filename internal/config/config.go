@@ -81,7 +81,7 @@ type Database struct {
 }
 
 type RabbitMQ struct {
-	ManagementURL Secret        // root of the management API; "" for http on the broker's port + 10000
+	ManagementURL Secret        // root of the management API; "" for the broker's host and port + 10000, by HTTPS if the broker has TLS
 	StatsAge      time.Duration // how old the management API's figures may be
 }
 
