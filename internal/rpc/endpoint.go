@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ type endpoint struct {
 	scoped      roles // those of them who may for some arguments only
 	limited     bool  // of clients with daemons, those of some may
 	daemons     []string
+	takes       *signature
+	returns     parameter
 }
 
 // call is one call in progress. Its handler reads args, asks store, and writes
@@ -61,7 +64,10 @@ type method[A, R any] struct {
 // backend that it stands for, and how it is answered.
 func define[A, R any](path string, allowed roles, name, description string, visit func(*fields, *A), result *kind[R], answer func(*call, A) (R, error)) *method[A, R] {
 	s := signatureOf(name, visit)
-	m := &method[A, R]{endpoint{path: path, name: name, description: description, writes: !reads(path), allowed: allowed}, visit, result, nil}
+	m := &method[A, R]{endpoint{
+		path: path, name: name, description: description, writes: !reads(path), allowed: allowed,
+		takes: s, returns: parameter{of: result.pythonType, holds: reflect.TypeFor[R]()},
+	}, visit, result, nil}
 	m.handle = func(c *call) error {
 		arguments, err := readCall(c, s, visit)
 		if err != nil {

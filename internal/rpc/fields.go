@@ -1,5 +1,7 @@
 package rpc
 
+import "reflect"
+
 // fields goes through the fields of an object or the arguments of a call. One
 // function, called a visit, names them in their order with [required] and
 // [optional]; from it follow writing, reading from a dict, and the list of names.
@@ -56,7 +58,7 @@ func optional[V any](f *fields, name string, k *kind[V], v *V, otherwise ...V) {
 // read reads the next field, or collects its name.
 func read[V any](f *fields, name string, required bool, k *kind[V], v *V) (given bool) {
 	if f.taken != nil {
-		f.taken.add(name, required)
+		f.taken.add(parameter{name, required, k.pythonType, reflect.TypeFor[V]()})
 		return true
 	}
 	var value any

@@ -21,6 +21,9 @@ var (
 
 	classNames = map[reflect.Type]string{}
 
+	// constructors are the fields of the classes, in the order of definition.
+	constructors []*signature
+
 	emptyObject = json.RawMessage("{}")
 	emptyArray  = json.RawMessage("[]")
 )
@@ -31,6 +34,7 @@ const objectSize = 200
 // class makes the kind of a class's objects, whose fields visit visits.
 func class[T any](name string, visit func(*fields, *T)) *kind[T] {
 	s := signatureOf(name+".__init__", visit)
+	constructors = append(constructors, s)
 	classNames[reflect.TypeFor[T]()] = name
 	classes[name] = func(d dict, l *limits) (any, error) {
 		f := fields{jsonLeft: l.json}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -16,6 +17,8 @@ type signature struct {
 type parameter struct {
 	name     string
 	required bool
+	of       pythonType
+	holds    reflect.Type // what it is read into
 }
 
 // signatureOf collects the fields of a visit.
@@ -25,11 +28,11 @@ func signatureOf[T any](name string, visit func(*fields, *T)) *signature {
 	return s
 }
 
-func (s *signature) add(name string, required bool) {
+func (s *signature) add(p parameter) {
 	if len(s.parameters) == maxFields {
 		panic(s.name + " has more fields than maxFields")
 	}
-	s.parameters = append(s.parameters, parameter{name, required})
+	s.parameters = append(s.parameters, p)
 }
 
 // index returns the number of the parameter with a name, most often likely; -1 if
