@@ -10,11 +10,10 @@ type Applied map[visitOutcome]int
 
 type visitOutcome struct {
 	visitType, outcome string
-	chance             string // of a change, as the policy freshness expected it, rounded down to tenths; "" if it didn't
+	chance             string // the chance of a change that the policy freshness expected, rounded down to tenths; "" without the policy
 }
 
-// outcomeOf returns how a visit ended. An uneventful visit, which found nothing new, was
-// made in vain.
+// outcomeOf returns the outcome of a visit. An uneventful visit found no change: it was in vain.
 func outcomeOf(status model.VisitStatus, eventful bool) string {
 	switch {
 	case eventful:
@@ -25,7 +24,7 @@ func outcomeOf(status model.VisitStatus, eventful bool) string {
 	return string(status)
 }
 
-// ends returns the counts as the database takes them. How long visits took is not known.
+// ends returns the counts in the ledger's form. The durations of visits are unknown.
 func (a Applied) ends() ledger.Ends {
 	ends := ledger.Ends{}
 	for what, n := range a {

@@ -17,41 +17,41 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// A batch is what was read together, decoded, or a part of that.
+// A batch is a set of decoded records that were read together, or a part of one.
 type batch struct {
-	// By partition: the first record, and the one after the last.
+	// By partition: the first record, and the record after the last.
 	first, next map[int32]kgo.EpochOffset
 
-	records   int // that count as the Python scheduler's messages
+	records   int // that count as messages in the Python scheduler
 	skipped   int
-	visits    []Visit // in the order of arrival, until they are split
-	from      []place // where each visit is from
+	visits    []Visit // in the order of arrival, until the split
+	from      []place // the place of each visit's record
 	undecoded []db.RejectedRecord
-	faults    []*service.PanicError // of the program, for which records are rejected
+	faults    []*service.PanicError // panics of the program, for which records are rejected
 
 	// The results of write.
-	split   []*batch // its parts
-	written int      // of a part: so many visits are written, or refused
-	applied Applied
-	refused []db.RejectedRecord
-	kept    int // so many rejected records are written, or unkept
-	unkept  []unkept
+	split    []*batch // the parts
+	written  int      // in a part: the number of visits written or refused
+	applied  Applied
+	refused  []db.RejectedRecord
+	kept     int // the number of rejected records stored, or in unstored
+	unstored []unstored
 }
 
-// unkept is a rejected record that the table of rejected records refused as well.
-type unkept struct {
+// unstored is a rejected record that PostgreSQL refuses to store, too.
+type unstored struct {
 	record db.RejectedRecord
 	reason error
 }
 
-// place is where a record is.
+// place is the place of a record.
 type place struct {
 	topic     string
 	partition int32
 	offset    int64
 }
 
-// newBatch returns an empty batch with room for so many visits.
+// newBatch returns an empty batch with room for visits.
 func newBatch(visits int) *batch {
 	return &batch{
 		first: make(map[int32]kgo.EpochOffset), next: make(map[int32]kgo.EpochOffset),
@@ -59,7 +59,7 @@ func newBatch(visits int) *batch {
 	}
 }
 
-// reach has the batch end with a record.
+// reach extends the batch to a record.
 func (b *batch) reach(r *kgo.Record) {
 	if _, seen := b.first[r.Partition]; !seen {
 		b.first[r.Partition] = kgo.EpochOffset{Epoch: -1, Offset: r.Offset}
@@ -69,15 +69,14 @@ func (b *batch) reach(r *kgo.Record) {
 
 const (
 	maxParts   = 4   // transactions that write a batch
-	maxWriters = 2   // of them at the same time, each with copies of what it writes
-	partVisits = 500 // visits that are worth a transaction of their own
+	maxWriters = 2   // of these at the same time; each holds a copy of its rows
+	partVisits = 500 // the least visits for a transaction of their own
 )
 
 var partSeed = maphash.MakeSeed()
 
-// parts divides the batch, each part with all visits of its origins, so that some
-// can be written at the same time. Origins are told apart by their URLs alone,
-// because that is how they are disabled.
+// parts divides the batch so that some parts can be written at the same time. Each part has all visits of
+// its origins. Origins are distinguished by URL only, as disabling covers all visit types of a URL.
 func (b *batch) parts() []*batch {
 	n := max(1, min(maxParts, len(b.visits)/partVisits))
 	partOf, sizes := make([]uint8, len(b.visits)), make([]int, n)
@@ -96,9 +95,8 @@ func (b *batch) parts() []*batch {
 	return parts
 }
 
-// write writes the batch to the database, in transactions of that size at most. After an
-// error it can be called again, and goes on where it was. A visit that was applied
-// although that is not known is ignored the second time.
+// write writes the batch to the database, in transactions of at most size. After an error it can be called
+// again and continues. If an applied visit is not known to be applied, the second try ignores it.
 func (b *batch) write(ctx context.Context, store Store, rules Rules, size *bulk.BatchSize) error {
 	if b.split == nil {
 		b.split = b.parts()
@@ -122,11 +120,11 @@ func (b *batch) write(ctx context.Context, store Store, rules Rules, size *bulk.
 	var err error
 	b.kept, err = size.Write(b.kept, len(rejected), func(first, end int) error {
 		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return store.RejectRecords(ctx, rejected[first:end]) })
-	}, func(i int, err *postgres.RefusedError) { b.unkept = append(b.unkept, unkept{rejected[i], err}) })
+	}, func(i int, err *postgres.RefusedError) { b.unstored = append(b.unstored, unstored{rejected[i], err}) })
 	return err
 }
 
-// writeAll writes the visits of a part, but for those with a value that PostgreSQL refuses.
+// writeAll writes the visits of a part, except those with a value that PostgreSQL refuses.
 func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *bulk.BatchSize) (err error) {
 	b.written, err = size.Write(b.written, len(b.visits), func(first, end int) error {
 		return service.Within(ctx, writeTimeout, func(ctx context.Context) error {
@@ -146,9 +144,8 @@ func (b *batch) writeAll(ctx context.Context, store Store, rules Rules, size *bu
 	return err
 }
 
-// Write applies visits, in their order, to the stats of their origins, in one
-// transaction, and returns those that changed something. A *postgres.RefusedError is about a
-// value that PostgreSQL refuses.
+// Write applies visits, in their order, to the stats of their origins in one transaction. It returns the
+// visits that changed something. It returns a *postgres.RefusedError if PostgreSQL refuses a value.
 func (r Rules) Write(ctx context.Context, store Store, visits []Visit) (applied Applied, err error) {
 	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known ledger.KnownVisits) ledger.VisitChanges {
 		t := newTally(r, known)

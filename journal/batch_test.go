@@ -24,9 +24,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// All visits of an origin, whatever their type, are in one part, in their order and
-// with the records that they are from. So no two transactions of a batch count
-// visits of the same origin, each without those of the other.
+// All visits of an origin, of any type, are in one part, in order and with their records. So no two
+// transactions of a batch count visits of one origin concurrently.
 func TestPartsKeepOriginsTogether(t *testing.T) {
 	t.Parallel()
 	const origins, rounds = 301, 10
@@ -64,8 +63,8 @@ func TestPartsKeepOriginsTogether(t *testing.T) {
 	}
 }
 
-// A batch that is given up is read again from its first record, in each partition; one that
-// is done with is followed by the record after its last.
+// A batch that is given up is read again from its first record in each partition. A finished batch is
+// followed by the record after its last.
 func TestRewindGoesToTheFirstRecords(t *testing.T) {
 	t.Parallel()
 	b := newBatch(0)
@@ -78,7 +77,7 @@ func TestRewindGoesToTheFirstRecords(t *testing.T) {
 	}
 }
 
-// A member without records, whose batch was given up, tries with back-off whether the database is there again.
+// A member without records, whose batch was given up, retries with back-off until the database is back.
 func TestTrialsBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,14 +99,14 @@ func TestTrialsBackOff(t *testing.T) {
 	})
 }
 
-// away is a store whose database is away.
+// away is a store whose database is unreachable.
 type away struct{ Store }
 
 func (away) UpdateVisitStats(context.Context, []model.OriginKey, func(ledger.KnownVisits) ledger.VisitChanges) error {
 	return errors.New("away")
 }
 
-// The end is where all partitions have been read to their ends, if there are any.
+// A member is at the end once all its partitions are read to their ends; without partitions it is not.
 func TestAtEnd(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -125,8 +124,8 @@ func TestAtEnd(t *testing.T) {
 	}
 }
 
-// A partition that is read again from before its end is not at its end any more; one whose records
-// were only processed stays there.
+// A partition read again from before its end is no longer at its end. A partition whose records were only
+// processed still is.
 func TestReadingAgainLeavesTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{false, true} {
@@ -138,7 +137,7 @@ func TestReadingAgainLeavesTheEnd(t *testing.T) {
 	}
 }
 
-// once is a store that is away the first time that it is to write an origin.
+// once is a store that is unreachable for the first write of an origin.
 type once struct {
 	Store
 	away    model.OriginKey
@@ -162,7 +161,7 @@ func (o *once) UpdateVisitStats(_ context.Context, keys []model.OriginKey, chang
 
 func (o *once) RejectRecords(context.Context, []db.RejectedRecord) error { return nil }
 
-// A batch of which a part could not be written is written to its end, nothing of it twice.
+// A batch with a failed part is written to its end, and no visit twice.
 func TestBatchGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	b, store := &batch{}, &once{away: origin, written: map[model.OriginKey]int{}}
@@ -191,7 +190,7 @@ func TestBatchGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// slow is a store that takes a while, and counts its callers.
+// slow is a store with slow writes that counts its callers.
 type slow struct {
 	Store
 	mu        sync.Mutex
@@ -213,8 +212,8 @@ func (s *slow) UpdateVisitStats(context.Context, []model.OriginKey, func(ledger.
 
 func (s *slow) RejectRecords(context.Context, []db.RejectedRecord) error { return nil }
 
-// A record that the table of rejected records refuses as well is named by the batch, for the log, and holds up no
-// other.
+// If PostgreSQL refuses to store a rejected record, the batch returns it for the log, and stores the
+// others.
 func TestRejectedRecordsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -229,15 +228,15 @@ func TestRejectedRecordsThatAreRefused(t *testing.T) {
 	if err := b.write(t.Context(), store, noFudge, new(bulk.BatchSize)); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.unkept) != 1 || b.unkept[0].record.Offset != 2 {
-		t.Errorf("not kept: %+v, want the record at 2", b.unkept)
+	if len(b.unstored) != 1 || b.unstored[0].record.Offset != 2 {
+		t.Errorf("not kept: %+v, want the record at 2", b.unstored)
 	}
 	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.rejected_records"); n != 3 {
 		t.Errorf("%d records are kept, want 3", n)
 	}
 }
 
-// Of a large batch's transactions only some are open at the same time, as each takes memory.
+// Only some transactions of a large batch run concurrently, as each takes memory.
 func TestTransactionsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,8 +255,8 @@ func TestTransactionsAtOnce(t *testing.T) {
 	})
 }
 
-// The stay in the group ends by what the client can't mend by itself, and all of it by
-// what no waiting mends.
+// The stay in the group ends at errors that the client can't recover from, and Run ends at errors that a
+// retry can't overcome.
 func TestFailuresOfPolls(t *testing.T) {
 	t.Parallel()
 	m := &member{log: slog.New(slog.DiscardHandler)}
@@ -276,13 +275,13 @@ func TestFailuresOfPolls(t *testing.T) {
 		"a rebalance":               {kerr.RebalanceInProgress, true, false},
 	} {
 		err := m.failure(kgo.NewErrFetch(tc.err))
-		if (err != nil) != tc.fails || hopeless(err) != tc.hopeless {
-			t.Errorf("%s: ends the stay with %v, for good: %t", name, err, hopeless(err))
+		if (err != nil) != tc.fails || permanent(err) != tc.hopeless {
+			t.Errorf("%s: ends the stay with %v, for good: %t", name, err, permanent(err))
 		}
 	}
 }
 
-// A record without a value deletes, and says nothing of a visit: it is no rubbish.
+// A record without a value is a deletion without a visit, and no fault.
 func TestRecordsWithoutValueAreNoMessages(t *testing.T) {
 	t.Parallel()
 	c := &Client{decoder: newDecoder()}

@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Check asks the Kafka brokers once for the topic, and returns its name. It joins
-// no group and changes nothing: a topic that Run would create need not be there. If the user lacks rights on the topic
-// or the group, the error is a RightsError.
+// Check asks the Kafka brokers once for the topic, and returns its name. It joins no group and changes
+// nothing. A topic that Run would create may be missing. If the user lacks rights on the topic or the
+// group, the error is a RightsError.
 func (c *Client) Check(ctx context.Context) (topic string, err error) {
 	client, err := kgo.NewClient(c.kafka...)
 	if err != nil {
@@ -37,8 +37,8 @@ func errNoTopic(topic string) error {
 	return fmt.Errorf("the topic %s does not exist on the Kafka brokers: create it, or correct the key journal.prefix", topic)
 }
 
-// kafkaLog logs what the Kafka client reports, at each try, as debug messages. Our
-// own log has a line for each change of state.
+// kafkaLog logs the Kafka client's messages, one at each try, as debug messages. Our own log has one entry
+// for each change of state.
 type kafkaLog struct{ log *slog.Logger }
 
 func (l kafkaLog) Level() kgo.LogLevel {

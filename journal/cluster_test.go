@@ -18,8 +18,7 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// What only a cluster of the test's own can show; one after another, as starting
-// one takes long.
+// These subtests need a cluster of their own. They run one after another, as a start takes long.
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
 	const password = `pass "word" \ 1`
@@ -31,9 +30,8 @@ func TestOwnCluster(t *testing.T) {
 	t.Run("brokers are killed", func(t *testing.T) { testBrokersKilled(t, c) })
 }
 
-// The mechanisms that brokers ask for, by librdkafka's names: with the right
-// password records are read, with a wrong one the error names the setting's
-// trouble and no password.
+// For each SASL mechanism by librdkafka's name, the right password reads records. With a wrong one, the
+// error names the setting and contains no password.
 func testSASL(t *testing.T, c *throwaway.KafkaCluster, scramPassword string) {
 	s := newStreamAt(t, c.Brokers, 1, 1)
 	for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
@@ -54,8 +52,7 @@ func testSASL(t *testing.T, c *throwaway.KafkaCluster, scramPassword string) {
 			"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": tc.mechanism,
 			"sasl.username": "journal", "sasl.password": tc.password,
 		}
-		// Brokers learn of SCRAM users a moment later: until then they refuse, which
-		// is tried again.
+		// Brokers get SCRAM users a moment later. Until then they refuse logins, and the client retries.
 		if processed := s.run(o); processed != 10 {
 			t.Errorf("%s: %d records", tc.mechanism, processed)
 		}
@@ -72,7 +69,8 @@ func testSASL(t *testing.T, c *throwaway.KafkaCluster, scramPassword string) {
 	}
 }
 
-// Each mechanism over TLS, with a client certificate: only if the password, the authority and the protocol are right.
+// Each mechanism works over TLS with a client certificate only if password, authority and protocol are
+// right.
 func testSASLOverTLS(t *testing.T, c *throwaway.KafkaCluster, scramPassword string) {
 	authority := testenv.Authority(t)
 	_, port, err := net.SplitHostPort(tlsProxy(t, c.SASLBrokers[0], authority))
@@ -111,7 +109,7 @@ func testSASLOverTLS(t *testing.T, c *throwaway.KafkaCluster, scramPassword stri
 	}
 }
 
-// ping asks a broker, with these settings, whether it is there.
+// ping sends a request to a broker with the settings.
 func ping(t *testing.T, broker string, settings map[string]string) error {
 	t.Helper()
 	opts, _, err := translate(settings)
@@ -128,8 +126,8 @@ func ping(t *testing.T, broker string, settings map[string]string) error {
 	return client.Ping(ctx)
 }
 
-// A group's coordinator that moves to another broker is found there, and nothing
-// is skipped or applied twice.
+// The client finds a group's coordinator that moves to another broker. It skips no record and applies none
+// twice.
 func testCoordinatorMove(t *testing.T, c *throwaway.KafkaCluster) {
 	const origins, days = 20, 30
 	s := newStreamAt(t, c.Brokers, 2, 1)
@@ -162,16 +160,15 @@ func testCoordinatorMove(t *testing.T, c *throwaway.KafkaCluster) {
 	s.checkDays(origins, days)
 }
 
-// checkDays waits until every origin has had as many visits as there are days, each
-// counted once, and all offsets are committed.
+// checkDays waits until every origin has a visit for each day, each counted once, and all offsets are
+// committed.
 func (s *stream) checkDays(origins, days int) {
 	s.t.Helper()
 	s.awaitVisits(origins, days)
 	s.awaitCommitted(int64(origins * days))
 }
 
-// produceDay writes the visits of a day, one of each origin, half of them to each of two
-// partitions.
+// produceDay writes the visits of a day, one per origin, half of them to each of two partitions.
 func (s *stream) produceDay(origins, day int) {
 	s.t.Helper()
 	for partition := range int32(2) {
@@ -183,8 +180,7 @@ func (s *stream) produceDay(origins, day int) {
 	}
 }
 
-// awaitVisits waits until every origin has had as many visits as there are days, each counted
-// once.
+// awaitVisits waits until every origin has a visit for each day, each counted once.
 func (s *stream) awaitVisits(origins, days int) {
 	s.t.Helper()
 	last := at(days - 1).Format(`"last_visit": "2006-01-02T15:04:05+00:00"`)
@@ -202,8 +198,7 @@ func (s *stream) awaitVisits(origins, days int) {
 	})
 }
 
-// Brokers that are killed and started again, while two members read: no record is
-// skipped and none is applied twice.
+// Brokers are killed and restarted while two members read. No record is skipped, and none is applied twice.
 func testBrokersKilled(t *testing.T, c *throwaway.KafkaCluster) {
 	const origins, days = 20, 24
 	s := newStreamAt(t, c.Brokers, 2, 1)
@@ -229,8 +224,8 @@ func testBrokersKilled(t *testing.T, c *throwaway.KafkaCluster) {
 	s.checkDays(origins, days)
 }
 
-// Of three brokers with replicated topics any one may die, also the group's coordinator:
-// the journal client goes on without it, skips nothing and applies nothing twice.
+// Any one of three brokers with replicated topics may die, even the group's coordinator. The client
+// continues, skips no record and applies none twice.
 func TestBrokerOfThreeDies(t *testing.T) {
 	t.Parallel()
 	const origins, days = 20, 20
@@ -244,7 +239,7 @@ func TestBrokerOfThreeDies(t *testing.T) {
 	for day := range days {
 		s.produceDay(origins, day)
 		switch day {
-		case days / 4, days * 3 / 4: // the coordinator, which is another one then
+		case days / 4, days * 3 / 4: // the coordinator, by then another broker
 			dead = int(s.admin.FindGroupCoordinators(t.Context(), s.prefix)[s.prefix].NodeID) - 1
 			c.KillNode(dead)
 		case days / 2:

@@ -15,9 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A member is one stay in the consumer group. It belongs to the goroutine of the
-// loop, but for the client's callbacks: from a poll to AllowRebalance the member
-// keeps its partitions.
+// A member is one stay in the consumer group. Only the loop's goroutine and the client's callbacks use it.
+// From a poll to AllowRebalance, the member keeps its partitions.
 type member struct {
 	client  *kgo.Client
 	admin   *kadm.Client
@@ -26,20 +25,20 @@ type member struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	// rebalanceWaits has an element when a rebalance waited for AllowRebalance,
-	// perhaps one that is over by now.
+	// rebalanceWaits has an element after a rebalance has waited for AllowRebalance. That rebalance may be
+	// over.
 	rebalanceWaits chan struct{}
 
 	mu         sync.Mutex
-	partitions map[int32]*progress // those assigned
+	partitions map[int32]*progress // the assigned partitions
 }
 
-// progress is how far a partition has been read.
+// progress is the progress in a partition.
 type progress struct {
 	next int64 // offset of the next record
-	end  int64 // offset after the last record, as of when it was last heard
-	eof  bool  // the end has been reached once
-	stop error // not nil: it is read no further
+	end  int64 // offset after the last record, by the last fetch or request
+	eof  bool  // the end was reached once
+	stop error // not nil: the reason why the client has stopped reading it
 }
 
 func (p *progress) lag() int64 { return max(0, p.end-p.next) }
@@ -58,20 +57,20 @@ func join(opts []kgo.Opt, group, topic string, reset Reset, admin *kadm.Client, 
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(offset),
-		// librdkafka's defaults, so that Python and Go members can share a group.
+		// These are librdkafka's defaults, so that Python and Go members can share a group.
 		kgo.Balancers(kgo.RangeBalancer(), kgo.RoundRobinBalancer()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.HeartbeatInterval(defaultHeartbeat),
 		kgo.FetchMaxWait(500 * time.Millisecond),
-		// The client's own would be 50 MiB of each broker.
+		// The client's default would be 50 MiB per broker.
 		kgo.FetchMaxBytes(maxFetchBytes),
 		kgo.FetchMaxPartitionBytes(maxPartitionBytes),
 		kgo.MaxConcurrentFetches(maxFetches),
 		kgo.MaxDecompressBatchBytes(maxUnpackedBytes),
 	}
 	own := []kgo.Opt{
-		// The marks of transactions take offsets too: without them the end of a
-		// partition could not be told from records still to come.
+		// Transaction markers take offsets, too. Without them, the end of a partition would look like
+		// records still to come.
 		kgo.KeepControlRecords(),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
@@ -93,11 +92,11 @@ func join(opts []kgo.Opt, group, topic string, reset Reset, admin *kadm.Client, 
 	return m, nil
 }
 
-// leaveWait bounds how long leaving the group may take; a member that does not
-// manage to say that it leaves is given up after its session's timeout.
+// leaveWait bounds the time to leave the group. The group removes a member that doesn't leave in time after
+// its session timeout.
 const leaveWait = 5 * time.Second
 
-// leave ends the stay. A static member keeps its partitions, for its next start.
+// leave ends the stay. A static member keeps its partitions for its next start.
 func (m *member) leave() {
 	m.client.AllowRebalance()
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
@@ -109,8 +108,7 @@ func (m *member) leave() {
 	m.revoked(ctx, m.client, nil)
 }
 
-// assigned gives each partition a definite offset to start from, given where the
-// group left off.
+// assigned returns the start offset of each partition, from the group's committed offsets.
 func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	starts, err := m.admin.ListStartOffsets(ctx, m.topic)
 	if err != nil {
@@ -133,7 +131,7 @@ func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 		}
 		next := offset.EpochOffset().Offset
 		if next < start.Offset || next > end {
-			// Nothing is committed yet, or what is no longer exists.
+			// Nothing is committed, or the committed offset no longer exists.
 			if next = start.Offset; m.reset == Latest {
 				next = end
 			}
@@ -146,8 +144,7 @@ func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 	return offsets, nil
 }
 
-// revoked forgets all partitions: the strategies of balancers take all of them
-// back at once.
+// revoked removes all partitions: the balancers revoke all of them at once.
 func (m *member) revoked(context.Context, *kgo.Client, map[string][]int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,7 +152,7 @@ func (m *member) revoked(context.Context, *kgo.Client, map[string][]int32) {
 	clear(m.partitions)
 }
 
-// ends lists the offsets after the last records that can be read.
+// ends returns the offsets after the last readable records.
 func (m *member) ends(ctx context.Context) (map[int32]int64, error) {
 	listed, err := m.admin.ListCommittedOffsets(ctx, m.topic)
 	if err == nil {
@@ -169,7 +166,7 @@ func (m *member) ends(ctx context.Context) (map[int32]int64, error) {
 	return ends, nil
 }
 
-// refresh asks for the ends of all partitions, for lag and end of file.
+// refresh reads the ends of all partitions, for the lag and the end of file.
 func (m *member) refresh(ctx context.Context) error {
 	ends, err := m.ends(ctx)
 	if err != nil {
@@ -187,9 +184,8 @@ func (m *member) refresh(ctx context.Context) error {
 	return nil
 }
 
-// gather gives take what is at hand, up to limit records: it waits idleWait for a
-// first record, then gatherWait at most for more. Whatever it returns, a
-// rebalance waits for AllowRebalance.
+// gather calls take with available records, up to limit. It waits idleWait for a first record, then at most
+// gatherWait for more. After it, a rebalance waits for AllowRebalance, also after an error.
 func (m *member) gather(ctx context.Context, limit int, take func(*kgo.Record)) error {
 	n, size := 0, 0
 	wait, deadline := idleWait, time.Time{}
@@ -202,7 +198,7 @@ func (m *member) gather(ctx context.Context, limit int, take func(*kgo.Record)) 
 			n++
 			size += len(record.Value)
 		}
-		m.heard(fetches)
+		m.noteEnds(fetches)
 		if err := m.failure(fetches); err != nil {
 			return err
 		}
@@ -219,8 +215,8 @@ func (m *member) gather(ctx context.Context, limit int, take func(*kgo.Record)) 
 	return nil
 }
 
-// heard notes the ends of partitions that came with their records.
-func (m *member) heard(fetches kgo.Fetches) {
+// noteEnds records the ends of partitions from a fetch.
+func (m *member) noteEnds(fetches kgo.Fetches) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
@@ -230,8 +226,8 @@ func (m *member) heard(fetches kgo.Fetches) {
 	})
 }
 
-// failure returns the first error of a poll that ends the stay. The client itself
-// recovers from the others, and doesn't even report a lost connection.
+// failure returns the first error of a poll that ends the stay. The client recovers from the others itself,
+// and doesn't report lost connections.
 func (m *member) failure(fetches kgo.Fetches) error {
 	var failure error
 	fetches.EachError(func(_ string, _ int32, err error) {
@@ -250,7 +246,7 @@ func (m *member) failure(fetches kgo.Fetches) error {
 	return failure
 }
 
-// A stoppedError is about a partition that is read no further.
+// A stoppedError reports a partition that the client has stopped reading.
 type stoppedError struct{ *kgo.ErrDecompressTooLarge }
 
 func (e *stoppedError) Error() string {
@@ -259,7 +255,7 @@ func (e *stoppedError) Error() string {
 		e.Partition, e.Topic, e.Offset, maxUnpackedBytes>>20, e.NextOffset)
 }
 
-// stop notes that the client reads a partition no further. The others go on.
+// stop records that the client has stopped reading a partition. The others go on.
 func (m *member) stop(why *kgo.ErrDecompressTooLarge) {
 	err := &stoppedError{why}
 	m.log.Error("a partition is read no further", "topic", why.Topic, "partition", why.Partition, "offset", why.Offset, "error", err)
@@ -270,7 +266,7 @@ func (m *member) stop(why *kgo.ErrDecompressTooLarge) {
 	}
 }
 
-// stopped returns why a partition is read no further; nil if all are.
+// stopped returns the error of a stopped partition; nil if there is none.
 func (m *member) stopped() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -282,21 +278,20 @@ func (m *member) stopped() error {
 	return nil
 }
 
-// hopeless reports whether err is the group's refusal of this member, which
-// waiting does not cure.
-func hopeless(err error) bool {
+// permanent reports whether err is the group's refusal of this member, which a retry can't overcome.
+func permanent(err error) bool {
 	return slices.ContainsFunc([]error{
 		kerr.FencedInstanceID, kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout, kerr.InvalidGroupID,
 	}, func(refusal error) bool { return errors.Is(err, refusal) })
 }
 
-// seek reads on from these offsets, or has the member do so that gets the partitions.
+// seek continues at the offsets, in this member or in the one that gets the partitions.
 func (m *member) seek(offsets map[int32]kgo.EpochOffset) {
 	m.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{m.topic: offsets})
 	m.moveTo(offsets, true)
 }
 
-// moveTo notes where partitions are read next; again: from before their ends.
+// moveTo sets the next offsets of partitions. again is whether they are before the partitions' ends.
 func (m *member) moveTo(offsets map[int32]kgo.EpochOffset, again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -311,8 +306,8 @@ func (m *member) moveTo(offsets map[int32]kgo.EpochOffset, again bool) {
 	}
 }
 
-// commit tells the group that the records before these offsets were processed. Should it
-// fail, the next commit covers them too, or they are read again.
+// commit commits that the records before the offsets are processed. If it fails, the next commit covers
+// them too, or they are read again.
 func (m *member) commit(ctx context.Context, done map[int32]kgo.EpochOffset) error {
 	m.moveTo(done, false)
 	var failure error
@@ -333,7 +328,7 @@ func (m *member) commit(ctx context.Context, done map[int32]kgo.EpochOffset) err
 	return nil
 }
 
-// remaining counts the records known to be ahead.
+// remaining returns the number of unread records, by the last known ends.
 func (m *member) remaining() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -344,8 +339,8 @@ func (m *member) remaining() int64 {
 	return n
 }
 
-// atEnd reports whether every partition has been read to its end once, or no further. A member
-// without partitions is not at the end: it may yet get some.
+// atEnd reports whether every partition has been read to its end once, or is stopped. A member without
+// partitions is not at the end: it may get some.
 func (m *member) atEnd() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -356,7 +351,7 @@ func (m *member) atEnd() bool {
 	return ended
 }
 
-// restart reads the partitions that are at their end from their start again.
+// restart reads partitions that are at their end from their start again.
 func (m *member) restart(ctx context.Context) error {
 	starts, err := m.admin.ListStartOffsets(ctx, m.topic)
 	if err == nil {
@@ -381,7 +376,7 @@ func (m *member) restart(ctx context.Context) error {
 	return nil
 }
 
-// candidates are the topics of which the first that is there is read.
+// candidates returns the topics in order of preference. The client reads the first that exists.
 func (c *Client) candidates() []string {
 	candidates := []string{c.o.Prefix + "." + objectType}
 	if c.o.Privileged {
@@ -393,9 +388,9 @@ func (c *Client) candidates() []string {
 	return candidates
 }
 
-// findTopic returns the topic to read: the privileged one if asked for and
-// there, else the plain one. found is false if there is none. If topics are to be created,
-// only the first of them counts, as in the Python scheduler.
+// findTopic returns the topic to read: the privileged one if it is configured and exists, else the plain
+// one. found is false if there is none. With CreateTopics only the first counts, as in the Python
+// scheduler.
 func (c *Client) findTopic(ctx context.Context, admin *kadm.Client) (topic string, found bool, err error) {
 	candidates := c.candidates()
 	details, err := admin.ListTopics(ctx, candidates...)
@@ -415,7 +410,7 @@ func (c *Client) findTopic(ctx context.Context, admin *kadm.Client) (topic strin
 	return candidates[0], false, nil
 }
 
-// createTopic makes a topic as the Python scheduler does. Brokers learn of it a moment later.
+// createTopic creates a topic as the Python scheduler does. Brokers report it a moment later.
 func (c *Client) createTopic(ctx context.Context, admin *kadm.Client, topic string) error {
 	_, err := admin.CreateTopic(ctx, 1, 1, nil, topic)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// The Python scheduler's client has longer intervals than the longest, records a visit without a
-// date, and ends at a fault in a key that it doesn't use.
+// The Python scheduler's client exceeds the longest interval, records a visit without a date, and ends at a
+// fault in an unused key. Ours doesn't.
 func TestDiffersFromThePeersClient(t *testing.T) {
 	t.Parallel()
 	for _, offset := range []int32{11, 40} { // of an origin without a last visit
@@ -21,7 +21,7 @@ func TestDiffersFromThePeersClient(t *testing.T) {
 	if _, _, err := newDecoder().decode(record(map[string]any{"date": nil})); err == nil {
 		t.Error("a date that is nil is not set aside")
 	}
-	// A fault in a key that isn't used.
+	// This fault is in an unused key.
 	value := append(record(nil), "\xa5other\xa1\xff"...)
 	value[0]++ // one key more
 	if _, final, err := newDecoder().decode(value); !final || err != nil {

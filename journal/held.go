@@ -10,13 +10,12 @@ import (
 )
 
 const (
-	heldPeriod = 5 * time.Second // between looks at failed visits that were kept back
-	maxHeld    = 1000            // of them in one transaction
+	heldPeriod = 5 * time.Second // between two queries for held visits that count
+	maxHeld    = 1000            // visits in one transaction
 )
 
-// countHeld counts the failed visits that were kept back (see holdBack) and turned
-// out to be failures, until ctx ends. Several members may do so at once: the one
-// that comes second finds them counted.
+// countHeld counts held visits (see holdBack) that turn out to be failures of their origins, until ctx
+// ends. Several members may do so at once: the second one finds them counted.
 func (c *Client) countHeld(ctx context.Context) {
 	loop := service.Loop{
 		Name: "counting failed visits", Log: c.o.Log,
@@ -34,8 +33,8 @@ func (c *Client) countHeld(ctx context.Context) {
 	_ = loop.Run(ctx)
 }
 
-// countReleased counts up to most failed visits that were kept back, in a transaction of
-// its own, and returns how many it tried, and those that changed something.
+// countReleased counts up to most held visits in one transaction. It returns the number that it tried, and
+// the visits that changed something.
 func countReleased(ctx context.Context, store Store, rules Rules, most int) (n int, applied Applied, err error) {
 	released, err := store.ReleasedVisits(ctx, most)
 	if err != nil || len(released) == 0 {
@@ -46,7 +45,7 @@ func countReleased(ctx context.Context, store Store, rules Rules, most int) (n i
 		visits[i] = Visit{OriginKey: r.OriginKey, Date: r.Date, Status: model.VisitFailed}
 	}
 	err = store.UpdateVisitStats(ctx, originsOf(visits), func(known ledger.KnownVisits) ledger.VisitChanges {
-		known.Laned, known.TimedOut = nil, nil // what is underway now is a visit after these
+		known.Laned, known.TimedOut = nil, nil // work underway now is for a later visit
 		t := newTally(rules, known)
 		t.apply(visits)
 		applied = t.applied

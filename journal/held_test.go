@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// A failed visit of an origin whose time on a lane was over is no failure of the
-// origin; whether it was, may be known before the record comes, or after.
+// A failed visit that timed out on a lane is no failure of the origin. The time-out may be known before the
+// record arrives, or after.
 func TestHoldBack(t *testing.T) {
 	t.Parallel()
 	noon := at(0)
@@ -60,8 +60,7 @@ func TestHoldBack(t *testing.T) {
 	}
 }
 
-// What was kept back counts, once, when the try has ended and not by its limit; a
-// success counts at once.
+// A held visit counts once, when its try has ended otherwise than by a time-out. A success counts at once.
 func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -76,14 +75,13 @@ func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	if diff := cmp.Diff([]string{"https://example.org/0002 successful", "https://example.org/0003 failed"}, table(t, s.dsn, visited)); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
-	// The first fails by itself; the time of the second is over, and its failure
-	// is repeated by a replay.
+	// The first visit fails by itself. The second times out, and a replay repeats its failure.
 	over := s.outcome("00000000-0000-0000-0000-000000000001")
 	over.End.TimedOut, over.End.EventTime = true, float64(at(0).Unix())+0.5
 	if err := (settle.Store{Store: s.store}).ApplyOutcomes(t.Context(), []settle.Outcome{s.outcome("00000000-0000-0000-0000-000000000000"), over}); err != nil {
 		t.Fatal(err)
 	}
-	// The next try has ended when the journal tells of this one.
+	// The next try has ended before the journal's record of this one arrives.
 	execute(t, s.dsn, "delete from scheduler_go.work")
 	s.produce(0, visitOf(1, 0, failed))
 	s.run(s.options())
@@ -99,7 +97,7 @@ func TestHeldVisitsCountWhenTheirTryFails(t *testing.T) {
 	}
 }
 
-// released is a store with one visit that counts now, and a try that is underway since.
+// released is a store with one visit that counts now, and a later try underway.
 type released struct {
 	Store
 	visit   ledger.HeldVisit
@@ -116,7 +114,7 @@ func (r *released) UpdateVisitStats(_ context.Context, _ []model.OriginKey, chan
 	return nil
 }
 
-// A visit that counts now is not kept back again by the try that came after it.
+// A later try underway doesn't hold back a visit that counts now.
 func TestReleasedVisitsCountBesideTheNextTry(t *testing.T) {
 	t.Parallel()
 	r := &released{visit: ledger.HeldVisit{OriginKey: origin, Date: at(0)}, known: ledger.KnownVisits{
@@ -131,7 +129,7 @@ func TestReleasedVisitsCountBesideTheNextTry(t *testing.T) {
 	}
 }
 
-// A running client counts them by itself.
+// A running client counts held visits.
 func TestClientCountsHeldVisits(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -148,8 +146,8 @@ func (s *stream) outcome(id string) settle.Outcome {
 	return settle.Outcome{BackendID: id, Heard: at(0), End: &settle.End{Status: model.RunFailed}}
 }
 
-// A failed visit is kept back while its try is underway, also while the ledger doesn't know yet
-// that its message was sent.
+// A failed visit is held while its try is underway, even if the ledger doesn't yet have its message as
+// sent.
 func TestVisitsAreReleasedWithTheirTry(t *testing.T) {
 	t.Parallel()
 	store := testenv.Open(t, testenv.Database(t))

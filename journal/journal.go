@@ -27,59 +27,59 @@ const (
 	objectType = "origin_visit_status"
 )
 
-// Bounds of a batch.
+// These bound a batch.
 const (
-	minBatchLimit     = 10_000                 // records taken at once when they are at hand
-	maxBatchBytes     = 32 << 20               // of values; one fetch may go beyond
-	maxFetchBytes     = 8 << 20                // of one fetch, compressed; one batch of a producer may go beyond
-	maxPartitionBytes = 64 << 10               // of one partition in it, too: a thousand records or more
-	maxUnpackedBytes  = 32 << 20               // of one batch of a producer, decompressed
-	maxFetches        = 4                      // on their way or waiting, of all brokers
-	gatherWait        = 50 * time.Millisecond  // for more records after the first
-	idleWait          = 500 * time.Millisecond // for a first record, before looking around
+	minBatchLimit     = 10_000                 // the least bound of records in a batch
+	maxBatchBytes     = 32 << 20               // of values; the last fetch may exceed it
+	maxFetchBytes     = 8 << 20                // of a fetch, compressed; a single producer batch may exceed it
+	maxPartitionBytes = 64 << 10               // of one partition in a fetch: a thousand records or more
+	maxUnpackedBytes  = 32 << 20               // of a producer batch, decompressed
+	maxFetches        = 4                      // in flight or buffered, over all brokers
+	gatherWait        = 50 * time.Millisecond  // for further records
+	idleWait          = 500 * time.Millisecond // for a first record
 )
 
 const (
-	applyTimeout  = 5 * time.Minute  // of one try of a batch
-	writeTimeout  = time.Minute      // of one transaction of it
-	commitTimeout = 30 * time.Second // of the commit of its offsets
+	applyTimeout  = 5 * time.Minute  // of a try to write a batch
+	writeTimeout  = time.Minute      // of each of its transactions
+	commitTimeout = 30 * time.Second // of the commit of a batch's offsets
 	askTimeout    = 10 * time.Second // of a request to Kafka
-	lagInterval   = 15 * time.Second // between looks at the ends of partitions
-	restartAfter  = 10 * time.Second // of nothing to read, as the Python scheduler waits
+	lagInterval   = 15 * time.Second // between two reads of the partitions' ends
+	restartAfter  = 10 * time.Second // without records, as in the Python scheduler
 )
 
-// EOF is what to do at the end of all partitions.
+// EOF is the action at the end of all partitions.
 type EOF string
 
-// What the key on_eof may say.
+// These are the values of the key on_eof.
 const (
-	EOFContinue EOF = "continue" // wait for more
+	EOFContinue EOF = "continue" // wait for further records
 	EOFStop     EOF = "stop"     // end
-	EOFRestart  EOF = "restart"  // begin again at the start
+	EOFRestart  EOF = "restart"  // read from the start again
 )
 
-// Reset is where to begin in a partition for which the group has no offset.
+// Reset is the start in a partition without a committed offset.
 type Reset string
 
-// What the key auto_offset_reset may say.
+// These are the values of the key auto_offset_reset.
 const (
 	Earliest Reset = "earliest"
 	Latest   Reset = "latest"
 )
 
-// A Store keeps visit stats: a *db.Store, or a Store of tests.
+// A Store writes visit stats: a *db.Store, or a Store of tests.
 type Store interface {
-	// UpdateVisitStats changes the stats of the given origins in one
-	// transaction; change may be called more than once.
+	// UpdateVisitStats changes the stats of the origins in one transaction. It may call change more than
+	// once.
 	UpdateVisitStats(ctx context.Context, keys []model.OriginKey, change func(ledger.KnownVisits) ledger.VisitChanges) error
-	// RejectRecords keeps where the records are that were set aside.
+	// RejectRecords stores the places of records that are set aside.
 	RejectRecords(ctx context.Context, records []db.RejectedRecord) error
-	// ReleasedVisits lists failed visits that were kept back and count now.
+	// ReleasedVisits lists held failed visits that count now.
 	ReleasedVisits(ctx context.Context, limit int) ([]ledger.HeldVisit, error)
 }
 
-// Options of a Client. Brokers, GroupID and Store are needed; the rest has the
-// Python scheduler's defaults.
+// Options configure a Client. Brokers, GroupID and Store are required; the other fields default as in the
+// Python scheduler.
 type Options struct {
 	Brokers []string // host:port
 	GroupID string
@@ -87,32 +87,31 @@ type Options struct {
 
 	Prefix     string // of the topic; "" is DefaultPrefix
 	Privileged bool   // prefer the topic <prefix>_privileged.origin_visit_status
-	// CreateTopics creates the topic, with one partition and no copies, if it isn't there.
+	// CreateTopics creates a missing topic, with one partition and no replicas.
 	CreateTopics bool
-	// FailIfMissing has Run return an error if the topic isn't there; else it is waited for.
+	// FailIfMissing makes Run return an error for a missing topic. Otherwise Run waits for it.
 	FailIfMissing bool
-	// BatchSize raises the bound of a batch if it is above 10,000 records, and has
-	// no effect otherwise: a batch is what is at hand.
+	// BatchSize raises the bound of records in a batch if it is above 10,000. Otherwise it has no effect: a
+	// batch is the set of available records.
 	BatchSize        int
 	AutoOffsetReset  Reset // "" is Earliest
 	OnEOF            EOF   // "" is EOFContinue
-	StopAfterObjects int64 // end after so many records; 0 is never
-	// ConsumerSettings are named as librdkafka names them; group.instance.id makes
-	// this a static member of the group.
+	StopAfterObjects int64 // end after that many records; 0: never
+	// ConsumerSettings have librdkafka's names. group.instance.id makes this a static member of the group.
 	ConsumerSettings map[string]string
 
 	Rules    Rules
 	Log      *slog.Logger          // nil is slog.Default()
 	Registry prometheus.Registerer // nil: the metrics are not registered
-	// Progress, if not nil, is called after each batch with the number of
-	// records done with and of those known to be ahead.
+	// Progress, if not nil, is called after each batch with the numbers of processed records and of unread
+	// ones, by the last known ends.
 	Progress func(processed, remaining int64)
 }
 
-// A Client is the daemon that keeps visit stats up to date.
+// A Client is the daemon that updates visit stats.
 type Client struct {
 	o       Options
-	kafka   []kgo.Opt // how to reach the brokers and to consume
+	kafka   []kgo.Opt // options of the connection and of consuming
 	metrics *metrics
 	decoder *decoder
 	rejects service.LogLimit
@@ -120,16 +119,16 @@ type Client struct {
 	pulse      *service.Pulse
 	kafkaState *service.Service
 
-	restartAfter time.Duration // of nothing to read; a test has no time for it
+	restartAfter time.Duration // without records; tests set it shorter
 	processed    int64
 	trials       service.Backoff // of canApply
 	nextTrial    time.Time
-	size         bulk.BatchSize // of transactions
-	heldSize     bulk.BatchSize // of those that count held visits
+	size         bulk.BatchSize // of batches written
+	heldSize     bulk.BatchSize // of held visits counted
 }
 
-// New checks the options. Warnings name consumer settings that are not honoured;
-// they and the error hold no password. Nothing is connected yet.
+// New checks the options. Warnings name consumer settings that have no effect. Neither warnings nor the
+// error contain a password. New connects to nothing.
 func New(o Options) (c *Client, warnings []string, err error) {
 	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
 	o.AutoOffsetReset = cmp.Or(o.AutoOffsetReset, Earliest)
@@ -179,10 +178,9 @@ func New(o Options) (c *Client, warnings []string, err error) {
 	}, warnings, nil
 }
 
-// Run reads the journal until ctx ends, or the bounds of the options are reached,
-// and returns how many records were processed, with those set aside or skipped.
-// When ctx ends, the batch in hand is finished within the context of
-// service.InFlight. Run may be called once.
+// Run reads the journal until ctx ends or the options' bounds are reached. It returns the number of
+// processed records, including those set aside or skipped. After ctx ends, Run finishes the current batch
+// within the context of service.InFlight. Run may be called once.
 func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 	client, err := kgo.NewClient(c.kafka...)
 	if err != nil {
@@ -201,14 +199,14 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 		return 0, endedBy(ctx, err)
 	}
 	found()
-	c.metrics.is(idle)
-	defer c.metrics.is("")
+	c.metrics.setStatus(idle)
+	defer c.metrics.setStatus("")
 	c.o.Log.Info("reading the journal", "topic", topic, "group", c.o.GroupID)
 	var backoff service.Backoff
 	for {
 		before := c.processed
 		err := c.stay(ctx, admin, topic)
-		if _, stopped := errors.AsType[*stoppedError](err); err == nil || ctx.Err() != nil || stopped || hopeless(err) {
+		if _, stopped := errors.AsType[*stoppedError](err); err == nil || ctx.Err() != nil || stopped || permanent(err) {
 			return c.processed, endedBy(ctx, err)
 		}
 		c.kafkaState.Failed(c.refused(err, topic))
@@ -229,7 +227,7 @@ func endedBy(ctx context.Context, err error) error {
 	return err
 }
 
-// topic waits for Kafka, and for the topic unless that is to be an error, or to be created.
+// topic waits for Kafka, and for the topic unless a missing topic is an error or is created.
 func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) {
 	var backoff service.Backoff
 	waiting := false
@@ -247,7 +245,7 @@ func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) 
 		case found:
 			c.kafkaState.OK()
 			return topic, nil
-		case c.o.CreateTopics: // brokers may not know of it yet
+		case c.o.CreateTopics: // brokers may not report it yet
 		case c.o.FailIfMissing:
 			return "", errNoTopic(topic)
 		default:
@@ -264,8 +262,7 @@ func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) 
 	}
 }
 
-// stay is one stay in the consumer group. It returns nil when the work is done
-// or ctx has ended.
+// stay is one stay in the consumer group. It returns nil at the options' bounds or after ctx has ended.
 func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) error {
 	m, err := join(c.kafka, c.o.GroupID, topic, c.o.AutoOffsetReset, admin, c.metrics, c.o.Log)
 	if err != nil {
@@ -280,21 +277,21 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 	defer stop()
 
 	lastRecord, applied := time.Now(), true
-	visits := 0 // in the last batch
+	visits := 0 // of the last batch
 	for ctx.Err() == nil && (c.o.StopAfterObjects == 0 || c.processed < c.o.StopAfterObjects) {
 		c.pulse.Begin()
-		c.metrics.is(waiting)
+		c.metrics.setStatus(waiting)
 		b := newBatch(visits)
 		if err := m.gather(ctx, c.limit(), func(r *kgo.Record) { c.decode(b, r) }); err != nil {
 			return err
 		}
 		visits = len(b.visits)
 		if len(b.first) > 0 {
-			c.metrics.is(processing)
+			c.metrics.setStatus(processing)
 			if applied, err = c.process(ctx, m, b); err != nil {
 				return err
 			}
-			c.metrics.is(idle)
+			c.metrics.setStatus(idle)
 			lastRecord = time.Now()
 		} else if c.o.OnEOF != EOFContinue {
 			done, err := c.atEOF(ctx, m, time.Since(lastRecord))
@@ -303,7 +300,7 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 			}
 		}
 		m.client.AllowRebalance()
-		if !applied && len(b.first) == 0 { // another member may have what was given up
+		if !applied && len(b.first) == 0 { // another member may have the records that were given up
 			applied = c.canApply(ctx)
 		}
 		if applied {
@@ -314,8 +311,7 @@ func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) err
 	return nil
 }
 
-// watch keeps the lag up to date, also while the loop waits for the database,
-// and notes whether Kafka answers.
+// watch updates the lag, also while the loop waits for the database, and records whether Kafka answers.
 func (c *Client) watch(ctx context.Context, m *member) {
 	for service.Sleep(ctx, lagInterval) == nil {
 		_ = c.refresh(ctx, m)
@@ -333,11 +329,10 @@ func (c *Client) refresh(ctx context.Context, m *member) error {
 	return err
 }
 
-// atEOF does what OnEOF says once all has been read. It is called when there has
-// been nothing to read for the time idle; done is to stop.
+// atEOF acts as OnEOF says once all is read. idle is the time without records. done is whether to end.
 func (c *Client) atEOF(ctx context.Context, m *member, idle time.Duration) (done bool, err error) {
 	switch {
-	case c.refresh(ctx, m) != nil: // it has been noted, and is asked again soon
+	case c.refresh(ctx, m) != nil: // the error is recorded, and the next call tries again soon
 	case c.o.OnEOF == EOFStop:
 		if done = m.atEnd(); done {
 			c.metrics.stops.Inc()
@@ -349,7 +344,7 @@ func (c *Client) atEOF(ctx context.Context, m *member, idle time.Duration) (done
 	return done, err
 }
 
-// limit returns how many records the next batch may hold.
+// limit returns the bound of records in the next batch.
 func (c *Client) limit() int {
 	limit := max(c.o.BatchSize, minBatchLimit)
 	if c.o.StopAfterObjects > 0 {
@@ -358,9 +353,8 @@ func (c *Client) limit() int {
 	return limit
 }
 
-// process applies a batch and commits its offsets. applied is false if it was given up for
-// a rebalance that waits. It returns an error only when ctx has ended before the batch could
-// be applied.
+// process applies a batch and commits its offsets. applied is false if the batch was given up for a waiting
+// rebalance. It returns an error only if ctx has ended before the batch was applied.
 func (c *Client) process(ctx context.Context, m *member, b *batch) (applied bool, err error) {
 	start := time.Now()
 	applied, err = c.apply(ctx, m, b)
@@ -381,8 +375,8 @@ func (c *Client) process(ctx context.Context, m *member, b *batch) (applied bool
 	return true, nil
 }
 
-// apply writes the batch to the database, trying until that succeeds. applied is
-// false if it was given up for a rebalance that waits.
+// apply writes the batch to the database, and retries until it succeeds. applied is false if the batch was
+// given up for a waiting rebalance.
 func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, err error) {
 	work := service.InFlight(ctx)
 	var backoff service.Backoff
@@ -406,8 +400,8 @@ func (c *Client) apply(ctx context.Context, m *member, b *batch) (applied bool, 
 	}
 }
 
-// canApply reports whether visits could be applied: it updates the stats of no origin. After a
-// failure it reports false, without a try, until the back-off has passed.
+// canApply reports whether the database accepts an update of visit stats, of no origin. After a failure it
+// returns false without a try until the back-off has passed.
 func (c *Client) canApply(ctx context.Context) bool {
 	if time.Now().Before(c.nextTrial) {
 		return false
@@ -421,9 +415,9 @@ func (c *Client) canApply(ctx context.Context) bool {
 	return err == nil
 }
 
-// decode adds what a record says to a batch, which keeps nothing else of it: of a large
-// lag, records take more memory than their visits. Marks of transactions and records without
-// a value are no messages to the Python scheduler, and are not counted.
+// decode adds a record's visit to the batch and keeps nothing else: with a large lag, records take more
+// memory than visits. Transaction markers and records without a value don't count: they are no messages in
+// the Python scheduler.
 func (c *Client) decode(b *batch, r *kgo.Record) {
 	b.reach(r)
 	if r.Attrs.IsControl() || r.Value == nil {
@@ -453,7 +447,7 @@ func (c *Client) decode(b *batch, r *kgo.Record) {
 	}
 }
 
-// account counts a batch that is done with.
+// account adds a finished batch to the metrics.
 func (c *Client) account(b *batch, took time.Duration) {
 	c.processed += int64(b.records)
 	c.metrics.handled.Add(float64(b.records))
@@ -474,7 +468,7 @@ func (c *Client) account(b *batch, took time.Duration) {
 				"error", fault, "stack", string(fault.Stack), "unlogged", held)
 		}
 	}
-	for _, u := range b.unkept {
+	for _, u := range b.unstored {
 		c.o.Log.Error("a rejected record is not kept", "topic", u.record.Topic, "partition", u.record.Partition, "offset", u.record.Offset, "error", u.reason)
 	}
 	for _, r := range rejected {

@@ -21,7 +21,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// visitsOf are values of one visit of each of n origins.
+// visitsOf returns values of one visit for each of n origins.
 func visitsOf(n, day int) [][]byte {
 	values := make([][]byte, n)
 	for i := range values {
@@ -30,8 +30,8 @@ func visitsOf(n, day int) [][]byte {
 	return values
 }
 
-// Bad records are set aside with where they are, and stop nothing: not even one
-// that only PostgreSQL refuses, in the middle of good ones.
+// Bad records are set aside with their places and stop nothing, even one in the middle of good ones that
+// only PostgreSQL refuses.
 func TestBadRecordsAreSetAside(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -91,9 +91,8 @@ swh_scheduler_visits_total{outcome="uneventful",visit_type="git"} 20
 	}
 }
 
-// A crash after the transaction and before the commit of the offsets has the
-// next member read records again; they change nothing, nor are bad ones kept
-// twice.
+// After a crash between the transaction and the commit of the offsets, the next member reads records again.
+// They change nothing, and bad ones are not stored twice.
 func TestReplayAfterACrashChangesNothing(t *testing.T) {
 	t.Parallel()
 	mixed := model.DefaultVisitRules
@@ -118,7 +117,7 @@ func TestReplayAfterACrashChangesNothing(t *testing.T) {
 			if recorded := len(failures) > 0; recorded != (rules.FailuresKeepDate || rules.Visits != nil) {
 				t.Errorf("%d failures are recorded", len(failures))
 			}
-			s.setCommitted(0, 100) // as if what was done since had not been committed
+			s.setCommitted(0, 100) // as if the later offsets had not been committed
 			if got := s.run(o); got != 155 {
 				t.Errorf("%d records were read again, want 155", got)
 			}
@@ -135,7 +134,7 @@ func TestReplayAfterACrashChangesNothing(t *testing.T) {
 	}
 }
 
-// failingStore ends the process, so to speak, once its transaction is done.
+// failingStore ends the member after its transaction.
 type failingStore struct {
 	Store
 	crash func()
@@ -147,8 +146,8 @@ func (s failingStore) UpdateVisitStats(ctx context.Context, origins []model.Orig
 	return errors.Join(err, errors.New("crashed"))
 }
 
-// Offsets are committed after the transaction, never before: a member that ends
-// right after its transaction leaves its records to be read again.
+// Offsets are committed after the transaction, never before. If a member ends right after its transaction,
+// its records are read again.
 func TestOffsetsAreCommittedAfterTheTransaction(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -179,8 +178,7 @@ func TestOffsetsAreCommittedAfterTheTransaction(t *testing.T) {
 	}
 }
 
-// The runner writes last_scheduled while the journal client works: it stays as
-// the runner wrote it.
+// The journal client doesn't change last_scheduled, which the runner writes at the same time.
 func TestLastScheduledIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -201,7 +199,7 @@ func TestLastScheduledIsLeftAlone(t *testing.T) {
 	}
 }
 
-// meanwhile does something before the first batch.
+// meanwhile runs a function before the first batch.
 type meanwhile struct {
 	Store
 	do func()
@@ -212,8 +210,8 @@ func (s meanwhile) UpdateVisitStats(ctx context.Context, keys []model.OriginKey,
 	return s.Store.UpdateVisitStats(ctx, keys, change)
 }
 
-// Two members that share the partitions, and the same origins, come and go while
-// records arrive: each visit counts exactly once, and the last one wins.
+// Two members share partitions and origins, and join and leave while records arrive. Each visit counts
+// exactly once, and the last one wins.
 func TestMembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	const partitions, origins, days = 4, 40, 60
@@ -247,8 +245,8 @@ func TestMembersComeAndGo(t *testing.T) {
 	s.awaitCommitted(origins * days)
 }
 
-// The records of the same new origins come through different partitions to
-// different members: no deadlock, nothing lost, the later visit wins.
+// Records of the same new origins come through different partitions to different members. There is no
+// deadlock, no visit is lost, and the later visit wins.
 func TestMembersShareOrigins(t *testing.T) {
 	t.Parallel()
 	const origins, days = 300, 20
@@ -274,7 +272,7 @@ func TestMembersShareOrigins(t *testing.T) {
 	stopSecond()
 }
 
-// A database that goes away is tried again, and noted once; nothing is lost.
+// An unreachable database is retried and logged once. No visit is lost.
 func TestDatabaseOutage(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -305,8 +303,8 @@ func TestDatabaseOutage(t *testing.T) {
 	}
 }
 
-// While the database of one member is away, a rebalance does not wait for it:
-// another member takes over its partition and the batch in hand.
+// While one member's database is unreachable, a rebalance doesn't wait for it. Another member takes over
+// its partition and the current batch.
 func TestRebalanceDuringADatabaseOutage(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -321,13 +319,13 @@ func TestRebalanceDuringADatabaseOutage(t *testing.T) {
 	testenv.Shows(s.t, "applying visits failed; will be tried again", logs.String)
 	second := s.options()
 	second.OnEOF = EOFContinue
-	second.ConsumerSettings = map[string]string{"group.instance.id": "one"} // it comes first, and gets the partition
+	second.ConsumerSettings = map[string]string{"group.instance.id": "one"} // it joins first and gets the partition
 	s.start(second)
 	s.awaitCommitted(10) // by the second
 	if got := len(s.stats()); got != 10 {
 		t.Errorf("%d stats, want 10", got)
 	}
-	// The first has nothing to apply now. It tells of its trouble until it could apply visits.
+	// The first member now has no records. It reports the outage until it could apply visits.
 	tries := store.tries.Load()
 	testenv.Becomes(t, "it tries again without records", true, func() bool { return store.tries.Load() > tries+1 })
 	if strings.Contains(logs.String(), "works again") {
@@ -340,7 +338,7 @@ func TestRebalanceDuringADatabaseOutage(t *testing.T) {
 	}
 }
 
-// countingStore counts the tries to update visit stats.
+// countingStore counts the calls of UpdateVisitStats.
 type countingStore struct {
 	Store
 	tries atomic.Int64
@@ -351,7 +349,7 @@ func (c *countingStore) UpdateVisitStats(ctx context.Context, keys []model.Origi
 	return c.Store.UpdateVisitStats(ctx, keys, change)
 }
 
-// Connections to Kafka that break, while records come: nothing is skipped.
+// Connections to Kafka break while records arrive. No record is skipped.
 func TestKafkaOutage(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 2)
@@ -381,7 +379,7 @@ func TestKafkaOutage(t *testing.T) {
 	}
 }
 
-// stop_after_objects counts what the Python scheduler counts: every record with a value.
+// stop_after_objects counts the same records as the Python scheduler: those with a value.
 func TestStopAfterObjects(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -454,7 +452,7 @@ func TestAutoOffsetReset(t *testing.T) {
 	}
 }
 
-// Offsets of records that retention has deleted since lead to the oldest ones
+// If retention has deleted the records at the committed offsets, the client reads from the oldest ones
 // left.
 func TestRecordsDeletedByRetention(t *testing.T) {
 	t.Parallel()
@@ -473,8 +471,8 @@ func TestRecordsDeletedByRetention(t *testing.T) {
 	}
 }
 
-// Where the group's offset is beyond the end, as the topic was made anew, it is read from where the
-// setting says: it is not at its end already.
+// If the group's offset is beyond the end, as after a recreation of the topic, the client starts by the
+// setting. It is not at the end.
 func TestOffsetBeyondTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -490,7 +488,7 @@ func TestOffsetBeyondTheEnd(t *testing.T) {
 	}
 }
 
-// A topic that is not there is waited for, which is said once, or is an error that names it.
+// The client waits for a missing topic and logs that once, or returns an error with the topic's name.
 func TestMissingTopic(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -521,7 +519,7 @@ func TestMissingTopic(t *testing.T) {
 	}
 }
 
-// With create_topics the topics are as those that the Python scheduler creates.
+// With create_topics, the client creates the topics as the Python scheduler does.
 func TestCreateTopics(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -565,7 +563,7 @@ for privileged in (False, True):
 	}
 }
 
-// The privileged topic is preferred where it is there, and only if asked for.
+// The client prefers the privileged topic only if the setting asks for it and the topic exists.
 func TestPrivilegedTopic(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)

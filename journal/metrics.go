@@ -9,11 +9,11 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// Outcomes of a record.
+// These are the outcomes of a record.
 const (
 	outcomeApplied  = "applied"  // changed the stats of its origin
-	outcomeIgnored  = "ignored"  // dated not after the last visit
-	outcomeSkipped  = "skipped"  // doesn't say how a visit ended
+	outcomeIgnored  = "ignored"  // its date is not after the last visit
+	outcomeSkipped  = "skipped"  // without the end of a visit
 	outcomeRejected = "rejected" // set aside
 )
 
@@ -27,14 +27,14 @@ type metrics struct {
 	batchSeconds prometheus.Histogram
 	batchRecords prometheus.Histogram
 
-	// The Python scheduler's, under its names.
+	// These are the Python scheduler's, with its names.
 	handled  prometheus.Counter
 	restarts prometheus.Counter // of partitions
 	stops    prometheus.Counter
 	status   *prometheus.GaugeVec
 }
 
-// What the client does, as the Python scheduler's tells it.
+// These are the states of the client, with the Python scheduler's names.
 const (
 	idle       = "idle"
 	waiting    = "waiting"
@@ -78,7 +78,7 @@ func newMetrics(registry prometheus.Registerer, group string) *metrics {
 			Name: peer + "status", Help: "1 for what the client does: idle, waiting (for records) or processing (records).", ConstLabels: ofGroup,
 		}, []string{"status"}),
 	}
-	m.is("")
+	m.setStatus("")
 	for _, outcome := range []string{outcomeApplied, outcomeIgnored, outcomeSkipped, outcomeRejected} {
 		m.records.WithLabelValues(outcome)
 	}
@@ -88,7 +88,7 @@ func newMetrics(registry prometheus.Registerer, group string) *metrics {
 	return m
 }
 
-// visits counts visits by visit type, of which a topic may name any number.
+// visits counts visits by visit type. A topic may have any number of types.
 func (m *metrics) visits(applied Applied) {
 	for what, n := range applied {
 		m.outcomes.WithLabelValues(m.visitTypes.Of(what.visitType), what.outcome).Add(float64(n))
@@ -98,8 +98,8 @@ func (m *metrics) visits(applied Applied) {
 	}
 }
 
-// is notes what the client does; "" is nothing.
-func (m *metrics) is(now string) {
+// setStatus sets the client's state; "" is none.
+func (m *metrics) setStatus(now string) {
 	for _, status := range []string{idle, waiting, processing} {
 		value := 0.0
 		if status == now {

@@ -19,9 +19,8 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// seedStatements make what a database holds before the stream begins: origins
-// listed twice, some disabled, stats as the scheduling daemons and earlier visits
-// leave them, and queues that have moved.
+// seedStatements create the state before the stream: origins listed twice, some disabled; stats by the
+// scheduling daemons and by earlier visits; queues with positions.
 const seedStatements = `
 insert into listers (id, name, instance_name, current_state, updated) values
   ('00000000-0000-0000-0000-000000000001', 'gitlab', 'one', '{}', now()),
@@ -42,11 +41,11 @@ insert into visit_scheduler_queue_position values ('git', 123456), ('svn', 7);`
 
 type peerRecord map[string]any
 
-// tooLong is a number that msgpack has no type for: the Python scheduler has extension types.
+// tooLong is an integer beyond msgpack's types; the Python scheduler has extension types for it.
 const tooLong = "340282366920938463463374607431768211456"
 
-// drawRecords makes a stream of visit statuses of a few origins: repeated, late,
-// in old encodings, without type, with every status.
+// drawRecords returns a stream of visit statuses of a few origins: repeated, late, in old encodings,
+// without a type, with every status.
 func drawRecords(r *rand.Rand, n int) []peerRecord {
 	pick := func(from ...any) any { return from[r.IntN(len(from))] }
 	records := make([]peerRecord, 0, n)
@@ -75,8 +74,8 @@ func drawRecords(r *rand.Rand, n int) []peerRecord {
 	return records
 }
 
-// The oracle: on the same stream, written by the Python scheduler's own serialisers, the
-// tables end as the Python scheduler's own code leaves them, random intervals apart.
+// The Python scheduler is the oracle. On the same stream, written by its own serialisers, both leave the
+// same tables, except for random intervals.
 func TestSameEndStateAsThePeer(t *testing.T) {
 	t.Parallel()
 	for run := range 4 {
@@ -93,11 +92,11 @@ func TestSameEndStateAsThePeer(t *testing.T) {
 			rejected := 0
 			for part := range slices.Chunk(values, 500) {
 				s.produce(0, part...)
-				// What would end the Python scheduler is between.
+				// These records would end the Python scheduler.
 				s.produce(0, []byte("rubbish"), visitOf(1, 1, map[string]any{"status": "great"}))
 				rejected += 2
 			}
-			// In batches other than the Python scheduler's, each on what the one before wrote.
+			// Our batches differ from the Python scheduler's; each continues from the one before.
 			o, done, want := s.options(), int64(0), int64(len(values)+rejected)
 			for done < want {
 				o.StopAfterObjects = 1 + r.Int64N(want/3)
@@ -119,8 +118,8 @@ func TestSameEndStateAsThePeer(t *testing.T) {
 	}
 }
 
-// runPeer has the Python scheduler apply the records to its database, and returns their
-// values as it serialises them.
+// runPeer applies the records with the Python scheduler to its database, and returns their values as it
+// serialises them.
 func runPeer(t *testing.T, dsn string, records []peerRecord, batchSize int) [][]byte {
 	t.Helper()
 	job, err := json.Marshal(map[string]any{"dsn": dsn, "records": records, "batch_size": batchSize})

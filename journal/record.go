@@ -11,17 +11,17 @@ import (
 	"swh-scheduler/internal/msgpack"
 )
 
-// Why a record is set aside.
+// These are the reasons for setting a record aside.
 const (
 	KindMalformed     = "malformed"      // not one whole msgpack map
 	KindTooLarge      = "too_large"      // more than maxValueBytes
-	KindMissingKey    = "missing_key"    // a key that every final status has
+	KindMissingKey    = "missing_key"    // lacks a key that every final status has
 	KindWrongType     = "wrong_type"     // a value of another type than the Python scheduler's
-	KindBadDate       = "bad_date"       // no date, no zone, or outside years 1 to 9999
-	KindBadText       = "bad_text"       // not UTF-8, or a NUL, which PostgreSQL refuses
-	KindUnknownStatus = "unknown_status" // neither a final status nor one on the way
+	KindBadDate       = "bad_date"       // not a date, no zone, or outside years 1 to 9999
+	KindBadText       = "bad_text"       // not UTF-8, or with a NUL, which PostgreSQL refuses
+	KindUnknownStatus = "unknown_status" // neither a final nor an intermediate status
 	KindRefused       = "refused"        // PostgreSQL refused its values
-	KindPanic         = "panic"          // it met a fault of the program
+	KindPanic         = "panic"          // a panic of the program
 )
 
 var kinds = []string{
@@ -29,11 +29,11 @@ var kinds = []string{
 	KindBadDate, KindBadText, KindUnknownStatus, KindRefused, KindPanic,
 }
 
-// maxValueBytes is the longest value that is decoded, Kafka's own default for a
-// message. A visit status has a few hundred bytes.
+// maxValueBytes is the longest value that is decoded: Kafka's default bound of a message. A visit status
+// has a few hundred bytes.
 const maxValueBytes = 1 << 20
 
-// A RejectError says why a record is set aside.
+// A RejectError is the reason why a record is set aside.
 type RejectError struct {
 	Kind   string
 	Detail string
@@ -45,24 +45,24 @@ func reject(kind, format string, args ...any) *RejectError {
 	return &RejectError{Kind: kind, Detail: fmt.Sprintf(format, args...)}
 }
 
-// A decoder reads the values of the topic origin_visit_status. It takes what it
-// needs from the map and skips the rest. It belongs to one goroutine.
+// A decoder decodes the values of the topic origin_visit_status. It reads the needed keys of the map and
+// skips the others. It is not safe for concurrent use.
 type decoder struct {
 	msgpack.Reader
-	visitTypes map[string]string // one string per visit type: there are few, in many records
+	visitTypes map[string]string // interned: few types, in many records
 }
 
-// maxVisitTypes bounds decoder.visitTypes against a topic full of rubbish.
+// maxVisitTypes bounds decoder.visitTypes for topics with arbitrary types.
 const maxVisitTypes = 256
 
 func newDecoder() *decoder { return &decoder{visitTypes: make(map[string]string)} }
 
-// statusRecord holds the fields of a record in msgpack, nil if absent.
+// statusRecord holds the encoded fields of a record, nil if absent.
 type statusRecord struct{ origin, visitType, status, date, snapshot []byte }
 
-// decode reads one value. final is false for a record that says nothing of how
-// a visit ended (still on its way, or so old that it has no visit type), which
-// the Python scheduler skips too. The error is a *RejectError.
+// decode decodes one value. final is false for a record without the end of a visit: an intermediate status,
+// or an old record without a visit type. The Python scheduler skips these, too. The error is a
+// *RejectError.
 func (d *decoder) decode(value []byte) (v Visit, final bool, err error) {
 	if len(value) > maxValueBytes {
 		return v, false, reject(KindTooLarge, "%d bytes, the limit is %d", len(value), maxValueBytes)
@@ -120,21 +120,20 @@ func (d *decoder) record() (rec statusRecord, err error) {
 	return rec, nil
 }
 
-// raw returns the next value, with all that is in it, as it is written.
+// raw returns the next value, with its elements, undecoded.
 func raw(r *msgpack.Reader) ([]byte, error) {
 	all := r.Rest
 	err := r.Skip()
 	return all[:len(all)-len(r.Rest)], err
 }
 
-// first reads the head of a value that raw has returned.
+// first decodes the head of a value from raw.
 func first(value []byte) msgpack.Token {
 	t, _ := (&msgpack.Reader{Rest: value}).Next()
 	return t
 }
 
-// visit judges the record in the order in which the Python scheduler looks at it, so that
-// what the Python scheduler skips is skipped.
+// visit checks the fields in the Python scheduler's order, so that both skip the same records.
 func (d *decoder) visit(rec statusRecord) (v Visit, final bool, err error) {
 	if rec.visitType == nil {
 		return v, false, nil
@@ -168,7 +167,7 @@ func (d *decoder) visit(rec statusRecord) (v Visit, final bool, err error) {
 	return v, err == nil, err
 }
 
-// text returns the value of a text that PostgreSQL can store.
+// text decodes a text that PostgreSQL can store.
 func (d *decoder) text(key string, value []byte) (string, error) {
 	if value == nil {
 		return "", reject(KindMissingKey, "no key %q", key)
@@ -194,7 +193,7 @@ func (d *decoder) text(key string, value []byte) (string, error) {
 	return shared, nil
 }
 
-// snapshot reads bytes or nil.
+// snapshot decodes bytes or nil.
 func snapshot(value []byte) ([]byte, error) {
 	if value == nil {
 		return nil, reject(KindMissingKey, "no key %q", "snapshot")
@@ -208,7 +207,7 @@ func snapshot(value []byte) ([]byte, error) {
 	return nil, reject(KindWrongType, "snapshot is not bytes")
 }
 
-// date reads a Timestamp, or the map that stood for one in older records.
+// date decodes a Timestamp, or the map used for dates in older records.
 func date(value []byte) (time.Time, error) {
 	if value == nil {
 		return time.Time{}, reject(KindMissingKey, "no key %q", "date")
@@ -224,8 +223,8 @@ func date(value []byte) (time.Time, error) {
 	return time.Time{}, reject(KindWrongType, "date is no Timestamp")
 }
 
-// timestamp reads the three widths of msgpack's Timestamp. Python keeps whole
-// microseconds, and so does PostgreSQL.
+// timestamp decodes the three widths of msgpack's Timestamp, to whole microseconds, as Python and
+// PostgreSQL store them.
 func timestamp(b []byte) (time.Time, error) {
 	sec, nsec, ok := msgpack.Timestamp(b)
 	if !ok {
@@ -240,14 +239,14 @@ func timestamp(b []byte) (time.Time, error) {
 	return time.Unix(sec, int64(nsec/1000*1000)).UTC(), nil
 }
 
-// The bounds of Python's datetime, which lie within those of PostgreSQL: the
-// Python programs that share the database could not read dates beyond.
+// These are the bounds of Python's datetime, which lie within PostgreSQL's. The Python programs on the same
+// database could not read dates outside them.
 var (
 	firstSecond = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	lastSecond  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
 )
 
-// taggedDate reads {"swhtype": "datetime", "d": ISO 8601}, its strings of either type.
+// taggedDate decodes {"swhtype": "datetime", "d": ISO 8601}, with texts or bytes.
 func taggedDate(value []byte) (time.Time, error) {
 	r := msgpack.Reader{Rest: value}
 	head, _ := r.Next()
@@ -268,8 +267,8 @@ func taggedDate(value []byte) (time.Time, error) {
 	return isoDate(iso)
 }
 
-// shortText returns a text or bytes, "" for anything else. No key or date of a
-// tagged date is longer than 64 bytes.
+// shortText returns a text or bytes of up to 64 bytes, and "" otherwise. Keys and dates of a tagged date
+// are not longer.
 func shortText(value []byte) string {
 	t := first(value)
 	if t.Kind != msgpack.Text && t.Kind != msgpack.Bytes || len(t.Data) > 64 {
@@ -278,8 +277,8 @@ func shortText(value []byte) string {
 	return string(t.Data)
 }
 
-// isoLayouts are the forms of Python's datetime.isoformat, with a zone; Go reads
-// a fraction of a second where none is in the layout.
+// isoLayouts are the forms of Python's datetime.isoformat with a zone. Go accepts fractions of a second
+// that are not in the layout.
 var isoLayouts = []string{
 	"2006-01-02T15:04:05Z07:00", "2006-01-02 15:04:05Z07:00",
 	"2006-01-02T15:04:05Z07:00:00", "2006-01-02 15:04:05Z07:00:00",

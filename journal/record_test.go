@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// pack builds msgpack by hand: what is tested reads what others write.
+// pack builds msgpack by hand, independently of our decoder and encoder.
 type pack struct{ bytes.Buffer }
 
 type rawMsgpack []byte
@@ -54,7 +54,7 @@ func timestamp12(sec int64, nsec uint32) rawMsgpack {
 	return b
 }
 
-// record is a whole good record with some keys changed; a nil key is left out.
+// record returns a complete valid record with some keys changed; a nil key is left out.
 func record(changes map[string]any) []byte {
 	values := map[string]any{
 		"origin": origin.URL, "visit": 3, "date": at(0), "status": "full",
@@ -145,7 +145,7 @@ func TestDecodeVisits(t *testing.T) {
 	}
 }
 
-// The Python scheduler does not look at these, however odd the rest of them is.
+// The Python scheduler skips these records without reading their other fields.
 func TestDecodeStepsOver(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string][]byte{
@@ -224,7 +224,7 @@ func TestDecodeSetsAside(t *testing.T) {
 	}
 }
 
-// A decoder carries nothing over from one value to the next.
+// A decoder carries no state from one value to the next, except visit types.
 func TestDecoderIsReused(t *testing.T) {
 	t.Parallel()
 	d := newDecoder()
@@ -245,7 +245,7 @@ func TestDecoderIsReused(t *testing.T) {
 	}
 }
 
-// However many visit types a topic full of rubbish has, few are remembered.
+// The decoder stores few visit types, for any number in the topic.
 func TestVisitTypesAreBounded(t *testing.T) {
 	t.Parallel()
 	d := newDecoder()
@@ -260,8 +260,7 @@ func TestVisitTypesAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever the value, decode ends, with a visit that PostgreSQL can take or with
-// a reason.
+// For any value, decode ends with a visit that PostgreSQL accepts or with a reason.
 func FuzzDecode(f *testing.F) {
 	f.Add(record(nil))
 	f.Add(record(map[string]any{"date": packMap([]byte("swhtype"), "datetime", []byte("d"), "2015-06-07T08:09:10+02:00")}))

@@ -6,12 +6,11 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// maxDetail bounds the text kept of a rejected record, in bytes.
+// maxDetail bounds the stored detail of a rejected record, in bytes.
 const maxDetail = 500
 
 func rejection(from place, why *RejectError) db.RejectedRecord {
-	// The text may quote the record: PostgreSQL takes neither a NUL nor half a
-	// character.
+	// The detail may quote the record: PostgreSQL refuses a NUL and half a character.
 	detail := strings.ReplaceAll(why.Detail, "\x00", "")
 	if len(detail) > maxDetail {
 		detail = detail[:maxDetail]

@@ -18,19 +18,19 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// A RightsError says which rights the user lacks at Kafka, and by which commands an administrator grants them.
+// A RightsError lists the rights that the user lacks in Kafka. Its Statements grant them.
 type RightsError struct {
-	Principal string // as kafka-acls takes it
+	Principal string // in the form of kafka-acls
 	Lacks     []Lack
 	broker    string // host:port
-	err       error  // Kafka's, if it refused something; or nil
+	err       error  // Kafka's error if it refused something; or nil
 }
 
-// A Lack is operations that the user may not do on a topic or a group.
+// A Lack is a topic or a group with the operations that the user lacks.
 type Lack struct {
 	Kind       string // topic or group
 	Name       string
-	Operations []string // those that it needs
+	Operations []string // the operations that the client needs
 }
 
 func (e *RightsError) Error() string {
@@ -67,8 +67,8 @@ func (c *Client) rightsError(lacks []Lack) *RightsError {
 
 func lackOfTopic(topic string) Lack { return Lack{"topic", topic, []string{"Read", "Describe"}} }
 
-// lacks returns the rights that the user lacks on the topic, which may not be there, and on the group. A broker without
-// an authorizer allows all.
+// lacks returns the rights that the user lacks on the topic, which may be missing, and on the group. A
+// broker without an authorizer allows all.
 func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Client) (lacks []Lack, err error) {
 	found := false
 	for _, topic := range c.candidates() {
@@ -84,11 +84,11 @@ func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 		for _, t := range answer.Topics {
 			failed := kerr.ErrorForCode(t.ErrorCode)
 			found = found || failed == nil
-			// Of brokers before 2.3 the operations are not known.
+			// Brokers before 2.3 don't report the operations.
 			mayNotRead := t.AuthorizedOperations != math.MinInt32 && !slices.Contains(kadm.DecodeACLOperations(t.AuthorizedOperations), kadm.OpRead)
 			if errors.Is(failed, kerr.TopicAuthorizationFailed) || failed == nil && mayNotRead {
 				lacks = append(lacks, lackOfTopic(topic))
-				found = true // or may be
+				found = true // or may exist
 			}
 		}
 		if found {
@@ -104,7 +104,7 @@ func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 			return nil, err
 		}
 	}
-	// The heartbeat of nobody: rights are checked before it is refused.
+	// This heartbeat is of an unknown member: Kafka checks the rights before it refuses the member.
 	heartbeat := kmsg.NewPtrHeartbeatRequest()
 	heartbeat.Group, heartbeat.MemberID = c.o.GroupID, "swh-scheduler-check"
 	answer, err := heartbeat.RequestWith(ctx, client)
@@ -120,8 +120,7 @@ func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 	return lacks, nil
 }
 
-// refused returns a RightsError for an error that says that Kafka refused something for want of rights, and err itself
-// if it doesn't.
+// refused returns a RightsError if Kafka refused a request for lack of rights. Otherwise it returns err.
 func (c *Client) refused(err error, topic string) error {
 	var lack Lack
 	switch {
@@ -137,7 +136,7 @@ func (c *Client) refused(err error, topic string) error {
 	return refused
 }
 
-// principal returns the name that a broker with default settings gives a client, as kafka-acls takes it.
+// principal returns the client's name on a broker with default settings, in the form of kafka-acls.
 func principal(settings map[string]string) string {
 	name := "ANONYMOUS"
 	switch protocol := strings.ToLower(settings["security.protocol"]); {

@@ -18,8 +18,7 @@ import (
 	"github.com/youmark/pkcs8"
 )
 
-// securitySettings are the settings of TLS and SASL, empty where not set. The
-// defaults are librdkafka's.
+// securitySettings are the settings of TLS and SASL, empty if not set. Defaults are librdkafka's.
 type securitySettings struct {
 	protocol                      string // plaintext, ssl, sasl_plaintext, sasl_ssl
 	mechanism, username, password string
@@ -27,8 +26,8 @@ type securitySettings struct {
 	certLocation, certPEM         string
 	keyLocation, keyPEM           string
 	keyPassword                   string
-	identification                string // https, or none: whether the host name is checked
-	verify                        *bool  // whether the certificate is checked at all
+	identification                string // https or none: whether the client checks the host name
+	verify                        *bool  // whether the client checks the certificate at all
 }
 
 func (s securitySettings) options() (opts []kgo.Opt, warnings []string, err error) {
@@ -87,11 +86,11 @@ func (s securitySettings) tls() (*tls.Config, error) {
 		return nil, err
 	}
 	if s.verify != nil && !*s.verify {
-		config.InsecureSkipVerify = true // asked for by name
+		config.InsecureSkipVerify = true // the settings ask for it
 		return config, nil
 	}
 	if s.identification == "none" {
-		// The chain is still checked, only the name in the certificate is not.
+		// The chain is checked; only the name in the certificate is not.
 		config.InsecureSkipVerify = true
 		config.VerifyConnection = verifyChain(config.RootCAs)
 	}
@@ -109,7 +108,7 @@ func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
 	}
 }
 
-// roots returns the authorities to trust; nil means those of the system. A text wins over a file.
+// roots returns the authorities to trust; nil means the system's. A PEM text takes precedence over a file.
 func (s securitySettings) roots() (*x509.CertPool, error) {
 	if s.caLocation == "probe" {
 		s.caLocation = ""
@@ -137,7 +136,8 @@ func (s securitySettings) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// addAuthorities adds all certificates of a PEM text. A certificate that can't be read is an error, as in librdkafka.
+// addAuthorities adds all certificates of a PEM text. An unreadable certificate is an error, as in
+// librdkafka.
 func addAuthorities(pool *x509.CertPool, text []byte) error {
 	const begin = "-----BEGIN CERTIFICATE-----"
 	found := 0
@@ -161,7 +161,7 @@ func addAuthorities(pool *x509.CertPool, text []byte) error {
 	return nil
 }
 
-// addDirectory adds the certificates of the files of a directory. There may be other files.
+// addDirectory adds the certificates in the files of a directory, and ignores other files.
 func addDirectory(pool *x509.CertPool, directory string) error {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
@@ -170,7 +170,7 @@ func addDirectory(pool *x509.CertPool, directory string) error {
 	found := false
 	for _, entry := range entries {
 		path := filepath.Join(directory, entry.Name())
-		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // also links that lead nowhere
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // also skips dangling links
 			continue
 		}
 		text, err := os.ReadFile(path)
@@ -185,7 +185,8 @@ func addDirectory(pool *x509.CertPool, directory string) error {
 	return nil
 }
 
-// readFile reads the file of a setting. A key or certificate that is given in place of its file's name is not shown.
+// readFile reads the file of a setting. Its errors don't show a key or certificate that stands in place of
+// the file's name.
 func readFile(setting, name string) ([]byte, error) {
 	if strings.Contains(name, "-----BEGIN") || strings.ContainsAny(name, "\n\x00") {
 		return nil, wrong(setting, "it must be the name of a file; for a text, use %s", strings.Replace(setting, ".location", ".pem", 1))
@@ -197,7 +198,7 @@ func readFile(setting, name string) ([]byte, error) {
 	return text, nil
 }
 
-// certificates returns the client's own, if it has any.
+// certificates returns the client's certificate, if it has one.
 func (s securitySettings) certificates() ([]tls.Certificate, error) {
 	cert, err := inlineOrFile("ssl.certificate.location", s.certPEM, s.certLocation)
 	if err != nil {
@@ -235,8 +236,8 @@ func inlineOrFile(name, inline, file string) ([]byte, error) {
 	return readFile(name, file)
 }
 
-// decryptKey decrypts a private key in encrypted PKCS #8, as OpenSSL writes them,
-// and returns others as they are. Certificates may come before it.
+// decryptKey decrypts a private key in encrypted PKCS #8, OpenSSL's format, and returns other keys
+// unchanged. Certificates may precede the key.
 func decryptKey(text []byte, password string) ([]byte, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if _, old := block.Headers["DEK-Info"]; old {

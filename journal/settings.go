@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// connection is what librdkafka's settings say of how to consume.
+// connection is the result of translating librdkafka's settings.
 type connection struct {
 	opts       []kgo.Opt
 	instanceID string
@@ -27,28 +27,27 @@ type connection struct {
 	security securitySettings
 }
 
-// A setting says how one of librdkafka's settings is treated. The zero setting is
-// ignored: it changes neither security nor what is delivered, or the Python scheduler sets it
-// itself whatever a file says.
+// A setting is the treatment of one of librdkafka's settings. The zero value ignores it: it affects neither
+// security nor delivery, or the Python scheduler overrides it.
 type setting struct {
 	apply  func(c *connection, value string) error
-	warn   string // why it is not honoured, which may be noticed
-	refuse string // why it is an error, as it would change security or delivery; values that apply takes are not
+	warn   string // the reason why it has no effect, if users may notice
+	refuse string // the reason why it is an error: it would change security or delivery; values that apply accepts are no error
 }
 
-// Librdkafka's defaults for a consumer, which the Python scheduler inherits.
+// These are librdkafka's defaults for a consumer, which the Python scheduler inherits.
 const (
 	defaultSession   = 45 * time.Second
 	defaultHeartbeat = 3 * time.Second
 	defaultMaxPoll   = 5 * time.Minute
-	// staticSession is the Python scheduler's default for a static member: long enough to be
-	// restarted in, before the group shares out its partitions.
+	// staticSession is the Python scheduler's default for a static member. It leaves time for a restart
+	// before the group reassigns the partitions.
 	staticSession = 10 * time.Minute
 
 	defaultMaxReceive = 100_000_000
 )
 
-// A SettingError says why a consumer setting can't be used. It holds no value, which may be a password.
+// A SettingError reports an unusable consumer setting. It contains no value, which may be a password.
 type SettingError struct {
 	Setting string // librdkafka's name
 	Problem string
@@ -62,8 +61,8 @@ func wrong(setting, format string, args ...any) error {
 	return &SettingError{setting, fmt.Sprintf(format, args...)}
 }
 
-// CheckSettings returns why consumer settings can't be used, as New does; an error is a *SettingError or one
-// of the Kafka library's.
+// CheckSettings returns the error that New would return for consumer settings: a *SettingError or an error
+// of the Kafka library.
 func CheckSettings(settings map[string]string) error {
 	opts, _, err := translate(settings)
 	if err == nil {
@@ -72,13 +71,12 @@ func CheckSettings(settings map[string]string) error {
 	return err
 }
 
-// otherNames are the second names of settings.
+// otherNames are the aliases of settings.
 var otherNames = map[string]string{"sasl.mechanisms": "sasl.mechanism", "max.partition.fetch.bytes": "fetch.message.max.bytes"}
 
-// translate turns consumer_settings, named as librdkafka names them, into
-// options of the consumer. Settings that are not honoured are an error if they
-// would change security or delivery, else a warning. Neither holds a value, for
-// a value may be a password.
+// translate turns consumer_settings, named as in librdkafka, into options of the consumer. A setting
+// without effect is an error if it would change security or delivery, else a warning. Neither contains a
+// value, which may be a password.
 func translate(settings map[string]string) (opts []kgo.Opt, warnings []string, err error) {
 	var c connection
 	for second, name := range otherNames {
@@ -114,7 +112,7 @@ func translate(settings map[string]string) (opts []kgo.Opt, warnings []string, e
 	return append(opts, security...), append(warnings, more...), nil
 }
 
-// contradiction returns the error for settings that don't go together.
+// contradiction returns the error for settings that contradict each other.
 func (c *connection) contradiction() error {
 	maxReceive := cmp.Or(c.maxReceive, defaultMaxReceive)
 	switch maxFetch := cmp.Or(c.maxFetch, maxFetchBytes); {
@@ -131,8 +129,9 @@ func (c *connection) contradiction() error {
 	}
 }
 
-// timeouts returns the options of what depends on other settings. It follows the Python scheduler: a static member has a long session, and a session
-// that is set makes the longest time between polls half as long again.
+// timeouts returns the options that depend on several settings. As in the Python scheduler, a static member
+// has a long session, and a configured session sets the longest time between polls to one and a half times
+// the session.
 func (c *connection) timeouts() []kgo.Opt {
 	var opts []kgo.Opt
 	if c.instanceID != "" {
@@ -153,11 +152,11 @@ func (c *connection) timeouts() []kgo.Opt {
 	if c.maxReceive != 0 {
 		opts = append(opts, kgo.BrokerMaxReadBytes(c.maxReceive))
 	}
-	// The broker gives a member that long to join a rebalance, in librdkafka too.
+	// The broker gives a member maxPoll to join a rebalance, in librdkafka too.
 	return append(opts, kgo.SessionTimeout(c.session), kgo.RebalanceTimeout(c.maxPoll))
 }
 
-// settingOf finds a setting by its name, or by what its name begins with.
+// settingOf finds a setting by its name or by its name's prefix.
 func settingOf(name string) setting {
 	if s, ok := settingTable[name]; ok {
 		return s
@@ -193,7 +192,7 @@ func field[T any](parse func(string) (T, error), of func(*connection) *T) settin
 	}}
 }
 
-// only refuses a setting unless it has the one value that is as things are here.
+// only refuses a setting unless it has the one value that this client implements.
 func only(value, why string) setting {
 	return setting{refuse: why, apply: func(_ *connection, got string) error {
 		if !strings.EqualFold(got, value) {
@@ -244,7 +243,7 @@ var settingTable = map[string]setting{
 	"plugin.library.paths":     {warn: "there are no plugins"},
 }
 
-// The Python scheduler itself sets those of the first line; check.crcs is always on.
+// The Python scheduler itself sets the settings of the first line; check.crcs is always on.
 var ignoredSettings = strings.Fields(`
 	auto.offset.reset enable.auto.commit enable.partition.eof group.id bootstrap.servers on_commit error_cb logger
 	check.crcs auto.commit.interval.ms auto.commit.enable offset.store.method offset.store.path offset.store.sync.interval.ms
@@ -253,9 +252,8 @@ var ignoredSettings = strings.Fields(`
 	connections.max.idle.ms statistics.interval.ms stats_cb throttle_cb debug log_level client.dns.lookup
 	enable.metrics.push enable.random.seed internal.termination.signal broker.address.ttl broker.version.fallback`)
 
-// settingFamilies are settings told by how their names begin. The first that
-// matches counts. Of the SASL mechanisms, those that are not supported are refused
-// by their names.
+// settingFamilies are settings by prefix; the first match counts. Unsupported SASL mechanisms are refused
+// by their prefixes.
 var settingFamilies = []struct {
 	prefixes string
 	setting
@@ -281,13 +279,13 @@ func boolean(s string) (*bool, error) {
 	return nil, errors.New("expected true or false")
 }
 
-// The largest values that librdkafka or the Kafka library take.
+// These are the largest values that librdkafka or the Kafka library accept.
 const (
 	hourMilliseconds = 3_600_000
 	maxReceivable    = 1 << 30
 )
 
-// milliseconds reads a time between bounds, which are librdkafka's.
+// milliseconds parses a duration within librdkafka's bounds.
 func milliseconds(least, most int64) func(string) (time.Duration, error) {
 	return func(s string) (time.Duration, error) {
 		n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
@@ -308,7 +306,7 @@ func size(least, most int64) func(string) (int32, error) {
 	}
 }
 
-// oneOf reads one of some words, in any case, as librdkafka does.
+// oneOf parses one of the words in any case, as librdkafka does.
 func oneOf(words ...string) func(string) (string, error) {
 	return func(s string) (string, error) {
 		word := strings.ToLower(strings.TrimSpace(s))
@@ -338,8 +336,8 @@ func isolation(s string) (kgo.IsolationLevel, error) {
 	return kgo.IsolationLevel{}, errors.New("expected read_committed or read_uncommitted")
 }
 
-// balancers reads the names of strategies that take all partitions back before
-// they share them out again: the loop counts on that when it gives up a batch.
+// balancers parses the names of strategies that revoke all partitions before they reassign them. The loop
+// relies on that when it gives up a batch.
 func balancers(s string) ([]kgo.GroupBalancer, error) {
 	var all []kgo.GroupBalancer
 	for name := range strings.SplitSeq(s, ",") {

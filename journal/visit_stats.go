@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	eventfulStep   = -2 // something new was seen: visit sooner
-	uneventfulStep = +1 // nothing new, or no result: visit later
+	eventfulStep   = -2 // a change: visit sooner
+	uneventfulStep = +1 // no change, or no result: visit later
 )
 
 // A Visit is the end of one visit of an origin.
@@ -27,36 +27,34 @@ type Visit struct {
 	Snapshot []byte // nil unless the visit was successful
 }
 
-// Rules turn visits into stats (the Python scheduler's process_journal_objects). They hold
-// no state: what a visit changes depends on the origin's stats alone.
+// Rules turn visits into stats, as the Python scheduler's process_journal_objects does. They hold no state:
+// a visit's changes depend on the origin's stats alone.
 type Rules struct {
 	Visits *model.VisitRules // nil: model.DefaultVisitRules
-	// Fudge is the random share of an interval that is added to it. Nil draws it evenly
-	// within Visits.Fudge.
+	// Fudge returns the random part of an interval that is added to it. Nil draws it evenly within
+	// Visits.Fudge.
 	Fudge func() float64
-	// FailuresKeepDate is the rule of the scheduler's first design for a failed
-	// visit (not for one that found nothing): the date of the last visit and the
-	// offset stay, and the origin moves by the shortest interval, as the trouble
-	// may pass. With the Python scheduler's rule a failure counts like a visit without news.
-	// Under either rule a first visit that fails gives the date: an origin without
-	// one would never be picked again.
+	// FailuresKeepDate is the rule of the scheduler's first design for a failed visit, except for one that
+	// found nothing. The date of the last visit and the offset stay, and the origin moves by the shortest
+	// interval, as the failure may be temporary. By the Python scheduler's rule a failure counts like a
+	// visit without a change. Under either rule a first visit that fails sets the date: an origin without a
+	// date would never be picked again.
 	FailuresKeepDate bool
 }
 
-// An originState is what is known of one origin.
+// An originState is the known state of one origin.
 type originState struct {
 	model.VisitStats
 	ledger.VisitFailure // zero if none is recorded
 	changed             bool
 }
 
-// apply records visit v in s, the stats of its origin, and reports whether it
-// changed them and whether the origin is to be disabled. queuePosition is the
-// position of the visit type's queue, 0 if it has none; eventful is whether the visit found
-// something new. A visit dated not after
-// the last known one changes nothing: it came late, or again.
+// apply records visit v in s, the stats of its origin. It reports whether the stats changed, whether to
+// disable the origin, and whether the visit found a change. queuePosition is the position of the visit
+// type's queue, 0 for none. A visit dated not after the last known one changes nothing: it is late or
+// repeated.
 //
-// s.LastSnapshot is replaced, never written to; s may share it.
+// apply replaces s.LastSnapshot and never writes to it; s may share it.
 func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, disable, eventful bool) {
 	if s.LastVisit != nil && !v.Date.After(*s.LastVisit) || !v.Date.After(s.Date) && !s.Date.IsZero() {
 		return false, false, false
@@ -67,7 +65,7 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 	eventful = successful && (s.LastSnapshot == nil || !bytes.Equal(v.Snapshot, s.LastSnapshot))
 
 	sameStatus := s.LastVisit != nil && s.LastVisitStatus == v.Status
-	offset := s.NextPositionOffset // a first visit keeps the offset it finds
+	offset := s.NextPositionOffset // a first visit keeps the stored offset
 	switch {
 	case keepDate:
 		offset = 0
@@ -89,7 +87,7 @@ func (r Rules) apply(s *originState, v Visit, queuePosition int64) (changed, dis
 	if !keepDate {
 		s.LastVisit = &date
 	}
-	// Those of the same status in a row count also where no others were recorded.
+	// Successive visits with this status count even if no failures are recorded.
 	if s.InARow = max(s.InARow+1, s.SuccessiveVisits); successful {
 		s.InARow = 0
 	}
@@ -124,7 +122,7 @@ func (r Rules) visits() model.VisitRules {
 	return *r.Visits
 }
 
-// interval returns how far an origin of that offset moves in the queue, in seconds.
+// interval returns the seconds by which an origin with the offset moves in the queue.
 func (r Rules) interval(offset int32) int64 {
 	rules := r.visits()
 	share := (2*rand.Float64() - 1) * rules.Fudge
@@ -144,7 +142,7 @@ type tally struct {
 	applied  Applied
 	held     []ledger.HeldVisit
 	turns    []ledger.VisitTurn
-	fresh    map[model.OriginKey]origins.OriginFreshness // of origins that were visited
+	fresh    map[model.OriginKey]origins.OriginFreshness // of visited origins
 }
 
 func newTally(rules Rules, known ledger.KnownVisits) *tally {
@@ -199,9 +197,8 @@ func (t *tally) apply(visits []Visit) {
 	}
 }
 
-// learn takes account of how often the origin changes, if its visit type has the policy
-// freshness. It returns the chance with which a change was expected, or "". A visit that failed
-// tells nothing.
+// learn updates the estimate of the origin's changes, if its visit type has the policy freshness. It
+// returns the expected chance of a change, or "". A failed visit changes no estimate.
 func (t *tally) learn(v Visit, eventful bool) (chance string) {
 	o, ok := t.fresh[v.OriginKey]
 	if !ok {
@@ -217,19 +214,18 @@ func (t *tally) learn(v Visit, eventful bool) (chance string) {
 	return chance
 }
 
-// laneSkew is how far the clock that dates visits may be behind ours.
+// laneSkew bounds how far the clock that dates visits may be behind ours.
 const laneSkew = time.Hour
 
-// holdBack reports whether a visit does not count, for now or at all. One that
-// failed because it timed out on a lane is no failure of the origin, as it goes on
-// in the next lane. The events of its worker tell whether that is why it failed;
-// they may come later.
+// holdBack reports whether a visit does not count, now or at all. A visit that failed because it timed out
+// on a lane is no failure of the origin: it continues on the next lane. The worker's events give the reason
+// of the failure, perhaps later.
 func (t *tally) holdBack(v Visit) bool {
 	if v.Status != model.VisitFailed {
 		return false
 	}
-	// The loader writes that it failed before the worker reports the time-out; both
-	// by the clock of one machine. The next try may begin, and fail, right after that.
+	// The loader records the failure before the worker reports the time-out, both by the clock of one
+	// machine. The next try may begin, and fail, right after that.
 	if o, ok := t.known.TimedOut[v.OriginKey]; ok && !v.Date.Before(o.Claimed.Add(-laneSkew)) && !v.Date.After(o.TimedOut) {
 		return true
 	}
@@ -242,7 +238,7 @@ func (t *tally) holdBack(v Visit) bool {
 	return false
 }
 
-// changes returns what is to be written.
+// changes returns the changes to write.
 func (t *tally) changes() ledger.VisitChanges {
 	c := ledger.VisitChanges{
 		Stats:        make([]*model.VisitStats, 0, len(t.changed)),
