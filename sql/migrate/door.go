@@ -19,17 +19,17 @@ import (
 // ErrNoDoor marks a database whose door is closed.
 var ErrNoDoor = errors.New(`the door to the database is closed: its owner opens it by "swh-scheduler migrate --door"`)
 
-// ErrBadDoor marks a role that the door must not use. Its text says why.
+// ErrBadDoor marks a role that the door must not use. The error's text has the reason.
 var ErrBadDoor = errors.New("the role of the door can't be used")
 
-// Door is how an RPC server connects those that come through its door. It is safe for concurrent use.
+// Door makes the RPC server's connections for the clients of its door. It is safe for concurrent use.
 type Door struct {
 	db     *postgres.DB
-	config *pgx.ConnConfig // of the configured DSN; nil: the role is that of "migrate --door"
+	config *pgx.ConnConfig // of the configured DSN; nil: the role of "migrate --door"
 }
 
-// NewDoor returns the door to a database: as the user of dsn, or without one as the role that "migrate
-// --door" makes. It only fails for an unusable DSN.
+// NewDoor returns the door to a database. It connects as the user of dsn, or without dsn as the role that
+// "migrate --door" creates. It fails only for an unusable DSN.
 func NewDoor(db *postgres.DB, dsn string) (*Door, error) {
 	d := &Door{db: db}
 	if dsn != "" {
@@ -42,9 +42,10 @@ func NewDoor(db *postgres.DB, dsn string) (*Door, error) {
 	return d, nil
 }
 
-// Config returns how to connect, without parameters of a client, as the door's role for a daemon, by its
-// command, or as that for all if daemon is "". The error is ErrNoDoor while the door is closed. It connects to the
-// server itself, not to a pooler, where postgres.Options.Direct names that.
+// Config returns the settings of a connection as the door's role for a daemon, by its command, or as the
+// role for all if daemon is "". They have no parameters of a client. The error is ErrNoDoor while the door
+// is closed. The connection is to the server itself, not to a pooler, if postgres.Options.Direct names the
+// server.
 func (d *Door) Config(ctx context.Context, daemon string) (*pgconn.Config, error) {
 	if d.config != nil && daemon != "" {
 		return nil, fmt.Errorf("%w: rpc_serve.door.db names one role for all daemons, and this client is for %s only", ErrBadDoor, daemon)
@@ -82,7 +83,7 @@ func (d *Door) Config(ctx context.Context, daemon string) (*pgconn.Config, error
 	return nil, fmt.Errorf("%w: there is none for %s; the owner of the database makes it by \"swh-scheduler migrate --door\"", ErrBadDoor, daemon)
 }
 
-// doorFaults lists what a session's role may that the door's role must not.
+// doorFaults lists the privileges of a session's role that the door's role must not have.
 const doorFaults = `
 	with me as (select * from pg_catalog.pg_roles where rolname = current_user)
 	select fault from (
@@ -109,8 +110,8 @@ const doorFaults = `
 	      and pg_catalog.pg_has_role(oid, 'member')
 	) f (place, fault) order by place, fault`
 
-// CheckDoor does what Check does with a connection of the pool, and checks that the role has the rights of
-// some daemons, by their commands; none: of all that work by the door. A want of them is a RightsError.
+// CheckDoor does Check on a connection of the pool. It also checks the rights of the daemons, by their
+// commands; none: of all that use the door. Missing rights are a RightsError.
 func CheckDoor(ctx context.Context, db *postgres.DB, daemons ...string) error {
 	if len(daemons) == 0 {
 		daemons = model.DoorDaemons
@@ -131,11 +132,11 @@ func CheckDoor(ctx context.Context, db *postgres.DB, daemons ...string) error {
 	return new(Door).Check(ctx, conn.Conn().PgConn())
 }
 
-// DoorStatus is what a database has of a door.
+// DoorStatus is the state of a database's door.
 type DoorStatus struct {
-	Role   string    // of daemons; "": there is none, the door is closed
-	Opened time.Time // zero: its role is not complete, the door is closed
-	Wrong  error     // of an open door: why its role can't be used; as of CheckDoor, and of connecting as it
+	Role   string    // the role for all daemons; "": the door is closed
+	Opened time.Time // zero: the role is not complete, and the door is closed
+	Wrong  error     // why the role of an open door can't be used: an error of CheckDoor or of the connection
 }
 
 // ReadDoor reads the door of a database, connects as its role, and as those for some daemons, by their commands, and
@@ -167,7 +168,7 @@ func ReadDoor(ctx context.Context, dsn string, daemons ...string) (status DoorSt
 	return status, nil
 }
 
-// checkDoorRole connects to a database as the door's role for a daemon, or for all if that is "", and checks the role.
+// checkDoorRole connects as the door's role for a daemon, or for all if daemon is "", and checks the role.
 func checkDoorRole(ctx context.Context, db *postgres.DB, dsn, daemon string) error {
 	way, err := (&Door{db: db}).Config(ctx, daemon)
 	if err != nil {
@@ -184,7 +185,7 @@ func checkDoorRole(ctx context.Context, db *postgres.DB, dsn, daemon string) err
 	return CheckDoor(ctx, as, daemon)
 }
 
-// withUser returns a DSN, of either form, with another user.
+// withUser returns a DSN, in either form, with another user.
 func withUser(dsn, user, password string) string {
 	if u, err := url.Parse(dsn); err == nil && u.Scheme != "" {
 		u.User = url.UserPassword(user, password)
@@ -198,8 +199,8 @@ func withUser(dsn, user, password string) string {
 	return fmt.Sprintf("%s user='%s' password='%s'", dsn, quote(user), quote(password))
 }
 
-// Check returns an ErrBadDoor if the session's role may more than the door's role must, or if it came
-// through a pooler that shares sessions.
+// Check returns an ErrBadDoor if the session's role has privileges that the door's role must not have, or
+// if the connection is by a pooler that shares sessions.
 func (d *Door) Check(ctx context.Context, conn *pgconn.PgConn) error {
 	results, err := conn.Exec(ctx, "select pg_catalog.pg_backend_pid()::text;"+doorFaults).ReadAll()
 	if err == nil && (len(results) != 2 || len(results[0].Rows) != 1) {

@@ -24,21 +24,21 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// DoorAction is what Migrate does with the door.
+// DoorAction is Migrate's action on the door.
 type DoorAction int
 
 const (
-	DoorKept   DoorAction = iota // an open door's role gets rights on what is new
-	DoorOpened                   // its role is made, or gets a new password
-	DoorClosed                   // its role is dropped, and its sessions end
+	DoorKept   DoorAction = iota // the role of an open door gets the rights on new objects
+	DoorOpened                   // the role is created or gets a new password
+	DoorClosed                   // the role is dropped and its sessions end
 )
 
-// OwnerError says that the database's role may not do a step of opening or closing the door. The door is
+// OwnerError reports that the database's role may not do a step of opening or closing the door. The door is
 // closed meanwhile.
 type OwnerError struct {
-	Role       string   // that lacks the right
-	Statements []string // what somebody else has to run, in this database
-	Then       string   // the option of migrate to run after that
+	Role       string   // the role without the right
+	Statements []string // the statements that another role has to run in this database
+	Then       string   // the option of migrate to run after them
 }
 
 func (e *OwnerError) Error() string {
@@ -46,14 +46,14 @@ func (e *OwnerError) Error() string {
 		e.Role, strings.Join(e.Statements, ";\n"), e.Then)
 }
 
-// doorState is what is known of the door.
+// doorState is the known state of the door.
 type doorState struct {
 	role, password string
-	noted, opened  bool   // in scheduler_go.door
-	exists         bool   // the role
-	may            bool   // make and alter roles
-	super          bool   // the current user
-	user           string // that one
+	noted, opened  bool   // recorded in scheduler_go.door
+	exists         bool   // the role exists
+	may            bool   // the current user may create and alter roles
+	super          bool   // the current user is a superuser
+	user           string // the current user
 	openSchemas    []string
 	daemons        []daemonRole // the roles for single daemons
 }
@@ -75,7 +75,7 @@ func readDoor(ctx context.Context, db stmt.Session) (d doorState, err error) {
 	if err == nil {
 		d.daemons, err = readDoorRoles(ctx, db, database)
 	}
-	if err == nil { // until PostgreSQL 15, and in databases that are older
+	if err == nil { // the default until PostgreSQL 15, and in databases from then
 		d.openSchemas, err = stmt.Column[string](ctx, db, `select nspname from pg_catalog.pg_namespace,
 			lateral pg_catalog.aclexplode(coalesce(nspacl, pg_catalog.acldefault('n', nspowner))) a
 			where nspname in ('public', 'scheduler_go') and a.grantee = 0 and a.privilege_type = 'CREATE'`)
@@ -83,16 +83,17 @@ func readDoor(ctx context.Context, db stmt.Session) (d doorState, err error) {
 	return d, stmt.Failed(err, "check whether the door is open")
 }
 
-// noTable reports whether a table, or its schema, is not there.
+// noTable reports whether an error is a missing table or schema.
 func noTable(err error) bool {
 	return postgres.SQLState(err) == "42P01" || postgres.SQLState(err) == "3F000"
 }
 
-// doorRole returns the name of the door's role, which is unique on a server: roles are not a database's.
+// doorRole returns the name of the door's role. It is unique on a server, as roles belong to the server and
+// not to a database.
 func doorRole(database string) string { return roleOf("scheduler_go_door_", database) }
 
-// roleOf returns the name of a role of a database: with a hash of the database's name if that is too long, or looks
-// like such a hash.
+// roleOf returns the name of a role of a database. The name has a hash of the database's name if that is
+// too long or looks like such a hash.
 func roleOf(prefix, database string) string {
 	if name := formerRoleOf(prefix, database); name != prefix+database || !likeHash.MatchString(database) {
 		return name
@@ -102,7 +103,7 @@ func roleOf(prefix, database string) string {
 
 var likeHash = regexp.MustCompile("^[0-9a-f]{16}$")
 
-// formerRoleOf is roleOf without care for names that look like a hash.
+// formerRoleOf is roleOf in former versions: names that look like a hash stay as they are.
 func formerRoleOf(prefix, database string) string {
 	const most = 63
 	if name := prefix + database; len(name) <= most {
@@ -116,10 +117,10 @@ func hashedRole(prefix, database string) string {
 	return fmt.Sprintf("%s%x", prefix, sum[:8])
 }
 
-// quoted writes a name for a statement.
+// quoted quotes a name for a statement.
 func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// scramSecret is what PostgreSQL stores of a password, which so is in none of its logs.
+// scramSecret returns PostgreSQL's stored form of a password, so that the password is in none of its logs.
 func scramSecret(password string) (string, error) {
 	const iterations = 4096
 	salt := make([]byte, 16)
@@ -138,8 +139,8 @@ func scramSecret(password string) (string, error) {
 	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", iterations, b64(salt), b64(stored[:]), b64(keyed("Server Key"))), nil
 }
 
-// openDoor makes the door's role, or gives it a new password, with rights on all that daemons need. The
-// lock of migrations is held.
+// openDoor creates the door's role, or gives it a new password, with the rights that daemons need. The
+// caller holds the lock of migrations.
 func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role string, err error) {
 	d, err := readDoor(ctx, conn)
 	if err != nil {
@@ -199,10 +200,10 @@ func openDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (role strin
 	if err := tryDoor(ctx, conn, d, log); err != nil || d.may || len(statements) == 0 {
 		return d.role, err
 	}
-	return "", &OwnerError{Role: d.user, Statements: statements, Then: "--door"} // the door is open, but not for these
+	return "", &OwnerError{Role: d.user, Statements: statements, Then: "--door"} // the door is open, but not for these daemons
 }
 
-// publicMayCreate returns a OwnerError if all roles may create in our schemas.
+// publicMayCreate returns an OwnerError if all roles may create objects in our schemas.
 func publicMayCreate(ctx context.Context, conn *pgx.Conn, d doorState) error {
 	owner, err := stmt.FirstOrZero(stmt.Column[string](ctx, conn, `select pg_catalog.pg_get_userbyid(relowner)::text from pg_catalog.pg_class where oid = 'public.task'::regclass`))
 	if err != nil {
@@ -229,13 +230,13 @@ func tryDoor(ctx context.Context, conn *pgx.Conn, d doorState, log *slog.Logger)
 		_, shut := conn.Exec(ctx, "update scheduler_go.door set opened = null")
 		return errors.Join(fmt.Errorf("the door stays closed: connect as %s: %w", d.role, err), shut)
 	}
-	if err != nil { // from other hosts it may go well
+	if err != nil { // other hosts may be able to connect
 		log.Warn("the door is open, but its role can't connect from here; RPC servers may not be able to either", "role", d.role, "error", err)
 	}
 	return nil
 }
 
-// keepDoor gives the roles of an open door rights on what is new.
+// keepDoor grants the roles of an open door the rights on new objects.
 func keepDoor(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
 	d, err := readDoor(ctx, conn)
 	if err != nil || !d.opened {
@@ -256,7 +257,7 @@ var doorTables = map[string]string{
 	"visit_scheduler_queue_position": "select, insert, update", "scheduler_metrics": "select, insert, update, delete",
 }
 
-// grantDoor gives a role what daemons need, and takes away everything else that it was given.
+// grantDoor grants a role the rights that daemons need, and revokes all its others.
 func grantDoor(ctx context.Context, tx pgx.Tx, role string) error {
 	if err := revokeDoor(ctx, tx, role); err != nil {
 		return err
@@ -289,7 +290,7 @@ func grantDoor(ctx context.Context, tx pgx.Tx, role string) error {
 	return nil
 }
 
-// revokeDoor takes a role's rights on both schemas away.
+// revokeDoor revokes a role's rights on both schemas.
 func revokeDoor(ctx context.Context, tx pgx.Tx, role string) error {
 	for _, what := range []string{"schema", "all tables in schema", "all sequences in schema", "all functions in schema"} {
 		if _, err := tx.Exec(ctx, "revoke all on "+what+" public, scheduler_go from "+quoted(role)); err != nil {
@@ -299,8 +300,8 @@ func revokeDoor(ctx context.Context, tx pgx.Tx, role string) error {
 	return nil
 }
 
-// closeDoor ends the sessions of the door's roles and drops these, for an option of migrate. It returns the role
-// for all daemons first. The lock of migrations is held.
+// closeDoor ends the sessions of the door's roles and drops the roles, for an option of migrate. It returns
+// the roles, first the one for all daemons. The caller holds the lock of migrations.
 func closeDoor(ctx context.Context, conn *pgx.Conn, option string) (roles []string, err error) {
 	d, err := readDoor(ctx, conn)
 	if err != nil || !d.noted {
@@ -320,7 +321,7 @@ func closeDoor(ctx context.Context, conn *pgx.Conn, option string) (roles []stri
 	return roles, stmt.Failed(err, "close the door")
 }
 
-// doorSessions is how often sessions are looked for until all have ended.
+// doorSessions is the period of checks whether all sessions have ended.
 const doorSessions = 100 * time.Millisecond
 
 func dropDoorRoles(ctx context.Context, conn *pgx.Conn, d doorState, option string) error {
@@ -356,7 +357,7 @@ func dropDoorRoles(ctx context.Context, conn *pgx.Conn, d doorState, option stri
 			if d.super {
 				continue
 			}
-			if _, err := tx.Exec(ctx, "grant "+quoted(name)+" to current_user"); err != nil { // to end sessions, and drop what it owns
+			if _, err := tx.Exec(ctx, "grant "+quoted(name)+" to current_user"); err != nil { // needed to end the role's sessions and to drop its objects
 				return err
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// madeForDoor is the comment by which a role of the door for a daemon is known to be one.
+// madeForDoor is the comment that marks a role of the door for a daemon.
 const madeForDoor = "Whom the door of the Go swh-scheduler lets in as a daemon, from migrate --door"
 
 // roleByDoor returns the name of the door's role for a daemon.
@@ -24,7 +24,7 @@ func readDoorRoles(ctx context.Context, db stmt.Session, database string) ([]dae
 	return roles, stmt.Failed(err, "list the roles of the door")
 }
 
-// readRoles returns the roles of daemons, by their names and the comment that marks ours.
+// readRoles returns the existing roles of daemons, by name and by the comment that marks ours.
 func readRoles(ctx context.Context, db stmt.Session, daemons []string, name func(daemon string) string, comment string) (roles []daemonRole, err error) {
 	for _, daemon := range daemons {
 		r := daemonRole{daemon: daemon, name: name(daemon)}
@@ -37,8 +37,8 @@ func readRoles(ctx context.Context, db stmt.Session, daemons []string, name func
 	return roles, err
 }
 
-// doorRoleStatements returns what makes the roles of the door that lack, and gives those that are there their
-// password, if it may.
+// doorRoleStatements returns the statements that create the missing roles of the door, and give the
+// existing ones their password if the user may.
 func (d doorState) doorRoleStatements() (statements []string, err error) {
 	role := func(name string, exists bool, comment string) error {
 		secret, err := scramSecret(d.password)
@@ -63,7 +63,7 @@ func (d doorState) doorRoleStatements() (statements []string, err error) {
 	return statements, err
 }
 
-// names returns the roles of the door that are there, with the one for all daemons first.
+// names returns the existing roles of the door, first the one for all daemons.
 func (d doorState) names() (names []string) {
 	if d.noted && d.exists {
 		names = append(names, d.role)
@@ -76,7 +76,7 @@ func (d doorState) names() (names []string) {
 	return names
 }
 
-// grantDoorRoles gives the roles of the door that are there their rights.
+// grantDoorRoles grants the existing roles of the door their rights.
 func (d doorState) grantDoorRoles(ctx context.Context, tx pgx.Tx) error {
 	var there []daemonRole
 	for _, r := range d.daemons {

@@ -12,17 +12,17 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// GrantsAction is what Migrate does with the roles of daemons.
+// GrantsAction is Migrate's action on the roles of daemons.
 type GrantsAction int
 
 const (
-	GrantsKept    GrantsAction = iota // those that are there get rights on what is new
-	GrantsMade                        // they are made
-	GrantsDropped                     // they are dropped
+	GrantsKept    GrantsAction = iota // existing roles get the rights on new objects
+	GrantsMade                        // the roles are created
+	GrantsDropped                     // the roles are dropped
 )
 
 // DaemonRole returns the name of the role with the rights of a daemon, by its command. It is unique on a
-// server: roles are not a database's.
+// server, as roles belong to the server and not to a database.
 func DaemonRole(daemon, database string) string {
 	return roleOf("scheduler_go_"+strings.ReplaceAll(daemon, "-", "_")+"__", database)
 }
@@ -33,14 +33,14 @@ func formerDaemonRole(daemon, database string) string {
 	return formerRoleOf("scheduler_go_"+strings.ReplaceAll(daemon, "-", "_")+"_", database)
 }
 
-// madeByUs is the comment by which a role is known to be one of these.
+// madeByUs is the comment that marks such a role.
 const madeByUs = "The rights of a daemon of the Go swh-scheduler, from migrate --grants; to be granted to a user"
 
-// daemonRole is a role that may be there.
+// daemonRole is a role that may exist.
 type daemonRole struct {
 	daemon, name string
 	exists, ours bool
-	rename       string // the name that it gets from who may rename it; "" if it has that
+	rename       string // the name that a user with the right gives it; "" if it has that name
 }
 
 func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, user string, may bool, err error) {
@@ -55,7 +55,7 @@ func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, 
 		if err != nil || r.exists || former == r.name {
 			continue
 		}
-		// A former name may be that of a role of another database: this one's has rights here only.
+		// A former name may belong to another database: this database's role has rights here only.
 		var found bool
 		err = db.QueryRow(ctx, `select exists (select from pg_catalog.pg_roles r where rolname = $1 and pg_catalog.shobj_description(oid, 'pg_authid') = $2
 			and (select pg_catalog.array_agg(distinct dbid) from pg_catalog.pg_shdepend where dbid <> 0 and refclassid = 'pg_authid'::regclass and refobjid = r.oid)
@@ -67,8 +67,8 @@ func readDaemonRoles(ctx context.Context, db stmt.Session) (roles []daemonRole, 
 	return roles, user, may, stmt.Failed(err, "list the roles of daemons")
 }
 
-// renameRoles gives roles with a former name their present one. The roles of a user who may not stay as they are, and
-// go on to work.
+// renameRoles renames roles with a former name. If the user may not rename a role, it keeps its name and
+// works.
 func renameRoles(ctx context.Context, conn *pgx.Conn, roles []daemonRole) error {
 	for i, r := range roles {
 		if r.rename == "" {
@@ -86,8 +86,8 @@ func renameRoles(ctx context.Context, conn *pgx.Conn, roles []daemonRole) error 
 	return nil
 }
 
-// makeGrants makes the roles of daemons that are not there, and gives each its rights. The lock of migrations
-// is held.
+// makeGrants creates the missing roles of daemons, and grants each its rights. The caller holds the lock of
+// migrations.
 func makeGrants(ctx context.Context, conn *pgx.Conn) (made []string, err error) {
 	roles, user, may, err := readDaemonRoles(ctx, conn)
 	if err != nil {
@@ -121,7 +121,7 @@ func makeGrants(ctx context.Context, conn *pgx.Conn) (made []string, err error) 
 	return made, stmt.Failed(err, "give the roles of daemons their rights")
 }
 
-// keepGrants gives the roles that are there their rights on what is new.
+// keepGrants grants the existing roles the rights on new objects.
 func keepGrants(ctx context.Context, conn *pgx.Conn) error {
 	roles, _, _, err := readDaemonRoles(ctx, conn)
 	roles = slices.DeleteFunc(roles, func(r daemonRole) bool { return !r.ours })
@@ -134,7 +134,7 @@ func keepGrants(ctx context.Context, conn *pgx.Conn) error {
 	return stmt.Failed(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grantDaemons(ctx, tx, roles) }), "give the roles of daemons their rights")
 }
 
-// grantDaemons gives each role what its daemon needs, and takes away everything else on both schemas.
+// grantDaemons grants each role its daemon's rights, and revokes all its others on both schemas.
 func grantDaemons(ctx context.Context, tx pgx.Tx, roles []daemonRole) error {
 	for _, r := range roles {
 		if err := revokeDoor(ctx, tx, r.name); err != nil {
@@ -168,8 +168,8 @@ func grantDaemons(ctx context.Context, tx pgx.Tx, roles []daemonRole) error {
 
 const rpcServe = "rpc-serve"
 
-// grantDoorKey lets a role of RPC servers read the door's password while the door is open, and takes that right away
-// otherwise.
+// grantDoorKey grants a role of RPC servers the right to read the door's password while the door is open,
+// and revokes it otherwise.
 func grantDoorKey(ctx context.Context, tx pgx.Tx, role string) error {
 	var open bool
 	if err := tx.QueryRow(ctx, "select exists (select from scheduler_go.door where opened is not null)").Scan(&open); err != nil {
@@ -183,7 +183,7 @@ func grantDoorKey(ctx context.Context, tx pgx.Tx, role string) error {
 	return err
 }
 
-// keepDoorKey is grantDoorKey for the role that migrate --grants made, if it did.
+// keepDoorKey is grantDoorKey for the role of migrate --grants, if it exists.
 func keepDoorKey(ctx context.Context, conn *pgx.Conn) error {
 	roles, _, _, err := readDaemonRoles(ctx, conn)
 	for _, r := range roles {
@@ -194,8 +194,8 @@ func keepDoorKey(ctx context.Context, conn *pgx.Conn) error {
 	return stmt.Failed(err, "let RPC servers read the role of the door")
 }
 
-// dropGrants drops the roles of daemons. Users to whom they were granted lose the rights. The lock of
-// migrations is held.
+// dropGrants drops the roles of daemons. Users with these roles lose the rights. The caller holds the lock
+// of migrations.
 func dropGrants(ctx context.Context, conn *pgx.Conn, option string) (dropped []string, err error) {
 	roles, user, may, err := readDaemonRoles(ctx, conn)
 	if err != nil {
@@ -236,8 +236,8 @@ func dropGrants(ctx context.Context, conn *pgx.Conn, option string) (dropped []s
 	return dropped, stmt.Failed(err, "drop the roles of daemons")
 }
 
-// revokePublic takes our functions from those who were not given them: PostgreSQL lets all roles execute a new one.
-// Triggers, and functions that they call, run with their owner's rights.
+// revokePublic revokes the rights of PUBLIC on our functions: PostgreSQL lets all roles execute a new
+// function. Triggers, and functions that they call, run with their owner's rights.
 func revokePublic(ctx context.Context, conn *pgx.Conn) error {
 	var open bool
 	err := conn.QueryRow(ctx, `select exists (select from pg_catalog.pg_proc, lateral pg_catalog.aclexplode(coalesce(proacl, pg_catalog.acldefault('f', proowner)))

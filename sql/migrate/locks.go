@@ -15,15 +15,14 @@ import (
 )
 
 const (
-	// lockMargin is how much longer than deadlock_timeout a step waits for a lock: by
-	// then PostgreSQL has cancelled an autovacuum that held it.
+	// lockMargin is the time beyond deadlock_timeout that a step waits for a lock. By then PostgreSQL has
+	// cancelled an autovacuum that held it.
 	lockMargin = 500 * time.Millisecond
 
-	// lockRetry is the least time between two tries, in which writers pass that waited
-	// behind the first.
+	// lockRetry is the least time between two tries. Writers that waited behind the first pass in it.
 	lockRetry = time.Second
 
-	// lockPollPeriod is how often a locker reads what a step waits for.
+	// lockPollPeriod is the period at which a locker reads what a step waits for.
 	lockPollPeriod = 250 * time.Millisecond
 )
 
@@ -33,14 +32,13 @@ const (
 	deadlockDetected = "40P01"
 )
 
-// locker runs steps that lock tables which others use: creating or dropping a trigger
-// locks a table of the Python scheduler's. While a step waits for a lock, all later
-// writers of the table wait behind it, so it gives up after timeout and is tried again.
+// locker runs steps that lock tables in use by others: creating or dropping a trigger locks a table of the
+// Python scheduler. While a step waits for a lock, all later writers of the table wait behind it. So a step
+// gives up after timeout and is tried again.
 //
-// A step should lock one of those tables only. Then none of them is locked while another
-// is waited for.
+// A step should lock only one of those tables, so that no table is locked while the step waits for another.
 type locker struct {
-	watch   *pgx.Conn // reads what another connection waits for
+	watch   *pgx.Conn // reads what the steps' connection waits for
 	log     *slog.Logger
 	timeout string // lock_timeout of the steps, in milliseconds
 }
@@ -71,7 +69,7 @@ func (l *locker) inTx(ctx context.Context, conn *pgx.Conn, step string, do func(
 	})
 }
 
-// alone runs a statement that can't be in a transaction.
+// alone runs a statement that can't run in a transaction.
 func (l *locker) alone(ctx context.Context, conn *pgx.Conn, step, statement string) error {
 	return l.try(ctx, conn.PgConn().PID(), step, func() error {
 		if _, err := conn.Exec(ctx, "set lock_timeout = "+l.timeout); err != nil {
@@ -82,13 +80,12 @@ func (l *locker) alone(ctx context.Context, conn *pgx.Conn, step, statement stri
 	})
 }
 
-// try runs a step of the server process pid until it gets its locks, and logs what it
-// waits for.
+// try runs a step of the server process pid until it gets its locks, and logs what it waits for.
 func (l *locker) try(ctx context.Context, pid uint32, step string, do func() error) error {
 	backoff := service.Backoff{Min: lockRetry}
 	for {
 		ended, found := make(chan struct{}), make(chan string)
-		go func() { found <- l.look(ctx, pid, ended) }()
+		go func() { found <- l.poll(ctx, pid, ended) }()
 		err := do()
 		close(ended)
 		waitsFor := <-found
@@ -102,9 +99,9 @@ func (l *locker) try(ctx context.Context, pid uint32, step string, do func() err
 	}
 }
 
-// look polls until ended is closed, and returns what pid was last seen to wait for: the table, and who
-// has locked it.
-func (l *locker) look(ctx context.Context, pid uint32, ended <-chan struct{}) string {
+// poll polls until ended is closed. It returns the table that pid last waited for, and the holders of its
+// lock.
+func (l *locker) poll(ctx context.Context, pid uint32, ended <-chan struct{}) string {
 	ticker := time.NewTicker(lockPollPeriod)
 	defer ticker.Stop()
 	seen := "a lock"
@@ -132,7 +129,7 @@ func (l *locker) pollOnce(ctx context.Context, pid uint32) (string, error) {
 		       else format('%s of role %s', coalesce(nullif(a.application_name, ''), 'a client'), coalesce(a.usename, '(unknown)')) end
 		       || format(' (process %s, %s, transaction began %s)', a.pid, coalesce(a.state, 'active'), coalesce(date_trunc('second', a.xact_start)::text, 'at an unknown time'))
 		from unnest(pg_blocking_pids($1)) b join pg_stat_activity a on a.pid = b`, int32(pid))
-	if err != nil || len(holders) == 0 { // it goes on by now
+	if err != nil || len(holders) == 0 { // the step has its lock by now
 		return "", err
 	}
 	return tables[0] + ", held by " + strings.Join(holders, " and "), nil

@@ -28,39 +28,39 @@ import (
 
 // Options configure Migrate.
 type Options struct {
-	DryRun  bool                    // change nothing, report what would be done
+	DryRun  bool                    // change nothing; report what would be done
 	Logger  *slog.Logger            // logs each step; may be nil
-	Shares  map[string]model.Shares // by task type: their indexes are created too
-	Hosters model.Hosters           // likewise
-	// Policies, by visit type: their indexes are created too. Candidates are built anew if they lack
-	// columns for one that divides its visits between originals and forks, or is freshness.
+	Shares  map[string]model.Shares // by task type: Run creates their indexes
+	Hosters model.Hosters           // Run creates their indexes
+	// Policies, by visit type: Run creates their indexes. It rebuilds candidates without the columns for a
+	// policy that divides originals and forks, or for freshness.
 	Policies map[string][]model.WeightedPolicy
-	// ShorterCooldowns creates the indexes for cooldowns shorter than the default ones, even if no
-	// policy has such.
+	// ShorterCooldowns makes Run create the indexes for cooldowns shorter than the default ones, even
+	// without such a policy.
 	ShorterCooldowns bool
 
-	// Rebuild builds candidates anew, for instance after triggers were off. Meanwhile grabs
-	// read the Python scheduler's tables.
+	// Rebuild makes Run rebuild candidates, for instance after triggers were off. Until then grabs read the
+	// Python scheduler's tables.
 	Rebuild bool
 
-	// Door opens or closes the RPC servers' door to the database.
+	// Door is the action on the RPC servers' door to the database.
 	Door DoorAction
 
-	// Grants makes or drops the roles with the rights of daemons.
+	// Grants is the action on the roles with the rights of daemons.
 	Grants GrantsAction
 }
 
-// Report says what Migrate did, or would do in a dry run.
+// Report lists what Run did, or would do in a dry run.
 type Report struct {
-	Database    string   // which one, without password
-	CreatedBase bool     // it was empty and got the Python scheduler's schema
+	Database    string   // its name, without password
+	CreatedBase bool     // the database was empty and got the Python scheduler's schema
 	Applied     []string // our migrations, by file name
 	Rebuilt     bool     // candidates were built anew
-	Dropped     []string // indexes of ours that an interrupted run left invalid, with their schemas
+	Dropped     []string // invalid indexes of an interrupted run, with their schemas
 	Door        DoorAction
-	DoorRole    string // the role that was made or dropped; "" for none
+	DoorRole    string // the role created or dropped; "" for none
 	Grants      GrantsAction
-	GrantRoles  []string // the roles of daemons that were made or dropped
+	GrantRoles  []string // the roles of daemons created or dropped
 }
 
 // Nothing reports whether there was nothing to do.
@@ -68,24 +68,24 @@ func (r Report) Nothing() bool {
 	return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt && r.DoorRole == "" && len(r.GrantRoles) == 0
 }
 
-// migrateLock is the key of the advisory lock that lets one migration run at a
-// time: the letters "swhsched" as a number.
+// migrateLock is the key of the advisory lock that serializes migrations: the letters "swhsched" as a
+// number.
 const migrateLock = 0x7377687363686564
 
-// lockPoll is how often a waiting migration tries the lock. It polls because waiting in
-// the server would block a concurrent index build of the migration that has the lock.
+// lockPoll is the period at which a waiting migration tries the lock. Waiting in the server would block a
+// concurrent index build of the migration that holds the lock.
 const lockPoll = 200 * time.Millisecond
 
-// Run creates the Python scheduler's schema in an empty database, and in any database what is
-// missing of our schema scheduler_go. It changes nothing that the Python scheduler relies on. For a
-// database that it doesn't know it returns ErrUnsupported. Concurrent calls wait for each other.
+// Run creates the Python scheduler's schema in an empty database, and in any database the missing parts of
+// our schema scheduler_go. It changes nothing that the Python scheduler relies on. It returns
+// ErrUnsupported for an unknown database. Concurrent calls wait for each other.
 //
-// The Python scheduler's schema and each migration have a transaction of their own, so after a failure
-// the next call goes on. Candidates are built while others work; the next call
-// resumes an interrupted build.
+// The Python scheduler's schema and each migration have a transaction of their own, so after a failure the
+// next call continues. Other programs work while candidates are built; the next call resumes an interrupted
+// build.
 //
-// It needs a direct connection: behind a pooler that shares connections between
-// transactions (PgBouncer), the lock would not hold.
+// It needs a direct connection: a pooler that shares connections between transactions (PgBouncer) would
+// break the lock.
 func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	var report Report
@@ -177,8 +177,8 @@ func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 	return report, err
 }
 
-// ReadStatus reads what a database holds and changes nothing. It returns
-// ErrUnsupported for a database that Migrate would leave alone.
+// ReadStatus reads the state of a database and changes nothing. It returns ErrUnsupported for a database
+// that Run would refuse.
 func ReadStatus(ctx context.Context, dsn string) (status Status, err error) {
 	err = withConn(ctx, dsn, func(conn *pgx.Conn) (err error) {
 		status, err = inspect(ctx, conn, postgres.RedactedConfig(conn.Config()))
@@ -187,7 +187,7 @@ func ReadStatus(ctx context.Context, dsn string) (status Status, err error) {
 	return status, err
 }
 
-// withConn runs do on a connection of its own.
+// withConn runs do on a new connection.
 func withConn(ctx context.Context, dsn string, do func(*pgx.Conn) error) error {
 	config, err := postgres.PoolConfig(dsn, postgres.Options{Command: "migrate"})
 	if err != nil {
@@ -223,8 +223,8 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, log *slog.Logger) (unlo
 	}
 }
 
-// createBase creates the Python scheduler's schema in an empty database, as its "swh db init-admin"
-// and "swh db init" would.
+// createBase creates the Python scheduler's schema in an empty database, as its "swh db init-admin" and
+// "swh db init" do.
 func createBase(ctx context.Context, conn *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if err := createExtensions(ctx, tx); err != nil {
@@ -246,7 +246,7 @@ func createBase(ctx context.Context, conn *pgx.Conn) error {
 				return fmt.Errorf("create the schema (%s): %w", path.Base(file), err)
 			}
 		}
-		// These texts are the Python scheduler's: its tools read them.
+		// The Python scheduler's tools read these texts.
 		_, err = tx.Exec(ctx, fmt.Sprintf(`
 			insert into dbversion (version, release, description) values (%d, now(), 'DB initialization');
 			insert into dbmodule (dbmodule) values ('%s')`, PeerVersion, peerModule))
@@ -254,7 +254,7 @@ func createBase(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
-// applyMigrations applies our migrations that the database lacks.
+// applyMigrations applies the pending migrations.
 func applyMigrations(ctx context.Context, conn *pgx.Conn, l *locker, pending []string) ([]string, error) {
 	_, err := conn.Exec(ctx, `
 		create schema if not exists scheduler_go;

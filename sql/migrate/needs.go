@@ -19,7 +19,7 @@ import (
 type need struct {
 	candidates.Need
 	tasks   []model.ShareKey // indexes of ready tasks by these keys
-	indexes bool             // indexes of candidates that should be there already
+	indexes bool             // indexes of candidates that should exist already
 }
 
 func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[string][]model.WeightedPolicy) (need need) {
@@ -32,7 +32,7 @@ func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[
 	}
 	for taskType, s := range shares {
 		if model.Prefixed(taskType) {
-			continue // no tasks go there, and first visits have each lister's candidates looked up
+			continue // no task goes there, and first visits read candidates by lister
 		}
 		if _, visits := model.LoadedVisitType(taskType); visits && s.By.OfVisits() {
 			need.ByLister = true
@@ -46,11 +46,11 @@ func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[
 	return need
 }
 
-// ownIndexPrefix is what the names of our indexes on the peer's tables begin with.
+// ownIndexPrefix is the prefix of our indexes on the Python scheduler's tables.
 const ownIndexPrefix = "scheduler_go_"
 
-// TaskGroup is the SQL expression of a task's group, which buildIndexes indexes. The
-// only input in it is a name of letters, digits and _.
+// TaskGroup returns the SQL expression of a task's group, which buildIndexes indexes. Its only input is a
+// name of letters, digits and _.
 func TaskGroup(by model.ShareKey) string {
 	kwarg := func(name string) string { return "coalesce(arguments #>> '{kwargs," + name + "}', '')" }
 	switch by {
@@ -63,14 +63,13 @@ func TaskGroup(by model.ShareKey) string {
 	return kwarg(name)
 }
 
-// taskGroupIndex is the name of the index on ready tasks by group. It is in the peer's
+// taskGroupIndex returns the name of the index on ready tasks by group. It is in the Python scheduler's
 // schema; Remove drops it.
 func taskGroupIndex(by model.ShareKey) string {
 	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")
 }
 
-// buildIndexes creates the indexes that shares and hosters need and the database lacks,
-// concurrently with other work.
+// buildIndexes creates the missing indexes for shares and hosters concurrently.
 func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.Logger) error {
 	if missing.ByLister || missing.ByCooldown || missing.indexes {
 		if err := candidates.BuildIndexes(ctx, conn, missing.Need, log); err != nil {
@@ -81,7 +80,7 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 		name := taskGroupIndex(by)
 		quoted := pgx.Identifier{"public", name}.Sanitize()
 		log.Info("building the index of ready tasks by group", "by", by)
-		// An interrupted run may have left it half-made.
+		// An interrupted run may have left an invalid index.
 		if _, err := conn.Exec(ctx, "drop index concurrently if exists "+quoted); err != nil {
 			return err
 		}
@@ -94,8 +93,8 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 	return nil
 }
 
-// invalidIndexes returns the indexes of ours that PostgreSQL doesn't use, with their schemas: their concurrent creation was
-// interrupted, for instance as the server ended. Writers keep them up all the same.
+// invalidIndexes returns our invalid indexes, with their schemas: their concurrent creation was
+// interrupted. PostgreSQL doesn't use them, but maintains them at each write.
 func invalidIndexes(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	return stmt.Column[string](ctx, conn, `
 		select format('%I.%I', n.nspname, i.relname)
@@ -108,7 +107,8 @@ func invalidIndexes(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 		order by 1`, ownIndexPrefix)
 }
 
-// dropInvalidIndexes drops them, concurrently with other work. The lock of migrations is held: nobody else builds them.
+// dropInvalidIndexes drops invalid indexes concurrently. The caller holds the lock of migrations, so no
+// other process builds them.
 func dropInvalidIndexes(ctx context.Context, conn *pgx.Conn, log *slog.Logger) ([]string, error) {
 	invalid, err := invalidIndexes(ctx, conn)
 	for _, index := range invalid {
@@ -151,18 +151,17 @@ func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, e
 	return missing, nil
 }
 
-// CheckShares returns an error that says what to do if the database lacks indexes that
-// shares need.
+// CheckShares returns an error with the remedy if the database lacks indexes for shares.
 func (s Checks) CheckShares(ctx context.Context, shares map[string]model.Shares) error {
 	return check(ctx, s.db.Pool(), needOf(shares, model.Hosters{}, nil), "indexes that the configuration's shares need")
 }
 
-// CheckPolicies does that for what policies need.
+// CheckPolicies returns an error with the remedy if the database lacks indexes or columns for policies.
 func (s Checks) CheckPolicies(ctx context.Context, policies map[string][]model.WeightedPolicy) error {
 	return check(ctx, s.db.Pool(), needOf(nil, model.Hosters{}, policies), "what the configuration's scheduling_policy needs")
 }
 
-// check ignores indexes for shorter cooldowns: without them grabs are slow, but work.
+// check ignores indexes for shorter cooldowns: without them grabs are slower, but work.
 func check(ctx context.Context, db queries.DBTX, need need, what string) error {
 	missing, err := missingOf(ctx, db, need)
 	if err != nil {

@@ -13,23 +13,23 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Peer is what the Python tools' tables say of the Python scheduler's schema in a database.
+// Peer is the Python scheduler's schema in a database, by the Python tools' tables.
 type Peer struct {
-	HasModule   bool   // there is a table dbmodule
+	HasModule   bool   // the table dbmodule exists
 	Module      string // the package and its backend, such as "scheduler:postgresql"
 	Versions    []PeerRelease
-	CodeVersion int // the version that this program needs: that of the database, if it is later and has all that is used
+	CodeVersion int // the version that this program works with: the database's, if that is later and has everything in use
 }
 
 // PeerRelease is a row of dbversion. The newest comes first.
 type PeerRelease struct {
 	Number      int
-	Release     time.Time // when it was made
-	Description string    // how it was made
+	Release     time.Time // its date
+	Description string    // its origin
 }
 
-// ReadPeer reads the version of the Python scheduler's schema, also of one that this program doesn't work
-// with. It changes nothing.
+// ReadPeer reads the version of the Python scheduler's schema, even of an unsupported one. It changes
+// nothing.
 func ReadPeer(ctx context.Context, dsn string) (peer Peer, err error) {
 	peer.CodeVersion = PeerVersion
 	err = withConn(ctx, dsn, func(conn *pgx.Conn) error {
@@ -76,8 +76,8 @@ func NameOf(dsn string) (string, error) {
 	return postgres.RedactedConfig(config.ConnConfig), nil
 }
 
-// CreateDatabase creates the database of an address as a copy of a template, by a connection to template1, and
-// returns its name.
+// CreateDatabase creates the database of an address as a copy of a template, on a connection to template1.
+// It returns the database's name.
 func CreateDatabase(ctx context.Context, dsn, template string) (string, error) {
 	config, err := postgres.PoolConfig(dsn, postgres.Options{Command: "db create"})
 	if err != nil {
@@ -85,7 +85,7 @@ func CreateDatabase(ctx context.Context, dsn, template string) (string, error) {
 	}
 	database := config.ConnConfig.Database
 	if database == "" {
-		database = config.ConnConfig.User // as the server does
+		database = config.ConnConfig.User // the server's default
 	}
 	config.ConnConfig.Database = "template1"
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)

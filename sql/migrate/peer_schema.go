@@ -11,16 +11,15 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// peerFunctions are the functions of the Python scheduler that this program calls, or that
-// triggers call for it.
+// peerFunctions are the functions of the Python scheduler that this program calls, directly or by triggers.
 var peerFunctions = []string{
 	"swh_scheduler_mktemp_task", "swh_scheduler_create_tasks_from_temp", "swh_scheduler_update_task_on_task_end",
 	"swh_scheduler_delete_archived_tasks", "update_metrics",
 }
 
-// peerFacts describes what this program uses of the Python scheduler's schema: a line each
-// of columns, values of enumerations, unique keys, triggers, and functions with a hash of
-// their text. A column that an insert has to set is followed by " required".
+// peerFacts lists the parts of the Python scheduler's schema that this program uses. A line has a column, a
+// value of an enumeration, a unique key, a trigger, or a function with a hash of its text. A column that an
+// insert must set has the suffix " required".
 func peerFacts(ctx context.Context, db stmt.Session) ([]string, error) {
 	facts, err := stmt.Column[string](ctx, db, `
 		with tables as (select oid, relname from pg_class where relnamespace = 'public'::regnamespace and relname = any($1))
@@ -45,19 +44,18 @@ func peerFacts(ctx context.Context, db stmt.Session) ([]string, error) {
 	return facts, stmt.Failed(err, "read the scheduler's schema")
 }
 
-// peerDifferences compares the schema that a database has with the one that this program
-// works with (sql/base/used.txt), and names what is missing, another, or would make our
-// inserts fail. What a newer version adds besides does no harm.
+// peerDifferences compares a database's schema with the one that this program uses (sql/base/used.txt). It
+// lists what is missing, differs, or would make our inserts fail. Additions of a newer version do no harm.
 func peerDifferences(ctx context.Context, db stmt.Session) ([]string, error) {
 	facts, err := peerFacts(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	has := make(map[string]string) // by what they are about
+	has := make(map[string]string) // by subject
 	for _, fact := range facts {
 		has[subject(fact)] = fact
 	}
-	want := make(map[string][]string) // a function has one of two texts: the Python scheduler's, or that in sql/base
+	want := make(map[string][]string) // a function has one of two texts: the Python scheduler's or the one in sql/base
 	for fact := range strings.Lines(schema.Used) {
 		fact = strings.TrimSpace(fact)
 		want[subject(fact)] = append(want[subject(fact)], fact)
@@ -82,8 +80,8 @@ func peerDifferences(ctx context.Context, db stmt.Session) ([]string, error) {
 	return differences, nil
 }
 
-// subject is what a fact is about: a column's name, a function's name and arguments; all of
-// other facts.
+// subject returns the subject of a fact: a column's name, or a function's name and arguments. For other
+// facts it is the whole fact.
 func subject(fact string) string {
 	kind, rest, _ := strings.Cut(fact, " ")
 	switch kind {

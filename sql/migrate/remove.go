@@ -15,34 +15,34 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrWouldLose marks a database from which Remove removes nothing, as that would lose work.
+// ErrWouldLose marks a database whose removal would lose work.
 var ErrWouldLose = errors.New("removing the schema scheduler_go would lose work")
 
-// removalBegun is the number of a migration that a removal records when it begins: every version of
-// this program then refuses the database, until the removal has ended.
+// removalBegun is the migration number that a removal records at its beginning. Every version of this
+// program then refuses the database until the removal has ended.
 const removalBegun = 999_999
 
 // RemoveOptions configure Remove.
 type RemoveOptions struct {
-	DryRun bool         // change nothing, report what would be removed and lost
-	Lose   bool         // remove although work is lost
+	DryRun bool         // change nothing; report what would be removed and lost
+	Lose   bool         // remove even if work is lost
 	Logger *slog.Logger // logs each step; may be nil
 }
 
-// Removal says what Remove removed and what was lost with it, or would be in a dry run.
+// Removal lists what Remove removed and lost, or would in a dry run.
 type Removal struct {
-	Database string   // which one, without password
-	Removed  []string // in words; empty if there was nothing of ours
+	Database string   // its name, without password
+	Removed  []string // in words; empty without objects of ours
 	Lost     []string // in words
 }
 
-// Remove goes back to the Python scheduler alone. It drops our triggers on its tables, one
-// table at a time, then our indexes there, then the schema scheduler_go. Its tables keep
-// their rows. While a step waits for a lock, writers wait behind it for deadlock_timeout
-// and half a second at most; then they pass, and the step is tried again.
+// Remove returns to the Python scheduler alone. It drops our triggers on its tables, one table at a time,
+// then our indexes there, then the schema scheduler_go. The Python scheduler's tables keep their rows.
+// While a step waits for a lock, writers wait behind it for at most deadlock_timeout and half a second.
+// Then they pass, and the step is tried again.
 //
-// It returns ErrWouldLose, and changes nothing, if work would be lost and o.Lose is not set. Another
-// call resumes an interrupted removal. Concurrent calls of Migrate and Remove wait for each other.
+// It returns ErrWouldLose, and changes nothing, if work would be lost and o.Lose is not set. Another call
+// resumes an interrupted removal. Concurrent calls of Run and Remove wait for each other.
 func Remove(ctx context.Context, dsn string, o RemoveOptions) (Removal, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	var r Removal
@@ -61,7 +61,7 @@ func Remove(ctx context.Context, dsn string, o RemoveOptions) (Removal, error) {
 	return r, err
 }
 
-// plan fills in what remove would do.
+// plan fills in what Remove would do.
 func (r *Removal) plan(ctx context.Context, conn *pgx.Conn) error {
 	steps, err := removalSteps(ctx, conn)
 	for _, s := range steps {
@@ -124,7 +124,7 @@ func (r *Removal) remove(ctx context.Context, conn *pgx.Conn, l *locker, lose bo
 	return nil
 }
 
-// What the roles are that a removal drops.
+// These describe the roles that a removal drops.
 const (
 	ofDoor   = "the role of the door, "
 	ofDaemon = "the role of a daemon, "
@@ -158,10 +158,10 @@ func rolesOfOurs(ctx context.Context, conn *pgx.Conn) (words []string, err error
 // removalStep is a statement of a removal.
 type removalStep struct {
 	What, SQL    string
-	Concurrently bool // it can't be in a transaction
+	Concurrently bool // it can't run in a transaction
 }
 
-// removalSteps returns what removes everything of ours, in order.
+// removalSteps returns the statements that remove all our objects, in order.
 func removalSteps(ctx context.Context, db stmt.Session) ([]removalStep, error) {
 	steps, err := stmt.Rows[removalStep](ctx, db, `
 		select what, statement, alone from (
@@ -181,7 +181,7 @@ func removalSteps(ctx context.Context, db stmt.Session) ([]removalStep, error) {
 	return steps, stmt.Failed(err, "list our triggers, indexes and schema")
 }
 
-// losses are the rows that a removal loses, and messages with their number.
+// losses are the rows that a removal loses, with messages for their number.
 var losses = []struct{ rows, words string }{
 	{"scheduler_go.work where state in ('backlog', 'outgoing')", "%d messages are claimed and not sent: their tasks and origins count as scheduled, and would not run"},
 	{"scheduler_go.work where state = 'sent'", "%d messages of shares and lanes are underway: those that time out would not be tried on the next lane"},
@@ -191,7 +191,7 @@ var losses = []struct{ rows, words string }{
 		and application_name <> current_setting('application_name')`, "%d connections of this program are open: its daemons would fail"},
 }
 
-// lostByRemoval returns, in words, what would be lost with the schema scheduler_go. After an interrupted
+// lostByRemoval returns, in words, what a drop of the schema scheduler_go would lose. After an interrupted
 // migration some tables are missing; the ledger is created first.
 func lostByRemoval(ctx context.Context, db stmt.Session) ([]string, error) {
 	lost, err := stmt.Column[string](ctx, db, `select 'what another version of swh-scheduler has in the schema scheduler_go'
@@ -214,7 +214,7 @@ func lostByRemoval(ctx context.Context, db stmt.Session) ([]string, error) {
 	return lost, stmt.Failed(err, "find what would be lost")
 }
 
-// noteRemoval makes this program's daemons refuse the database from now on.
+// noteRemoval records the removal, so that this program's daemons refuse the database.
 func noteRemoval(ctx context.Context, tx pgx.Tx) error {
 	migrated, err := stmt.Column[bool](ctx, tx, "select true where to_regclass('scheduler_go.migrations') is not null")
 	if err != nil || len(migrated) == 0 {

@@ -15,22 +15,23 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// dashboards are the daemons that use the sessions of the dashboard, and begin its actions. Others may not: it would
-// be a way to act there. Nor may who comes through an RPC server, where the dashboard only shows.
+// dashboards are the daemons that use the dashboard's sessions and begin its actions. Other daemons lack
+// these rights, as they would allow to act as a person. So do clients of an RPC server's door, where the
+// dashboard is read-only.
 const dashboards = "rpc-serve dashboard"
 
-// ofDashboards are the tables that no other daemon reads.
+// ofDashboards are the tables that only dashboards read.
 const ofDashboards = "scheduler_go.sessions, scheduler_go.form_key"
 
-// dashboardRights are those that no other daemon has.
+// dashboardRights are the rights that only dashboards have.
 var dashboardRights = []right{
 	{"table", "SELECT INSERT UPDATE DELETE", "sessions", dashboards},
 	{"table", "SELECT INSERT", "form_key", dashboards},
 	{"table", "INSERT UPDATE", "actions", dashboards},
 }
 
-// keepers are the daemons that run all jobs of maintenance which need only the database, senders those that send.
-// The listener runs those only that need no origins.
+// keepers are the daemons that run all maintenance jobs on the database; senders are those that send. The
+// listener runs only the jobs without origins.
 const (
 	senders = "start-runner start-runner-first-visits schedule-recurrent"
 	keepers = senders + " journal-client rpc-serve"
@@ -40,12 +41,13 @@ const (
 // ofOrigins are the daemons that read origins.
 const ofOrigins = keepers + " dashboard update-metrics"
 
-// Daemons are the commands that have rights of their own, in the order of their table.
+// Daemons are the commands with rights of their own, in the order of their table.
 var Daemons = []string{
 	"start-runner", "start-runner-first-visits", "schedule-recurrent", "start-listener", "journal-client", "rpc-serve", "dashboard", "update-metrics",
 }
 
-// A right is what daemons need: on tables and sequences of one schema. Names may be patterns of LIKE.
+// A right is the set of privileges that daemons need on tables or sequences of one schema. Names may be
+// patterns of LIKE.
 type right struct{ kind, rights, names, daemons string } // by spaces; no daemons: all
 
 // peerRights are the rights on the Python scheduler's tables and sequences.
@@ -65,7 +67,8 @@ var peerRights = []right{
 	{"table", "INSERT UPDATE", "scheduler_metrics", senders + " rpc-serve update-metrics"},
 }
 
-// ownRights are those on our schema. The door's password is nobody's, and only migrations write what they did.
+// ownRights are the rights on our schema. No daemon has the door's password, and only migrations record
+// migrations.
 var ownRights = []right{
 	{"table", "SELECT", "%", keepers + " dashboard"},
 	{"table", "SELECT", "migrations compatible", "update-metrics start-listener"},
@@ -123,12 +126,12 @@ var ownRights = []right{
 	{"sequence", "USAGE SELECT", "graph_place_seq", "dashboard"},
 }
 
-// of reports whether a daemon, by its command, needs the right; "" is any.
+// of reports whether a daemon, by its command, needs the right; "" matches any.
 func (r right) of(daemon string) bool {
 	return daemon == "" || r.daemons == "" || slices.Contains(strings.Fields(r.daemons), daemon)
 }
 
-// Lack is rights that the user of a database lacks on some objects.
+// Lack is a set of rights that the user lacks on some objects.
 type Lack struct {
 	Kind    string   // schema, table, sequence or function
 	Rights  []string // such as SELECT
@@ -142,8 +145,8 @@ func (l Lack) many() bool {
 	return !l.named && len(l.Objects) > 3 && !slices.ContainsFunc(l.Objects, func(object string) bool { return !strings.HasPrefix(object, "scheduler_go.") })
 }
 
-// on names the objects, as a statement does. Of our schema it names all of the kind if there are many, unless one
-// daemon needs these only.
+// on lists the objects in SQL. If there are many of our schema, it says all of the kind, unless one daemon
+// needs only these.
 func (l Lack) on() string {
 	if l.many() {
 		return "all " + l.Kind + "s in schema scheduler_go"
@@ -151,8 +154,8 @@ func (l Lack) on() string {
 	return l.Kind + " " + strings.Join(l.Objects, ", ")
 }
 
-// Grant returns the statements that give a user, who is quoted, the rights. Those on all tables
-// leave out the door's password and the dashboard's sessions.
+// Grant returns the statements that grant a user, who is quoted, the rights. Grants on all tables leave out
+// the door's password and the dashboard's sessions.
 func (l Lack) Grant(user string) string {
 	statement := fmt.Sprintf("grant %s on %s to %s", strings.ToLower(strings.Join(l.Rights, ", ")), l.on(), user)
 	if l.Kind == "table" && l.many() {
@@ -161,11 +164,11 @@ func (l Lack) Grant(user string) string {
 	return statement
 }
 
-// RightsError says which rights the user lacks. The database is reachable.
+// RightsError lists the rights that the user lacks. The database is reachable.
 type RightsError struct {
 	User  string // quoted
 	Lacks []Lack
-	err   error // the statement's that failed, or nil
+	err   error // of the failed statement, or nil
 }
 
 func (e *RightsError) Error() string {
@@ -182,8 +185,8 @@ func (e *RightsError) Error() string {
 
 func (e *RightsError) Unwrap() error { return e.err }
 
-// CheckUsable is CheckVersion and CheckRights: if even the version can't be read for want of
-// rights, the error has all of those that are missing.
+// CheckUsable is CheckVersion and CheckRights. If the user may not even read the version, the error lists
+// all missing rights.
 func (s Checks) CheckUsable(ctx context.Context, daemon string) error {
 	err := s.CheckVersion(ctx)
 	if err != nil && postgres.SQLState(err) != insufficientPrivilege {
@@ -194,8 +197,8 @@ func (s Checks) CheckUsable(ctx context.Context, daemon string) error {
 
 const insufficientPrivilege = "42501"
 
-// CheckRights returns a RightsError if the user lacks a right that a daemon needs, by its command;
-// "" is any daemon.
+// CheckRights returns a RightsError if the user lacks a right that the daemon needs, by its command; "" is
+// any daemon.
 func (s Checks) CheckRights(ctx context.Context, daemon string) error {
 	user, lacks, err := s.lacks(ctx, daemon)
 	if err != nil {
@@ -209,8 +212,8 @@ func (s Checks) CheckRights(ctx context.Context, daemon string) error {
 
 var deniedTo = regexp.MustCompile(`^permission denied for (schema|table|view|sequence|function) (\S+)$`)
 
-// Denied returns err as a RightsError if PostgreSQL denied a right on an object, and err itself if
-// not, or if it can't be found out which rights the user lacks on it.
+// Denied returns err as a RightsError if PostgreSQL denied a right on an object. Otherwise, or if the
+// missing rights can't be determined, it returns err.
 func (s Checks) Denied(ctx context.Context, err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pg.Code != insufficientPrivilege {
@@ -266,8 +269,8 @@ func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []
 	return user, lacks, err
 }
 
-// listed returns the rights that a daemon needs on a schema, one a row: kind, right, schema, name and daemons.
-// Those of one daemon on our schema name no daemons.
+// listed returns the rights that a daemon needs on a schema, one a row: kind, right, schema, name and
+// daemons. Rights of one daemon on our schema have no daemons.
 func listed(schema string, needed []right, daemon string) (rows [][5]string) {
 	for _, r := range needed {
 		if !r.of(daemon) {
@@ -294,14 +297,14 @@ func column(rows [][5]string, i int) []string {
 	return values
 }
 
-// neededObjects joins what listed returns, by columns, with the tables and sequences.
+// neededObjects joins the rows of listed, by columns, with the tables and sequences.
 const neededObjects = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) w(kind, "right", schema, name, daemons)
 		join pg_catalog.pg_namespace n on n.nspname = w.schema
 		join pg_catalog.pg_class c on c.relnamespace = n.oid and (c.relname = w.name or c.relname like w.name and c.relname not in ('door', 'sessions', 'form_key'))
 			and case w.kind when 'table' then c.relkind in ('r', 'p', 'v') else c.relkind = 'S' end`
 
-// missingRights looks into catalogues only, which any user may read. Triggers' functions need no
-// right, nor do sequences of identity columns but for the places of the low-water marks.
+// missingRights reads catalogues only, which any user may read. Functions of triggers need no right.
+// Sequences of identity columns need none, except for the places of the low-water marks.
 const missingRights = `
 	with own as (
 		select c.oid, n.nspname, c.relname, c.relkind from pg_class c join pg_namespace n on n.oid = c.relnamespace

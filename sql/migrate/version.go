@@ -11,18 +11,19 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// PeerVersion is the version of the Python scheduler's schema that this program works with, and
-// creates in an empty database. It works with a later one that has all that it uses.
+// PeerVersion is the version of the Python scheduler's schema that this program creates in an empty
+// database. It also works with a later version that has everything in use.
 const PeerVersion = 38
 
-// leastPostgres is the least version of PostgreSQL that this program works with.
+// leastPostgres is the oldest supported version of PostgreSQL.
 const leastPostgres = 13
 
-// squashedTo is the number of the last migration that has been squashed: the migrations up to
-// that number stand for others, which made the same. Where it was applied, all of these were.
+// squashedTo is the number of the last squashed migration. The migrations up to it replace earlier ones
+// with the same result; a database with that number has all of them.
 const squashedTo = 600
 
-// peerModule is what the Python scheduler writes to dbmodule; an older one wrote the short form.
+// peerModule is the value that the Python scheduler writes to dbmodule; older versions wrote the short
+// form.
 const (
 	peerModule      = "scheduler:postgresql"
 	peerModuleShort = "scheduler"
@@ -33,23 +34,23 @@ var peerTables = []string{
 }
 
 var (
-	// ErrNotMigrated marks a database that "swh-scheduler migrate" makes usable.
+	// ErrNotMigrated marks a database that needs "swh-scheduler migrate".
 	ErrNotMigrated = errors.New(`the database is not ready for this program: run "swh-scheduler migrate"`)
-	// ErrUnsupported marks a database that is not a scheduler's, has an unknown schema
-	// version, or is on a PostgreSQL that is too old.
+	// ErrUnsupported marks a database that is no scheduler's, has an unknown schema version, or is on a
+	// PostgreSQL that is too old.
 	ErrUnsupported = errors.New("the database is not supported")
 )
 
-// Status is what a database holds.
+// Status is the state of a database.
 type Status struct {
-	Database    string   // which one, without password
-	PeerVersion int      // version of the Python scheduler's schema; 0 where the database is empty
+	Database    string   // its name, without password
+	PeerVersion int      // version of the Python scheduler's schema; 0 for an empty database
 	Applied     []string // our migrations, by file name, in the order of their numbers
-	Pending     []string // what "migrate" would apply
-	Newer       []int64  // migrations of a newer program, which this one can work with
+	Pending     []string // the migrations that "migrate" would apply
+	Newer       []int64  // migrations of a newer program that this one can work with
 }
 
-// Empty reports whether the database holds nothing yet, not even the Python scheduler's schema.
+// Empty reports whether the database has no schema yet, not even the Python scheduler's.
 func (s Status) Empty() bool { return s.PeerVersion == 0 }
 
 // Ready reports whether there is nothing to migrate.
@@ -61,8 +62,8 @@ type Checks struct{ db *postgres.DB }
 // ChecksOf returns the checks of a database.
 func ChecksOf(db *postgres.DB) Checks { return Checks{db} }
 
-// CheckVersion checks that this program can work with the database; daemons call it at
-// start. The error is ErrNotMigrated, ErrUnsupported, or one of the connection.
+// CheckVersion checks that this program can work with the database. Daemons call it at start. The error is
+// ErrNotMigrated, ErrUnsupported, or one of the connection.
 func (s Checks) CheckVersion(ctx context.Context) error {
 	status, err := s.Status(ctx)
 	if err != nil {
@@ -80,18 +81,18 @@ func (s Checks) CheckVersion(ctx context.Context) error {
 	return nil
 }
 
-// Status reads what the database holds, as ReadStatus does.
+// Status reads the state of the database, as ReadStatus does.
 func (s Checks) Status(ctx context.Context) (Status, error) {
 	return inspect(ctx, s.db.Pool(), postgres.RedactedConfig(s.db.Pool().Config().ConnConfig))
 }
 
-// unsupported returns an ErrUnsupported with what is wrong with the database.
+// unsupported returns an ErrUnsupported with the fault of the database.
 func (s Status) unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %s %s", ErrUnsupported, s.Database, fmt.Sprintf(format, args...))
 }
 
-// inspect reads what a database holds and changes nothing. It returns ErrUnsupported for
-// one that must be left alone.
+// inspect reads the state of a database and changes nothing. It returns ErrUnsupported for an unsupported
+// one.
 func inspect(ctx context.Context, db stmt.Session, name string) (Status, error) {
 	status := Status{Database: name}
 	var number int
@@ -121,7 +122,7 @@ func inspect(ctx context.Context, db stmt.Session, name string) (Status, error) 
 	return inspectOwn(ctx, db, status)
 }
 
-// checkEmpty refuses a database without the table dbversion that holds anything.
+// checkEmpty refuses a database that has objects but no table dbversion.
 func (s Status) checkEmpty(ctx context.Context, db stmt.Session, hasOwn bool) error {
 	found, err := publicObjects(ctx, db)
 	switch {
@@ -137,8 +138,8 @@ func (s Status) checkEmpty(ctx context.Context, db stmt.Session, hasOwn bool) er
 	return nil
 }
 
-// inspectPeer reads the version of the Python scheduler's schema, and refuses one that
-// lacks what this program uses.
+// inspectPeer reads the version of the Python scheduler's schema. It refuses a schema that lacks something
+// in use.
 func (s *Status) inspectPeer(ctx context.Context, db stmt.Session, hasModule bool) (err error) {
 	if s.PeerVersion, err = stmt.FirstOrZero(stmt.Column[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
@@ -181,7 +182,7 @@ func (s *Status) inspectPeer(ctx context.Context, db stmt.Session, hasModule boo
 	return err
 }
 
-// inspectOwn compares our migrations in the database with those of this program.
+// inspectOwn compares the database's migrations with this program's.
 func inspectOwn(ctx context.Context, db stmt.Session, status Status) (Status, error) {
 	applied, err := stmt.Column[int64](ctx, db, `select version_id from scheduler_go.migrations where is_applied and version_id > 0`)
 	if postgres.SQLState(err) == "42P01" { // undefined table
@@ -224,7 +225,7 @@ func inspectOwn(ctx context.Context, db stmt.Session, status Status) (Status, er
 	return status, nil
 }
 
-// publicObjects names a few objects of the schema public that belong to no extension.
+// publicObjects lists a few objects of the schema public that belong to no extension.
 func publicObjects(ctx context.Context, db stmt.Session) ([]string, error) {
 	names, err := stmt.Column[string](ctx, db, `
 		with objects as (

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// ClockTolerance is how far a host's clock may be from the database's for claims.
+// ClockTolerance is the greatest difference between a host's clock and the database's for claims.
 const ClockTolerance = 5 * time.Second
 
-// ClockError says that this host's clock is further from the database's than
-// ClockTolerance.
+// ClockError reports that this host's clock differs from the database's by more than ClockTolerance.
 type ClockError struct {
 	Ahead time.Duration // of the database's clock; negative if it is behind
 }
@@ -25,21 +24,19 @@ func (e *ClockError) Error() string {
 		e.Ahead.Abs().Round(100*time.Millisecond), ahead, ClockTolerance)
 }
 
-// clock tells the database's time, by which all processes go, whatever their hosts' clocks
-// say and however these jump. Between two answers of the database it goes by the monotonic
-// clock.
+// clock returns the database's time, which all processes use, with any error or jump of their hosts'
+// clocks. Between two readings from the database it advances by the monotonic clock.
 type clock struct {
 	host func() time.Time // this host's time
 
 	m               sync.Mutex
 	database, local time.Time // the same moment; local has a monotonic reading
-	least           time.Time // the database's time at that moment at the least
+	least           time.Time // a lower bound of the database's time at that moment
 }
 
-// set notes the database's time. By its clock, a statement came at asked and was answered at
-// now; by the host's, the round trip, which has just ended, took took. So the database's time
-// is now at the least, and later by what the network took at the most: the host's clock decides
-// where between.
+// set records the database's time. By the database's clock, a statement arrived at asked and was answered
+// at now. By the host's clock, the round trip has just ended and took took. So the database's time is at
+// least now, and later by at most the network's part of took. The host's clock decides within these bounds.
 func (c *clock) set(asked, now time.Time, took time.Duration) {
 	host, network := c.host().Round(0), took-now.Sub(asked)
 	if latest := now.Add(network); host.After(latest) {
@@ -51,15 +48,15 @@ func (c *clock) set(asked, now time.Time, took time.Duration) {
 	c.m.Lock()
 	defer c.m.Unlock()
 	least, local := now, time.Now()
-	// The bound so far is the better one if this answer was slower than the last. If it is beyond what the network can
-	// have taken, the database's clock was set back.
+	// If this answer was slower than the last, the earlier bound is better. If the earlier bound is beyond
+	// the network's part, the database's clock was set back.
 	if before := c.least.Add(local.Sub(c.local)); !c.least.IsZero() && before.After(now) && !before.After(now.Add(network)) {
 		least = before
 	}
 	c.database, c.local, c.least = host, local, least
 }
 
-// now returns the host's time until the database has told its own.
+// now returns the database's time, or the host's time before the first reading.
 func (c *clock) now() time.Time {
 	c.m.Lock()
 	defer c.m.Unlock()
@@ -69,8 +66,8 @@ func (c *clock) now() time.Time {
 	return c.database.Add(time.Since(c.local))
 }
 
-// leastNow returns a lower bound of the database's time; zero until the database has told its time. Whatever the
-// host's clock says has no part in it.
+// leastNow returns a lower bound of the database's time; zero before the first reading. It doesn't depend
+// on the host's clock.
 func (c *clock) leastNow() time.Time {
 	c.m.Lock()
 	defer c.m.Unlock()
@@ -90,17 +87,17 @@ func (c *clock) check() error {
 	return nil
 }
 
-// Now returns the time by the database's clock, as of the last claim or CheckVersion.
+// Now returns the time by the database's clock, by the last claim or CheckVersion.
 func (d *DB) Now() time.Time { return d.clock.now() }
 
-// LeastNow returns a lower bound of the database's time: what the last claim or CheckVersion was told, and the
-// monotonic time since then. It is zero before both.
+// LeastNow returns a lower bound of the database's time: the reading of the last claim or CheckVersion, and
+// the monotonic time since. It is zero before both.
 func (d *DB) LeastNow() time.Time { return d.clock.leastNow() }
 
 // LeastNow is DB.LeastNow.
 func (tx *Tx) LeastNow() time.Time { return tx.clock.leastNow() }
 
-// LearnTime asks for the database's time, unless it is known.
+// LearnTime reads the database's time, unless it is known.
 func (d *DB) LearnTime(ctx context.Context) error {
 	if !d.clock.leastNow().IsZero() {
 		return nil
@@ -108,7 +105,7 @@ func (d *DB) LearnTime(ctx context.Context) error {
 	return d.AskTime(ctx)
 }
 
-// AskTime asks for the database's time.
+// AskTime reads the database's time.
 func (d *DB) AskTime(ctx context.Context) error {
 	began := time.Now()
 	var asked, now time.Time
@@ -119,8 +116,9 @@ func (d *DB) AskTime(ctx context.Context) error {
 	return nil
 }
 
-// NoteTime notes the database's time: by its clock, a statement came at asked and was answered at now, and its
-// round trip, which has just ended, took took. It returns a ClockError if the host's clock is too far from it.
+// NoteTime records the database's time. By its clock, a statement arrived at asked and was answered at now;
+// the round trip has just ended and took took. It returns a ClockError if the host's clock differs too
+// much.
 func (tx *Tx) NoteTime(asked, now time.Time, took time.Duration) error {
 	tx.clock.set(asked, now, took)
 	return tx.clock.check()

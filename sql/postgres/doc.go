@@ -1,10 +1,10 @@
 // Package postgres is the connection to PostgreSQL: its address, the pool, sessions, transactions, the
-// database's clock, and what errors say. It knows no table.
+// database's clock, and the classes of errors. It uses no table.
 //
 // # Failures
 //
-// [Open] fails only for an unusable DSN. Any other error may be one of the connection ([IsAway]); pgx
-// reconnects at the next call, so daemons log it and retry. No error contains a password.
+// [Open] fails only for an unusable DSN. Any other error may be a lost connection ([IsAway]). pgx
+// reconnects at the next call, so daemons log the error and retry. No error contains a password.
 //
 // # Poolers
 //

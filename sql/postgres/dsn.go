@@ -13,24 +13,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrBadDSN marks a database address that cannot be used. Its text never holds
-// any of the address, which may be a password in the wrong place.
+// ErrBadDSN marks an unusable database address. Its text contains no part of the address, which may be a
+// misplaced password.
 var ErrBadDSN = errors.New("database address (DSN) cannot be used")
 
 const dsnForms = `write it as "host=db.example dbname=scheduler user=swh" or ` +
 	`"postgresql://swh@db.example:5432/scheduler" (special characters of a password percent-encoded)`
 
-// Keys of libpq (which the Python scheduler uses) that pgx ignores and would pass to the server as
-// parameters. Any other unknown key is an error, as it is for libpq; it may be a piece
-// of a password, so it is not shown.
+// These are keys of libpq, which the Python scheduler uses. pgx ignores them and would send them to the
+// server as parameters. Any other unknown key is an error, as in libpq. The error doesn't show the key,
+// which may be a piece of a password.
 var (
 	// harmlessKeys only tune a connection; they are dropped.
 	harmlessKeys = []string{
 		"client_encoding", "fallback_application_name", "load_balance_hosts", "sslcompression",
 		"gsslib", "gssdelegation",
 	}
-	// unsupportedKeys would make a connection safer, or a different one: dropping them
-	// silently would be wrong.
+	// unsupportedKeys would make a connection safer, or another one, so they must not be dropped silently.
 	unsupportedKeys = []string{
 		"gssencmode", "hostaddr", "replication", "requirepeer", "sslcrl", "sslcrldir", "sslkeylogfile",
 		"ssl_min_protocol_version", "ssl_max_protocol_version",
@@ -39,8 +38,7 @@ var (
 	}
 )
 
-// parseCauses are those messages of pgx that say what is wrong without quoting
-// the address.
+// parseCauses are the messages of pgx that give the cause without quoting the address.
 var parseCauses = []string{
 	"failed to read service", "failed to configure TLS", "invalid port", "could not match",
 	"invalid connect_timeout", "invalid sslcertmode", "unknown target_session_attrs",
@@ -52,8 +50,8 @@ var parseCauses = []string{
 	"cannot parse pool_health_check_period", "pool_max_conns too small",
 }
 
-// PoolConfig reads a DSN in either form of libpq, with its environment
-// variables, service and password files.
+// PoolConfig parses a DSN in either form of libpq, with libpq's environment variables, service and password
+// files.
 func PoolConfig(dsn string, o Options) (*pgxpool.Config, error) {
 	if strandedAt(dsn) {
 		return nil, badDSN(`a stray "@": one that belongs to a password is written %40, a "/" %2F`)
@@ -77,27 +75,26 @@ func PoolConfig(dsn string, o Options) (*pgxpool.Config, error) {
 		params["application_name"] = strings.TrimSpace("swh-scheduler " + o.Command)
 	}
 	if params["timezone"] == "" {
-		// The trigger adds days to times: without daylight saving, a day is 24 hours.
+		// The trigger adds days to times. In UTC, without daylight saving, a day is 24 hours.
 		params["timezone"] = "UTC"
 	}
 	params["client_encoding"] = "UTF8"
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, 10*time.Second)
 	if !strings.Contains(dsn, "pool_max_conns") {
-		config.MaxConns = cmp.Or(o.MaxConns, 10) // the Python scheduler's max_pool_conns
+		config.MaxConns = cmp.Or(o.MaxConns, 10) // the default of the Python scheduler's max_pool_conns
 	}
 	return config, nil
 }
 
-// keepAfter reports whether a connection can be used after an error. One to a server that
-// has become a standby can't: the primary is elsewhere.
+// keepAfter reports whether a connection is usable after an error. A connection to a server that has become
+// a standby is not: the primary is elsewhere.
 func keepAfter(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 	const readOnly = "25006"
 	return !strings.EqualFold(err.Severity, "FATAL") && err.Code != readOnly
 }
 
-// checkKeys refuses keys that libpq does not know or that pgx cannot honour,
-// wherever they come from (the DSN or a service file), and removes those that
-// the server would take for its own parameters.
+// checkKeys refuses keys that libpq doesn't know or pgx can't honour, from the DSN or a service file. It
+// removes keys that the server would take as its own parameters.
 func checkKeys(config *pgx.ConnConfig) error {
 	for key, value := range config.RuntimeParams {
 		switch {
@@ -113,9 +110,8 @@ func checkKeys(config *pgx.ConnConfig) error {
 	return nil
 }
 
-// strandedAt reports whether a URI has an "@" that only a password that was not
-// percent-encoded can have put there: what looks like host or database is then a
-// piece of the password, and would be shown when the connection fails.
+// strandedAt reports whether a URI has an "@" of a password that was not percent-encoded. The apparent host
+// or database is then a piece of the password, and would be shown when the connection fails.
 func strandedAt(dsn string) bool {
 	scheme, rest, found := strings.Cut(dsn, "://")
 	if !found || (scheme != "postgres" && scheme != "postgresql") {
@@ -148,7 +144,7 @@ func parseCause(err error) string {
 
 func badDSN(cause string) error { return fmt.Errorf("%w: %s; %s", ErrBadDSN, cause, dsnForms) }
 
-// Redacted names the database of a DSN without its password, for messages.
+// Redacted returns the database of a DSN without the password, for messages.
 func Redacted(dsn string) string {
 	config, err := PoolConfig(dsn, Options{})
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// RefusedError is the error for a value that PostgreSQL refuses, and would refuse again: it does not
-// fit the tables, their constraints or the functions that their triggers call. It is also the error
-// for one that met a fault of the program, a *service.PanicError.
+// RefusedError is the error for a value that PostgreSQL refuses and would refuse again: it violates the
+// tables, their constraints or the functions of their triggers. It is also the error for a value that made
+// the program panic, as a *service.PanicError.
 type RefusedError struct {
 	SQLState string
 	err      error
@@ -30,9 +30,9 @@ func (e *RefusedError) Unwrap() error { return e.err }
 // Refused wraps an error in a RefusedError.
 func Refused(err error) error { return &RefusedError{err: err} }
 
-// AsRefused wraps err in a RefusedError if it is about the data. Any other error
-// (connections, resources, locks, privileges, a missing table) is about the state of
-// the service, and waiting or an operator can cure it.
+// AsRefused wraps err in a RefusedError if it is about the data. Other errors (connections, resources,
+// locks, privileges, a missing table) are about the state of the service. A retry or an operator can remedy
+// those.
 func AsRefused(err error) error {
 	switch SQLStateClass(err) {
 	case "20", // case not found
@@ -48,8 +48,8 @@ func AsRefused(err error) error {
 	return err
 }
 
-// IsAway reports whether the database cannot be reached or the connection was lost. Any
-// other error is an answer of the database.
+// IsAway reports whether the database is unreachable or the connection was lost. Any other error is an
+// answer of the database.
 func IsAway(err error) bool {
 	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch SQLStateClass(err) {
@@ -63,20 +63,20 @@ func IsAway(err error) bool {
 	return network || connect || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
-// TimedOut reports whether a time limit ended a transaction: statement_timeout (or somebody
-// who cancelled it), lock_timeout, or a deadline of ours.
+// TimedOut reports whether a time limit ended a transaction: statement_timeout (or a cancel request),
+// lock_timeout, or a deadline of ours.
 func TimedOut(err error) bool {
 	state := SQLState(err)
 	return state == "57014" || state == "55P03" || errors.Is(err, context.DeadlineExceeded)
 }
 
-// LostRace is the error, in words, of a transaction that came too late for another one, and can be run again.
+// LostRace is the error text of a transaction that lost a race with another one and can be run again.
 type LostRace string
 
 func (e LostRace) Error() string { return string(e) }
 
-// RetryLostRaces runs a transaction again, a few times, after a deadlock, for instance with the Python
-// runner, which locks tasks in no fixed order, or after a LostRace.
+// RetryLostRaces runs a transaction again, a few times, after a LostRace or a deadlock. The Python runner,
+// for instance, locks tasks in no fixed order.
 func RetryLostRaces(transaction func() error) (err error) {
 	for range 10 {
 		err = transaction()
@@ -88,7 +88,7 @@ func RetryLostRaces(transaction func() error) (err error) {
 	return err
 }
 
-// SQLState is PostgreSQL's code of an error, or "".
+// SQLState returns PostgreSQL's code of an error, or "".
 func SQLState(err error) string {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || len(pgErr.Code) != 5 {
@@ -97,5 +97,5 @@ func SQLState(err error) string {
 	return pgErr.Code
 }
 
-// SQLStateClass is the first two characters of the error's SQLSTATE, or "".
+// SQLStateClass returns the first two characters of the error's SQLSTATE, or "".
 func SQLStateClass(err error) string { return SQLState(err)[:min(2, len(SQLState(err)))] }

@@ -13,9 +13,9 @@ import (
 
 const Day = 24 * time.Hour
 
-// DurationOf reads an interval as psycopg does for the Python scheduler: 12 months are a year of
-// 365 days, each further month 30 days, a day 24 hours. More than a time.Duration can
-// hold (292 years) becomes the longest one.
+// DurationOf converts an interval as psycopg does for the Python scheduler: 12 months are 365 days, each
+// further month is 30 days, a day is 24 hours. An interval beyond time.Duration (292 years) becomes the
+// longest one.
 func DurationOf(i pgtype.Interval) *time.Duration {
 	if !i.Valid {
 		return nil
@@ -33,11 +33,11 @@ func DurationOf(i pgtype.Interval) *time.Duration {
 	return new(time.Duration(-math.MaxInt64))
 }
 
-// TooLong reports whether a duration was read from an interval that a time.Duration can't hold.
+// TooLong reports whether a duration stands for an interval beyond time.Duration.
 func TooLong(d time.Duration) bool { return d == math.MaxInt64 || d == -math.MaxInt64 }
 
-// IntervalOf writes a duration as psycopg does for the Python scheduler: whole days as
-// days, the rest in microseconds. nil is NULL.
+// IntervalOf converts a duration as psycopg does for the Python scheduler: whole days as days, the rest in
+// microseconds. nil is NULL.
 func IntervalOf(d *time.Duration) pgtype.Interval {
 	if d == nil {
 		return pgtype.Interval{}
@@ -49,12 +49,12 @@ func IntervalOf(d *time.Duration) pgtype.Interval {
 	return pgtype.Interval{Days: int32(days), Microseconds: rest.Microseconds(), Valid: true}
 }
 
-// ErrNoInterval is the error for a text that PostgreSQL can't read as an interval.
+// ErrNoInterval is the error for a text that is no interval in PostgreSQL.
 var ErrNoInterval = errors.New("not an interval")
 
 // ReadInterval parses an interval such as "1 year 2 days" by PostgreSQL's syntax, and converts it as
-// durationOf does. (PostgreSQL itself compares a year as 360 days, and takes it for 365.25 days in
-// seconds since 1970.)
+// DurationOf does. (PostgreSQL itself compares a year as 360 days, and counts 365.25 days in seconds since
+// 1970.)
 func (d *DB) ReadInterval(ctx context.Context, text string) (time.Duration, error) {
 	var i pgtype.Interval
 	err := d.pool.QueryRow(ctx, "select $1::text::interval", text).Scan(&i)

@@ -12,10 +12,9 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// Listener returns a function that calls wake at each notification on some channels, until ctx ends
-// or the connection is lost. It opens a connection of its own, to [Options.Direct] if that is given:
-// a pooler that shares connections between transactions passes on no notifications. So nobody may
-// depend on it.
+// Listener returns a function that calls wake at each notification on the channels, until ctx ends or the
+// connection is lost. It opens a connection of its own, to [Options.Direct] if set. A pooler that shares
+// connections between transactions passes on no notifications, so callers must not depend on them.
 func (d *DB) Listener(channels ...string) func(ctx context.Context, wake func()) error {
 	return func(ctx context.Context, wake func()) error { return d.listen(ctx, channels, wake) }
 }
@@ -30,7 +29,7 @@ func (d *DB) listen(ctx context.Context, channels []string, wake func()) (err er
 	if _, err := conn.Exec(ctx, "listen "+strings.Join(channels, "; listen ")); err != nil {
 		return err
 	}
-	wake() // for what came before
+	wake() // for notifications before the LISTEN
 	for {
 		err := service.Within(ctx, listenPing, func(ctx context.Context) error {
 			_, err := conn.WaitForNotification(ctx)
@@ -49,7 +48,6 @@ func (d *DB) listen(ctx context.Context, channels []string, wake func()) (err er
 	}
 }
 
-// listenPing is how often a connection that hears nothing is asked whether it is alive,
-// and how long it may take to say so: nobody would notice otherwise that it has fallen
-// silent.
+// listenPing is the period of pings on a connection without notifications, and their timeout. Without
+// pings, a dead connection would go unnoticed.
 const listenPing = 15 * time.Second

@@ -10,14 +10,13 @@ import (
 
 type meterKey struct{}
 
-// WithMeter returns a context under which a Store calls read with the size of each row, in bytes,
-// before it keeps the row. An error of read ends the statement with that error. So a caller's memory
-// is bounded.
+// WithMeter returns a context under which a Store calls read with the size of each row, in bytes, before it
+// stores the row. An error of read ends the statement with that error. This bounds the caller's memory.
 func WithMeter(ctx context.Context, read func(size int) error) context.Context {
 	return context.WithValue(ctx, meterKey{}, read)
 }
 
-// metered is a pool or a transaction whose queries use the meter of their context.
+// metered is a pool or a transaction whose queries use their context's meter.
 type metered struct{ queries.DBTX }
 
 func (m metered) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {

@@ -19,31 +19,31 @@ type Options struct {
 	// Command is the running subcommand: application_name is "swh-scheduler <command>",
 	// unless the DSN sets it.
 	Command string
-	// MaxConns bounds the pool; 0 is the Python scheduler's default of 10. A pool_max_conns in the
-	// DSN wins.
+	// MaxConns bounds the pool; 0 is the Python scheduler's default of 10. A pool_max_conns in the DSN
+	// takes precedence.
 	MaxConns int32
 
-	// StatementTimeout bounds each statement, but behind a pooler; 0 leaves it to the server.
+	// StatementTimeout bounds each statement, except behind a pooler; 0 means the server's setting.
 	StatementTimeout time.Duration
 
-	// Direct is a DSN of the server itself, if the DSN is that of a pooler which shares
-	// connections between transactions, such as PgBouncer. What a session of its own is needed
-	// for, it does there: to listen for notifications, and to ask for silent connections.
+	// Direct is a DSN of the server itself, if the DSN is that of a pooler which shares connections between
+	// transactions, such as PgBouncer. Uses that need a session of their own connect by Direct: LISTEN, and
+	// the queries about silent connections.
 	Direct string
 
-	// Through, if not nil, is how connections are made, in place of the DSN's address.
+	// Through, if not nil, makes the connections, in place of the DSN's address.
 	Through *Through
 
 	// HostTime is the host's clock; nil is time.Now.
 	HostTime func() time.Time
 
-	vigilance vigilance     // vigilant, unless a test sets it
+	vigilance vigilance     // the constant vigilant, unless a test sets it
 	tripTime  time.Duration // of small reads; 0: defaultTripTime
 	patience  time.Duration // of small reads; 0: defaultPatience
 }
 
 // Through is a way to the database through another server.
-type Through struct {
+type Through struct { // of that server, in messages
 	Name string // of that server, for messages
 	Dial func(pgconn.DialFunc) pgconn.DialFunc
 }
@@ -57,15 +57,15 @@ type DB struct {
 	watch     *watch
 	stopWatch context.CancelFunc
 	small     *trips
-	through   bool // Options.Through is given
+	through   bool // Options.Through is set
 }
 
 // QueriesOf returns the generated statements, each a transaction.
 func QueriesOf(d *DB) *queries.Queries { return d.q }
 
-// Open reads the DSN and prepares a pool; it only fails for an unusable DSN. The first
-// connection is made when it is needed, so a database that is away is an error
-// of the first call (usually CheckVersion), which can be retried.
+// Open parses the DSN and prepares a pool. It fails only for an unusable DSN. The first use connects: if
+// the database is unreachable, the first call (usually CheckVersion) returns the error, and the caller can
+// retry.
 func Open(_ context.Context, dsn string, o Options) (*DB, error) {
 	config, err := PoolConfig(dsn, o)
 	if err != nil {
@@ -104,7 +104,7 @@ func Open(_ context.Context, dsn string, o Options) (*DB, error) {
 		watch.setBackend(conn.PgConn(), backend)
 		return err
 	}
-	// The pool outlives the context of this call: it lives until Close.
+	// The pool outlives this call's context, until Close.
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", RedactedConfig(config.ConnConfig), err)
@@ -121,10 +121,10 @@ func Open(_ context.Context, dsn string, o Options) (*DB, error) {
 	return &DB{name, pool, clock, queries.New(metered{small}), watch, stop, small, o.Through != nil}, nil
 }
 
-// IsThrough reports whether another server makes the connections, as a role of its own.
+// IsThrough reports whether another server makes the connections, with a role of its own.
 func (d *DB) IsThrough() bool { return d.through }
 
-// Name describes the server and the database, without password.
+// Name returns the server and the database, without password.
 func (d *DB) Name() string { return d.name }
 
 // Close closes the pool, waiting for connections in use to be released.
@@ -134,8 +134,9 @@ func (d *DB) Close() {
 	d.stopWatch()
 }
 
-// Pool returns the pool itself, for what has no method here.
+// Pool returns the pool.
 func (d *DB) Pool() *pgxpool.Pool { return d.pool }
 
-// Direct returns how to connect to the server itself, not to a pooler, where [Options.Direct] names that.
+// Direct returns the settings of a connection to the server itself, not to a pooler, if [Options.Direct] is
+// set.
 func (d *DB) Direct() *pgx.ConnConfig { return d.watch.config.Copy() }

@@ -18,55 +18,53 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// A connection can fall silent without an end: its host lost power, a firewall forgot it. The operating
-// system notices late, and never behind a proxy. A time limit for answers would end long
-// statements. So if no answer has come for a while, a watch asks the database, on a new
-// connection, whether it is still working for the silent one. If not, the answer is lost, and the
-// watch closes the connection.
+// A connection can become silent without an end: its host lost power, or a firewall dropped its state. The
+// operating system detects that late, and never behind a proxy. A time limit for answers would end long
+// statements. So after a while without an answer, a watch asks the database on a new connection whether it
+// still works for the silent one. If not, the answer is lost, and the watch closes the connection.
 
 // errSilent is the error of a connection that the watch has closed.
 var errSilent = errors.New("the connection has fallen silent")
 
-// vigilance says when a connection counts as dead.
+// vigilance has the times after which a connection counts as dead.
 type vigilance struct {
-	period  time.Duration // between looks at the connections
-	suspect time.Duration // silence after which the database is asked
-	// abandon is the silence after which a connection is dead though the database can't
-	// be asked. Behind a pooler that is abandonPooled, as nobody knows there which
-	// process of the database works for whom.
+	period  time.Duration // between checks of the connections
+	suspect time.Duration // silence after which the watch asks the database
+	// abandon is the silence after which a connection is dead even if the watch can't ask the database.
+	// Behind a pooler it is abandonPooled, as the process that works for a connection is unknown there.
 	abandon, abandonPooled time.Duration
 }
 
-// vigilant finds a silent connection within 10 s if the database answers new ones.
+// vigilant detects a silent connection within 10 s if the database accepts new ones.
 var vigilant = vigilance{period: 2 * time.Second, suspect: 5 * time.Second, abandon: 30 * time.Second, abandonPooled: 5 * time.Minute}
 
-// watch closes the connections of a pool that have fallen silent.
+// watch closes a pool's silent connections.
 type watch struct {
 	vigilance
-	config *pgx.ConnConfig // of connections to ask with, and to listen on, which are not watched
+	config *pgx.ConnConfig // of the watch's own connections and of LISTEN, which are not watched
 	pool   *pgxpool.Pool
 
 	mu    sync.Mutex
 	conns map[*watchedConn]struct{} // open
 }
 
-// watchedConn is a connection that records since when it has been silent.
+// watchedConn is a connection with the start of its silence.
 type watchedConn struct {
 	net.Conn
 	watch *watch
-	busy  atomic.Int32 // reads and writes that have not returned
-	since atomic.Int64 // when the last of them began or returned, in ns since 1970
+	busy  atomic.Int32 // reads and writes in progress
+	since atomic.Int64 // the last start or return of one, in ns since 1970
 	dead  atomic.Bool  // closed by the watch
 
 	// Guarded by watch.mu.
 	backend   backend
-	suspected int64 // since, when the database was last found to be idle
+	suspected int64 // the value of since when the database was last found idle
 }
 
-// backend is a process of the database; the zero value is one that is not known.
+// backend is a process of the database; the zero value is unknown.
 type backend struct {
 	pid   uint32
-	start time.Time // of the process, as numbers are used again
+	start time.Time // start of the process, as process ids are reused
 }
 
 func (c *watchedConn) Read(p []byte) (int, error)  { return c.timed(c.Conn.Read, p) }
@@ -91,7 +89,7 @@ func (c *watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// dialing returns dial with the connections watched.
+// dialing returns dial with watched connections.
 func (w *watch) dialing(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -116,7 +114,7 @@ func watchedUnder(conn *pgconn.PgConn) *watchedConn {
 	return c
 }
 
-// setBackend records which process of the database works for a connection.
+// setBackend records the database process of a connection.
 func (w *watch) setBackend(conn *pgconn.PgConn, b backend) {
 	if c := watchedUnder(conn); c != nil {
 		w.mu.Lock()
@@ -125,14 +123,14 @@ func (w *watch) setBackend(conn *pgconn.PgConn, b backend) {
 	}
 }
 
-// run looks at the connections until ctx ends.
+// run checks the connections until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	for service.Sleep(ctx, w.period) == nil {
-		w.look(ctx)
+		w.check(ctx)
 	}
 }
 
-// silenceWatch is a connection, since when it is silent, and its process in the database.
+// silenceWatch is a connection with the start of its silence and its database process.
 type silenceWatch struct {
 	conn    *watchedConn
 	since   int64 // ns since 1970
@@ -151,9 +149,9 @@ func (w *watch) silent() []silenceWatch {
 	return found
 }
 
-// look closes dead connections: those that the database was not working for at two looks in a row,
-// with nothing heard in between. It ends their server processes, which hold locks.
-func (w *watch) look(ctx context.Context) {
+// check closes dead connections: those for which the database did not work at two checks in a row, without
+// an answer in between. It also ends their server processes, which hold locks.
+func (w *watch) check(ctx context.Context) {
 	silent := w.silent()
 	if len(silent) == 0 {
 		return
@@ -193,10 +191,10 @@ func (w *watch) look(ctx context.Context) {
 		s.conn.dead.Store(true)
 		_ = s.conn.Close()
 	}
-	w.pool.Reset() // those that wait in the pool are as old, and may be as silent
+	w.pool.Reset() // idle connections in the pool are as old, and may be as silent
 }
 
-// suspectedAgain reports whether a silence was suspected before.
+// suspectedAgain reports whether the previous check suspected the same silence.
 func (w *watch) suspectedAgain(s silenceWatch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,7 +203,7 @@ func (w *watch) suspectedAgain(s silenceWatch) bool {
 	return again
 }
 
-// backends is the table of the processes that arguments gives.
+// backends is the SQL table of the processes in the arguments.
 const backends = "unnest($1::integer[], $2::timestamptz[]) b (pid, backend_start)"
 
 func arguments(silent []silenceWatch) []any {
@@ -216,8 +214,8 @@ func arguments(silent []silenceWatch) []any {
 	return []any{pids, starts}
 }
 
-// idleBackends returns which processes of silent connections are not at work, or are gone.
-// One that waits for its client is not at work.
+// idleBackends returns the processes of silent connections that don't work or don't exist. A process that
+// waits for its client does not work.
 func idleBackends(ctx context.Context, conn *pgx.Conn, silent []silenceWatch) ([]int32, error) {
 	return stmt.Column[int32](ctx, conn, `select pid from `+backends+` where not exists (
 		select from pg_stat_activity a where a.pid = b.pid and a.backend_start = b.backend_start

@@ -13,16 +13,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Small reads that are wanted at the same moment go to the database in one round trip, as
-// commits do in a group: a round trip costs both ends more than such a read. While none is
-// under way, a read goes at once and by itself, as any other; else it waits for that one to
-// end, and goes with all that wait then. So each reads what was committed before it began.
-// Beside a slow round trip, a read that has waited for tripTime begins another one, with all
-// that wait, up to maxTrips.
+// Concurrent small reads share a round trip to the database, like a group commit: a round trip costs both
+// ends more than such a read. While no round trip is underway, a read goes alone at once, like any other.
+// Otherwise it waits for the round trip to end, and goes with all that wait then. So each reads what was
+// committed before it began. Beside a slow round trip, a read that has waited for tripTime begins another
+// one with all that wait, up to maxTrips.
 //
-// If a read fails, it and those after it are asked for alone; so is one that has more than
-// keptBytes of rows, or no answer after the patience. While a lock holds up both round trips,
-// each small read waits so long first.
+// If a read fails, it and those after it run again alone. So does a read with more than keptBytes of rows,
+// or without an answer after the patience. While a lock blocks both round trips, each small read first
+// waits that long.
 
 const (
 	maxTrips        = 2
@@ -34,9 +33,8 @@ const (
 
 type smallKey struct{}
 
-// WithSmallReads returns a context under which the reads of a Store may share round trips. It
-// is for reads of few rows by their keys, which take no locks. Their arguments must not change
-// afterwards, even if ctx ends first.
+// WithSmallReads returns a context under which a Store's reads may share round trips. It is for reads of
+// few rows by key, without locks. Their arguments must not change afterwards, even if ctx ends first.
 func WithSmallReads(ctx context.Context) context.Context {
 	return context.WithValue(ctx, smallKey{}, true)
 }
@@ -51,7 +49,7 @@ type trips struct {
 
 	mu       sync.Mutex
 	underway int
-	waiting  []*smallRead // the first has waited longest
+	waiting  []*smallRead // the longest-waiting first
 }
 
 type smallRead struct {
@@ -59,7 +57,7 @@ type smallRead struct {
 	args []any
 	late bool          // it has waited for tripTime
 	done chan struct{} // closed when kept is set
-	kept *keptRows     // nil: to be asked for alone
+	kept *keptRows     // nil: the read must run alone
 }
 
 func (t *trips) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -91,7 +89,7 @@ func (t *trips) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return onlyRow{rows, err}
 }
 
-// await returns the rows of a read, or nil if it is to be asked for alone.
+// await returns the rows of a read, or nil if the read must run alone.
 func (t *trips) await(ctx context.Context, r *smallRead) *keptRows {
 	timer := time.NewTimer(t.tripTime)
 	defer timer.Stop()

@@ -14,11 +14,11 @@ type Session interface {
 
 // Column returns the only column of a query.
 func Column[T any](ctx context.Context, db Session, query string, args ...any) ([]T, error) {
-	rows, _ := db.Query(ctx, query, args...) // which have its error
+	rows, _ := db.Query(ctx, query, args...) // the returned rows carry the error
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
-// Rows returns the rows of a query, whose columns are the fields of T in their order.
+// Rows returns the rows of a query. Its columns are the fields of T in their order.
 func Rows[T any](ctx context.Context, db Session, query string, args ...any) ([]T, error) {
 	rows, _ := db.Query(ctx, query, args...)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])

@@ -1,3 +1,3 @@
-// Package stmt has what statements need around the generated ones: their parameters from Go values, their
-// rows as Go values, and several of them in order. It knows no table.
+// Package stmt has helpers for statements: it converts Go values to parameters and rows to Go values, and
+// runs several statements in order. It uses no table.
 package stmt

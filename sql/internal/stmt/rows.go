@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Failed adds to an error what was attempted. nil stays nil.
+// Failed wraps an error with the action that failed. nil stays nil.
 func Failed(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -18,7 +18,7 @@ func Failed(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-// List converts the result of a query, whose error it passes on.
+// List converts the rows of a query, and returns the query's error.
 func List[R, T any](rows []R, err error, convert func(R) T) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -41,8 +41,7 @@ func First[T any](rows []T, err error) (*T, error) {
 // A step is a statement that is ready to run.
 type Step func(context.Context) error
 
-// Arrays prepares a statement whose parameters P are the columns of rows. Without rows the
-// statement is not run.
+// Arrays returns a step whose parameters P are the columns of rows. Without rows the step does nothing.
 func Arrays[R, P any](rows []R, run func(context.Context, P) error) Step {
 	return func(ctx context.Context) error {
 		if len(rows) == 0 {
@@ -52,9 +51,9 @@ func Arrays[R, P any](rows []R, run func(context.Context, P) error) Step {
 	}
 }
 
-// Columns returns the parameters P of a statement, whose arrays it fills from the rows' fields of the
-// same names, which may be fields of structs in the rows: the reverse of pgx.RowToStructByName. A
-// nil pointer becomes a zero value. It panics if rows have no field of an array's name.
+// Columns returns the parameters P of a statement. It fills each array from the rows' field of the same
+// name, which may be in an embedded struct: the reverse of pgx.RowToStructByName. A nil pointer becomes a
+// zero value. Columns panics if rows lack an array's field.
 func Columns[P, R any](rows []R) (p P) {
 	from := reflect.ValueOf(rows)
 	for column, array := range reflect.ValueOf(&p).Elem().Fields() {
@@ -73,7 +72,8 @@ func Columns[P, R any](rows []R) (p P) {
 	return p
 }
 
-// pathTo returns the index path of a struct's field, in the struct itself or in structs in it; nil if none.
+// pathTo returns the index path of a struct's field, in the struct itself or in its embedded structs; nil
+// if none.
 func pathTo(t reflect.Type, name string) []int {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -125,7 +125,7 @@ func Entries[K comparable, V any](m map[K]V) []Entry[K, V] {
 	return all
 }
 
-// Keys prepares a statement on a list of keys, which is not run if the list is empty.
+// Keys returns a step on a list of keys. Without keys the step does nothing.
 func Keys[K any](keys []K, run func(context.Context, []K) error) Step {
 	return func(ctx context.Context) error {
 		if len(keys) == 0 {
@@ -135,7 +135,7 @@ func Keys[K any](keys []K, run func(context.Context, []K) error) Step {
 	}
 }
 
-// Into prepares a query that stores its result in to. what describes it in an error.
+// Into returns a step that stores a query's result in to. what describes the query in an error.
 func Into[T any](to *T, query func(context.Context) (T, error), what string) Step {
 	return func(ctx context.Context) (err error) {
 		*to, err = query(ctx)
@@ -153,7 +153,7 @@ func InOrder(ctx context.Context, steps ...Step) error {
 	return nil
 }
 
-// EncodeRows writes rows as a JSON list, without HTML escapes.
+// EncodeRows encodes rows as a JSON list, without HTML escapes.
 func EncodeRows(rows any) (json.RawMessage, error) {
 	var document bytes.Buffer
 	encoder := json.NewEncoder(&document)
@@ -162,7 +162,7 @@ func EncodeRows(rows any) (json.RawMessage, error) {
 	return document.Bytes(), err
 }
 
-// OrEmptyObject is the text, or {} for none.
+// OrEmptyObject returns the text, or {} for an empty one.
 func OrEmptyObject(text json.RawMessage) json.RawMessage {
 	if len(text) == 0 {
 		return json.RawMessage("{}")
@@ -178,7 +178,7 @@ func InMicroseconds(t *time.Time) *time.Time {
 	return new(t.UTC().Truncate(time.Microsecond))
 }
 
-// Nullable turns a zero value that means "none" into NULL.
+// Nullable converts a zero value to NULL.
 func Nullable[T comparable](value T) *T {
 	var zero T
 	if value == zero {
@@ -187,7 +187,7 @@ func Nullable[T comparable](value T) *T {
 	return &value
 }
 
-// NullableTime turns a zero time into NULL.
+// NullableTime converts a zero time to NULL.
 func NullableTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -195,7 +195,7 @@ func NullableTime(t time.Time) *time.Time {
 	return &t
 }
 
-// OrNull turns an empty list into NULL.
+// OrNull converts an empty list to NULL.
 func OrNull[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil
@@ -203,7 +203,7 @@ func OrNull[T any](list []T) []T {
 	return list
 }
 
-// OrZero is the value, or the zero value for NULL.
+// OrZero returns the value, or the zero value for NULL.
 func OrZero[T any](value *T) (v T) {
 	if value != nil {
 		v = *value
@@ -217,8 +217,7 @@ func FirstOrZero[T any](rows []T, err error) (T, error) {
 	return OrZero(row), err
 }
 
-// TextsOf turns a list of enum values into texts, which pgx can send without knowing
-// the enum. An empty list is NULL.
+// TextsOf converts enum values to texts, which pgx can send without the enum's type. An empty list is NULL.
 func TextsOf[T ~string](values []T) []string {
 	var texts []string
 	for _, v := range values {
