@@ -139,8 +139,9 @@ type DoorStatus struct {
 	Wrong  error     // why the role of an open door can't be used: an error of CheckDoor or of the connection
 }
 
-// ReadDoor reads the door of a database, connects as its role, and as those for some daemons, by their commands, and
-// checks them. It changes nothing. The error is one of reading; it is ErrBadDoor if the user may not.
+// ReadDoor reads the state of a database's door. It connects as the door's role, and as the roles for the
+// daemons, by their commands, and checks them. It changes nothing. The error is of the read; it is
+// ErrBadDoor if the user lacks the right.
 func ReadDoor(ctx context.Context, dsn string, daemons ...string) (status DoorStatus, err error) {
 	db, err := postgres.Open(ctx, dsn, postgres.Options{Command: "migrate", MaxConns: 1})
 	if err != nil {
