@@ -172,9 +172,9 @@ func TestConfigCheckOfClients(t *testing.T) {
 	base := services(t)
 	client := fmt.Sprintf("clients: [{name: a, token_sha256: %s, roles: reader}]", sha256Of("a"))
 	for section, want := range map[string]string{
-		"":                            "WRONG rpc_serve: whoever reaches the port of rpc-serve can read and write the scheduler: give it clients, or write rpc_serve: {open: true}",
-		"rpc_serve: {open: false}":    "WRONG rpc_serve: whoever reaches",
-		"rpc_serve: {open: true}":     "ok    rpc_serve: open: whoever reaches its port may make all calls",
+		"":                            "WRONG rpc_serve: everybody who reaches the port of rpc-serve can read and write the scheduler: give it clients, or write rpc_serve: {open: true}",
+		"rpc_serve: {open: false}":    "WRONG rpc_serve: everybody who reaches",
+		"rpc_serve: {open: true}":     "ok    rpc_serve: open: everybody who reaches its port may make all calls",
 		"rpc_serve: {token: s3cret}":  "ok    rpc_serve: a credential that may make all calls, without TLS",
 		"rpc_serve: {" + client + "}": "ok    rpc_serve: 1 client, without TLS",
 		"rpc_serve: {token: s3cret, " + client + "}":                            "ok    rpc_serve: 1 client, a credential that may make all calls, without TLS",

@@ -145,13 +145,13 @@ func TestConfigCheckOfLostAfter(t *testing.T) {
 			t.Errorf("%+v, want %s", r, want)
 		}
 	}
-	says("no start-runner has looked for lost runs with it yet")
+	says("no start-runner has searched for lost runs with it yet")
 	if r := ours(t, "-C", config, "explain", "1"); !strings.Contains(r.stdout, "due to be given up since") || !strings.Contains(r.stdout, "runs with the present configuration: restart it") {
 		t.Errorf("%+v", r)
 	}
 	p := start(t, "-C", config, "start-runner", "--period", "1")
 	p.logs(t, "silent runs are left alone")
-	says("1 silent run that was sent before this program sent here, and left alone")
+	says("1 silent run from before this program first sent here, left alone")
 	if r := ours(t, "-C", config, "explain", "1"); !strings.Contains(r.stdout, "sent before this program sent such tasks here") {
 		t.Errorf("%+v", r)
 	}
@@ -160,7 +160,7 @@ func TestConfigCheckOfLostAfter(t *testing.T) {
 	p = start(t, "-C", config, "start-runner", "--period", "1", "--lost-before", "2 days ago")
 	p.logs(t, "runs given up")
 	testenv.Becomes(t, "what is left", true, func() bool {
-		return strings.Contains(ours(t, "-C", config, "config", "check").stdout, "lost_after: looked for; none is left alone")
+		return strings.Contains(ours(t, "-C", config, "config", "check").stdout, "lost_after: lost runs are given up; none is left alone")
 	})
 	p.stop(t, syscall.SIGTERM)
 }

@@ -163,7 +163,7 @@ func TestConfigCheckOfADashboardForNobody(t *testing.T) {
 		}
 	}
 	r := ours(t, "-C", configFile(t, text+"dashboard: {username: swh, password: s3cret}\n"), "config", "check")
-	if r.code != 1 || !strings.Contains(r.stderr, "dashboard.password opens nothing: name who may act in dashboard.users") || strings.Contains(r.stderr, "s3cret") {
+	if r.code != 1 || !strings.Contains(r.stderr, "dashboard.password lets nobody log in: name users in dashboard.users") || strings.Contains(r.stderr, "s3cret") {
 		t.Errorf("%+v", r)
 	}
 }

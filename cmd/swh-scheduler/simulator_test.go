@@ -167,7 +167,7 @@ func TestSimulatorCompare(t *testing.T) {
 		"--model sometimes":                "'sometimes' is not one of 'even', 'poisson', 'weekdays', 'releases', 'revived'.",
 		"--load 0":                         "Invalid value for '--load': 0 is not more than 0 and at most 100.",
 		"--changes /no/x":                  "Invalid value for '--changes': '/no/x': No such file or directory",
-		"--origins 3 --changes " + changes: "--origins can't be given with --changes, whose file tells it",
+		"--origins 3 --changes " + changes: "--origins can't be given with --changes: the file sets it",
 		"--changes " + page:                page,
 		"--origins 0":                      "Invalid value for '--origins': 0 is not between 1 and 10,000,000.",
 		"--days 0":                         "Invalid value for '--days': 0 is not more than 0 and at most ten years.",

@@ -54,7 +54,7 @@ func addCompletion(a *command.App, root *cobra.Command) {
 				return
 			}
 			if err := cmd.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
-				panic(err) // it is there, and was not registered before
+				panic(err) // unreachable: the option exists, and has no other completion
 			}
 		})
 		for _, sub := range cmd.Commands() {
@@ -64,7 +64,7 @@ func addCompletion(a *command.App, root *cobra.Command) {
 	walk(root)
 }
 
-// complete offers names made of the scheduler's task types; none if it is not reachable.
+// complete offers names made of the scheduler's task types, or none if the scheduler is not reachable.
 func complete(a *command.App, names func([]model.TaskType) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) (offered []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Root().Context()), completionWait)

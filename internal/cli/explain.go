@@ -18,8 +18,8 @@ func newExplain(a *command.App) *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "explain [OPTIONS] TASK_ID|URL",
-		Short: "Say why a task or an origin has not been scheduled, and when it will be",
-		Long: `Say why a task, given by its id, or an origin, given by its URL, has not been
+		Short: "Explain why a task or an origin has not been scheduled, and when it will be",
+		Long: `Explain why a task, given by its id, or an origin, given by its URL, has not been
 scheduled, and when it will be. The answer is based on the database, the configuration
 (scheduling_policy, lost_after) and, if reachable, the broker.`,
 		Example: `  swh-scheduler explain 1234

@@ -17,27 +17,27 @@ func newForecast(a *command.App) *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "forecast [OPTIONS]",
-		Short: "Say how fresh the archive is, and when the backlog of visits is gone",
-		Long: `Say, by visit type, how many origins lack a visit, how fast they come and are visited, and
-when that backlog is gone at the present rate. With --workers, the forecast is for so many
-parallel workers; with --by, it says how many are needed until then.
+		Short: "Show how fresh the archive is, and when the backlog of visits ends",
+		Long: `Show for each visit type how many origins lack a visit, how fast that number grows and
+shrinks, and when the backlog ends at the present rate. With --workers, the forecast is for
+that number of parallel workers. With --by, it shows how many workers are needed until then.
 
-It reads counts that daemons and update-metrics took before, and says their age and the time
-over which rates are measured. The page Freshness of the dashboard has the same.
+The command reads counts that daemons and update-metrics stored earlier. It shows their age
+and the time over which it measures rates. The page Freshness of the dashboard has the same.
 
   never     enabled origins that were never visited
-  changed   origins that changed since their last visit, as their listers tell
-  staleness for how long the archive has lacked the oldest change, as a mean; with the policy
+  changed   origins that changed since their last visit, according to their listers
+  staleness mean time for which the archive has lacked the oldest change; with the policy
             freshness only
-  parallel  workers that are busy, as visits and their mean runtime give
-  consumers that read the queues of the visit type`,
+  parallel  busy workers, computed from the visits and their mean runtime
+  consumers consumers of the queues of the visit type`,
 		Example: `  swh-scheduler forecast --visit-type git --workers 40
   swh-scheduler forecast --by 2027-03-01`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVarP(&filter.VisitType, "visit-type", "t", "", "show this visit `TYPE` only")
 	cmd.Flags().IntVar(&filter.Workers, "workers", 0, "forecast for this `NUMBER` of parallel workers")
-	cmd.Flags().Var(&by, "by", "say how many workers are needed until this `DATE`")
+	cmd.Flags().Var(&by, "by", "show how many workers are needed until this `DATE`")
 	command.Must(cmd.Flags(), "workers", func() bool { return filter.Workers >= 0 }, "is negative")
 	command.OutputFlag(cmd.Flags(), &output)
 	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, _ []string) error {

@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/internal/cli/command"
 )
 
-// RunAs runs a command line under the name by which the program was called, as Run does. Called gunicorn, it is
-// the RPC server, for the images and scripts that start the Python one by that program.
+// RunAs runs a command line under the name by which the program was called, as Run does. Called as gunicorn, it runs
+// the RPC server: images and scripts that start the Python one call that program.
 func RunAs(ctx context.Context, release, program string, args []string, stdout, stderr io.Writer) int {
 	if filepath.Base(program) != "gunicorn" {
 		return Run(ctx, release, args, stdout, stderr)
@@ -32,17 +32,17 @@ func RunAs(ctx context.Context, release, program string, args []string, stdout, 
 	return Run(ctx, release, call.args, stdout, stderr)
 }
 
-// gunicornCall is what a command line of gunicorn is here.
+// gunicornCall is the translation of a command line of gunicorn.
 type gunicornCall struct {
 	args        []string
-	environment map[string]string // where it sets nothing
+	environment map[string]string // variables to set if they are not set
 }
 
-// schedulerApp is how gunicorn's command line names the Python RPC server.
+// schedulerApp begins the name of the Python RPC server on gunicorn's command line.
 const schedulerApp = "swh.scheduler.api.server:"
 
 // gunicornFlags are gunicorn's options without a value, and gunicornIgnored those with one, that have no effect
-// here: one process answers all calls at once, and nothing is loaded anew.
+// here. One process answers all calls, and nothing is reloaded.
 var (
 	gunicornFlags   = strings.Fields("reload preload check-config daemon no-sendfile capture-output enable-stdio-inheritance reuse-port")
 	gunicornIgnored = strings.Fields("timeout graceful-timeout keep-alive worker-class worker-connections worker-tmp-dir max-requests max-requests-jitter " +
@@ -106,7 +106,7 @@ func readGunicorn(args []string) (call gunicornCall, err error) {
 		return call, fmt.Errorf("names no application: %smake_app_from_configfile() is the one that is here", schedulerApp)
 	}
 	if calls := min(numbers["workers"], 1000) * min(numbers["threads"], 100); calls > 10 {
-		local = append(local, "--pool-conns", strconv.Itoa(calls)) // each of its threads has a connection in hand at most
+		local = append(local, "--pool-conns", strconv.Itoa(calls)) // each of its threads uses one connection at most
 	}
 	call.args = append(append(global, "rpc-serve"), local...)
 	return call, nil

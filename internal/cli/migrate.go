@@ -20,39 +20,39 @@ func newMigrate(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate [OPTIONS]",
 		Short: "Makes the database ready for this program",
-		Long: `Makes the database ready for this program. An empty database gets the whole schema,
-which the Python components can use too; one made by them gets an additional schema,
-scheduler_go, and is otherwise left unchanged. A second run changes nothing.
+		Long: `Makes the database ready for this program. It creates the whole schema in an empty
+database; the Python components can use that schema too. To a database of the Python
+components it adds the schema scheduler_go, and triggers and indexes on their tables. A
+second run changes nothing.
 
 With --rebuild-candidates it also rebuilds the copy of the origins from which visits are
-picked, in short steps, while the daemons keep running. Use it after triggers were off, as
-in a restore with --disable-triggers, or on a logical replica.
+picked. It does that in short steps, while the daemons keep running. Use it after triggers
+were off, as in a restore with --disable-triggers, or on a logical replica.
 
 With --shorter-cooldowns it also makes indexes for picking visits with cooldowns shorter than
-the default ones, by commands, RPC clients and first visits. Where scheduling_policy has such
-cooldowns, it makes them anyway. Each visit costs some more with them.
+the default ones, by commands, RPC clients and first visits. It always makes these indexes if
+scheduling_policy has such cooldowns. Each visit costs more writes with these indexes.
 
 With --door it also opens the door: RPC servers then connect daemons with "scheduler: {cls:
-remote}" to the database. It makes a role for them, which may do what daemons do and no more,
-with a password that only the owner of the database, and the role of --grants for rpc-serve,
-can read there. RPC servers find it
-without a restart. Once more, it makes a new password. Without the right to make roles it
-prints what somebody who has it should run, and fails. --no-door ends the sessions of that
-role and drops it.
+remote}" to the database. It makes a role for these daemons, which has the rights that daemons
+need and no others, and a password. Only the owner of the database and the role of --grants for
+rpc-serve can read the password. RPC servers find the role without a restart. A second run
+makes a new password. A user who may not make roles gets the statements that somebody with that
+right should run, and an error. --no-door ends the sessions of the role and drops it.
 
-With --grants it also makes a role for each daemon, scheduler_go_<daemon>__<database>, which has
-the rights that the daemon needs and no more, and can't log in. Grant it to the daemon's user:
-grant scheduler_go_start_listener__scheduler to listener. Each later migrate gives these roles
-their rights on what is new. --no-grants drops them.
+With --grants it also makes a role for each daemon, scheduler_go_<daemon>__<database>. The role
+has the rights that the daemon needs and no others, and can't log in. Grant it to the daemon's
+user: grant scheduler_go_start_listener__scheduler to listener. Each later migrate adds the
+roles' rights on new tables. --no-grants drops the roles.
 
-With --remove it removes that schema, and our triggers and indexes on the tables of the
-Python components, which keep their rows and can go on meanwhile. It refuses while work
-would be lost, unless --yes is given.`,
+With --remove it removes the schema scheduler_go, and this program's triggers and indexes on
+the tables of the Python components. These tables keep their rows, and the Python components
+can run meanwhile. The command refuses if work would be lost, unless --yes is given.`,
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done, and change nothing")
 	cmd.Flags().BoolVar(&status, "status", false, "print what the database has, and change nothing")
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove what this program added")
-	cmd.Flags().BoolVar(&yes, "yes", false, "remove it although work is lost")
+	cmd.Flags().BoolVar(&yes, "yes", false, "remove it even if work is lost")
 	cmd.Flags().BoolVar(&rebuild, "rebuild-candidates", false, "rebuild the copy of the origins")
 	cmd.Flags().BoolVar(&shorter, "shorter-cooldowns", false, "make indexes for cooldowns shorter than the default ones")
 	cmd.Flags().BoolVar(&door, "door", false, "open the RPC servers' door to the database")
@@ -72,7 +72,7 @@ would be lost, unless --yes is given.`,
 		if err != nil {
 			return err
 		}
-		dsn = cmp.Or(string(a.Config.Database.Direct), dsn) // locks of a session, which a pooler doesn't keep
+		dsn = cmp.Or(string(a.Config.Database.Direct), dsn) // a migration takes locks of a session, which a pooler does not keep
 		if yes && !remove {
 			return command.Usagef(cmd, "--yes needs --remove")
 		}
@@ -143,7 +143,7 @@ func describeStatus(s migrate.Status) string {
 	return b.String()
 }
 
-// describeDoor describes a door, or why it can't be read.
+// describeDoor describes a door, or the error that keeps it from being read.
 func describeDoor(d migrate.DoorStatus, err error) string {
 	text := command.DoorState(d)
 	switch {

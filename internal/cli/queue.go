@@ -14,26 +14,26 @@ import (
 func newQueue(a *command.App) *cobra.Command {
 	return newStatus(a, statusCommand[status.Queue]{
 		group: "queue", groupShort: "Queues of tasks and visits", short: "Shows queues at a glance", argument: "QUEUE",
-		none: "No queue exists: nothing has been sent yet, and no worker has begun to read.",
-		long: `Shows the given queues, or all to which tasks and visits are sent, as they are now.
-Nothing is locked or changed.
+		none: "No queue exists: nothing has been sent yet, and no worker has started.",
+		long: `Shows the present state of the given queues, or of all queues to which tasks and visits
+are sent. The command locks and changes nothing.
 
   limit     how many messages the queue may hold
   outgoing  messages claimed and not yet confirmed by the broker
   ready     messages that wait for a worker
-  unacked   messages that workers hold; ? if the management API doesn't tell
-  consumers how many read the queue: with 0, what is ready stays there
+  unacked   messages that workers hold; ? if the management API does not answer
+  consumers number of consumers; with 0, no ready message leaves the queue
   in, out   messages a second, published and delivered to workers
-  oldest    age of the oldest message in the ledger that is not known to have begun; of a
+  oldest    age of the oldest message in the ledger whose start is not recorded; of a
             queue without groups and lanes, the ledger has outgoing messages only
   lane      the lane set and lane, with the backlog that waits in the database
-  groups    what groups have underway, the largest first`,
+  groups    work underway of each group, the largest first`,
 		rows: queueRows, table: status.QueueTable, needsBroker: true,
 	})
 }
 
 // queueRows returns the state of the named queues, or of all.
-func queueRows(ctx context.Context, l *look, names []string) ([]status.Queue, error) {
+func queueRows(ctx context.Context, l *statusInput, names []string) ([]status.Queue, error) {
 	known, err := dispatch.KnownQueues(ctx, l.store, l.Config.Lanes)
 	if err != nil {
 		return nil, err

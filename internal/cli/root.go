@@ -1,4 +1,4 @@
-// Package cli is the command line: its root, and the commands that are in no package of their own.
+// Package cli is the command line: its root, and the commands without a package of their own.
 package cli
 
 import (
@@ -37,7 +37,7 @@ func Run(ctx context.Context, release string, args []string, stdout, stderr io.W
 	return a.ExitCode(root, cmp.Or(root.ExecuteContext(ctx), unknown))
 }
 
-// Root returns the command of all others, from which man pages are made.
+// Root returns the root command, from which man pages are made.
 func Root(release string, stdout, stderr io.Writer) *cobra.Command {
 	return newRoot(command.New(release, stdout, stderr))
 }
@@ -55,8 +55,8 @@ The configuration is the YAML file named by --config-file or by the environment
 variable SWH_CONFIG_FILENAME. Every option can also be given as an environment
 variable: SWH_SCHEDULER_DATABASE for --database, and, for instance,
 SWH_SCHEDULER_START_RUNNER_PERIOD for start-runner --period. The options below can
-come before the command or after it. After it, a letter that the command has an option
-for, too (-l of task list), means the command's option.`,
+come before the command or after it. After it, a letter that both have (-l of task
+list) means the command's own option.`,
 		TraverseChildren:  true, // options before a command's name are the root's, even if the command has the same letter
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -87,7 +87,7 @@ for, too (-l of task list), means the command's option.`,
 		"task list", "task list-pending", "task-type list", "task graph list", "task graph status", "task graph show",
 		"origin peek-next", "origin check-listed-origins", "origin check-ingested-origins",
 		"explain", "forecast", "shares status", "lanes status", "hosters status")
-	root.SetOut(a.Stdout) // before completion's commands, which keep it
+	root.SetOut(a.Stdout) // before the commands of completion are added, which keep the output they are made with
 	root.SetErr(a.Stderr)
 	root.InitDefaultCompletionCmd()
 	command.Complete(root)
@@ -95,7 +95,7 @@ for, too (-l of task list), means the command's option.`,
 	return root
 }
 
-// helpOf makes help of a command that isn't there an error, as in the Python command; mistake is its place.
+// helpOf makes the help of an unknown command an error, as in the Python command. It stores the error in mistake.
 func helpOf(root *cobra.Command, mistake *error) {
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -107,8 +107,8 @@ func helpOf(root *cobra.Command, mistake *error) {
 	})
 }
 
-// unknownWord returns the word that stands in the place of a command below cmd, and before any --help; "" if
-// there is none. args begin after the root's name.
+// unknownWord returns the word in the place of a subcommand of cmd, before any --help; "" if there is none. args
+// begin after the root's name.
 func unknownWord(cmd *cobra.Command, args []string) string {
 	if !cmd.HasSubCommands() {
 		return ""
@@ -128,8 +128,8 @@ func unknownWord(cmd *cobra.Command, args []string) string {
 	return args[at]
 }
 
-// withoutGroup drops the word scheduler in the place of a command: a link named swh
-// takes "swh scheduler task list" as the Python command does.
+// withoutGroup drops the word scheduler in the place of a command: a link named swh takes "swh scheduler task list"
+// as the Python command does.
 func withoutGroup(flags *pflag.FlagSet, args []string) []string {
 	if i := firstWord(flags, args); i < len(args) && args[i] == "scheduler" {
 		return slices.Delete(slices.Clone(args), i, i+1)
@@ -137,8 +137,8 @@ func withoutGroup(flags *pflag.FlagSet, args []string) []string {
 	return args
 }
 
-// firstWord returns the place of the first word that is neither an option nor its value; that of "--" if it comes
-// before, and len(args) if there is none.
+// firstWord returns the index of the first word that is neither an option nor its value. It returns that of "--" if
+// that comes first, and len(args) if there is no such word.
 func firstWord(flags *pflag.FlagSet, args []string) int {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]

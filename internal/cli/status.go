@@ -21,18 +21,19 @@ import (
 type statusCommand[Row any] struct {
 	group, groupShort, short, long string
 	argument                       string // what its arguments name; "": it takes none
-	none                           string // what to say on a terminal if there are no rows
-	rows                           func(ctx context.Context, l *look, names []string) ([]Row, error)
+	none                           string // printed on a terminal if there are no rows
+	rows                           func(ctx context.Context, l *statusInput, names []string) ([]Row, error)
 	table                          func(pytext.Terminal, []Row) string
 	needsBroker                    bool
 }
 
-// look is what a status command looks at.
-type look struct {
+// statusInput is the input of a status command: the configuration, the database and the broker.
+type statusInput struct {
 	*command.App
 	cmd   *cobra.Command
 	store *db.Store
-	// inspector asks the broker; nil if none is configured, or unusable, and the command doesn't need it.
+	// inspector is nil if no broker is configured, or if its configuration is unusable and the command doesn't
+	// need it.
 	inspector *celery.QueueInspector
 }
 
@@ -57,7 +58,7 @@ func newStatus[Row any](a *command.App, c statusCommand[Row]) *cobra.Command {
 			if err := store.CheckVersion(ctx); err != nil {
 				return err
 			}
-			l := &look{App: a, cmd: cmd, store: store}
+			l := &statusInput{App: a, cmd: cmd, store: store}
 			if noBroker == nil {
 				l.inspector = a.Inspector(broker, cmd.CommandPath())
 				defer func() { _ = l.inspector.Close() }()
@@ -94,8 +95,8 @@ func newStatus[Row any](a *command.App, c statusCommand[Row]) *cobra.Command {
 	return parent
 }
 
-// configured returns an error of the command line for a name that the configuration has nothing for.
-func configured[V any](l *look, what string, names []string, known map[string]V) error {
+// configured returns a command-line error for the first of names that has no entry in the configuration's map.
+func configured[V any](l *statusInput, what string, names []string, known map[string]V) error {
 	for _, name := range names {
 		if _, ok := known[name]; !ok {
 			return command.Usagef(l.cmd, "The configuration has no %s for task type %s.%s", what, name, command.DidYouMean(name, slices.Collect(maps.Keys(known))))
@@ -109,25 +110,27 @@ func newLanes(a *command.App) *cobra.Command {
 		group: "lanes", groupShort: "Lanes that keep quick work from waiting behind slow work",
 		short: "Shows the work of each lane of task types, and its last hour", argument: "TASK_TYPE",
 		none: "No task type has lanes (configuration: lanes).",
-		long: `Shows, for the given task types (all that have lanes if none is given, where
-PREFIX:TASK_TYPE is its queue with that prefix, such as save_code_now), the work of each lane now
-and in the last hour.
+		long: `Shows the work of each lane of the given task types, now and in the last hour. Without
+a task type, it shows all that have lanes. PREFIX:TASK_TYPE is a task type's queue with
+that prefix, such as save_code_now:load-git.
 
-  limit     the soft and the hard time limit: when work times out, and is killed
+  limit     the soft time limit, at which work times out, and the hard one, at which
+            the worker kills it
   slots     how many messages the lane's queue may hold, as configured
-  consumers how many read the lane's queue; ? if the broker can't be asked
+  consumers number of consumers of the lane's queue; ? if the broker does not answer
   waiting   work in the lane's backlog that was not tried before
-  again     work in its backlog that timed out in a lane before
-  oldest    for how long the first of its backlog has waited
-  target    how long that should be at most, as configured (target_wait)
-  sent      work in its queue, on the way there, or running
-  running   work that is known to have started
+  again     work in the backlog that timed out in a lane at an earlier try
+  oldest    how long the oldest work of the lane's backlog has waited
+  target    the longest wait to aim at, as configured (target_wait)
+  sent      work in the lane's queue, on the way there, or running
+  running   work whose start was recorded
   ended     work that ended in this lane in the last hour
-  timed out work that timed out in it
-  quick     work that was predicted to need it and would have fitted the lane before
-  slow      work that timed out in it at its first try
+  timed out work that timed out in this lane in the last hour
+  quick     work that was predicted to need this lane, and ended within the time limit
+            of the lane before
+  slow      work that timed out in this lane at its first try
   wait      time from the claim to the start of a first try: the median, and p95`,
-		rows: func(ctx context.Context, l *look, taskTypes []string) (all []status.Lane, _ error) {
+		rows: func(ctx context.Context, l *statusInput, taskTypes []string) (all []status.Lane, _ error) {
 			if err := configured(l, "lanes", taskTypes, l.Config.Lanes); err != nil {
 				return nil, err
 			}
@@ -135,7 +138,7 @@ and in the last hour.
 			if err != nil {
 				return nil, err
 			}
-			var lengths status.QueueSource // without a broker, the rest is shown
+			var lengths status.QueueSource // nil without a broker: the lengths are left out
 			if l.inspector != nil {
 				lengths = l.inspector
 			}
@@ -160,20 +163,20 @@ func newShares(a *command.App) *cobra.Command {
 		group: "shares", groupShort: "Shares of the groups that divide queues",
 		short: "Shows the shares and the work of the groups of shared queues", argument: "TASK_TYPE",
 		none: "No queue is divided between groups that have work (configuration: shares).",
-		long: `Shows, for the queues of the given task types (all shared ones if none is given),
-the share of each group now, and its work.
+		long: `Shows the current share and the work of each group, for the queues of the given task
+types. Without a task type, it shows all shared queues.
 
-  priority  of its messages, in a queue with x-max-priority
-  entitled  its part of the queue, by its weight among the groups that have work
+  priority  priority of the group's messages, in a queue with x-max-priority
+  entitled  the group's part of the queue, by its weight among the groups that have work
             waiting and are below their ceilings
-  now       its part of the work underway
-  hour      its part of the work that ended in the last hour
-  waiting   tasks that are ready, and origins that the policies of the visit type pick now (at
-            most 10,000 of each group)
-  in flight visits or tasks sent and not known to have ended
-  max       its ceiling (max_in_flight): how many these may be
-  used      the work that ended in the last hour`,
-		rows: func(ctx context.Context, l *look, taskTypes []string) (all []status.Group, _ error) {
+  now       the group's part of the work underway
+  hour      the group's part of the work that ended in the last hour
+  waiting   tasks that are ready, and origins that the policies of the visit type pick now
+            (counted up to 10,000 of each group)
+  in flight visits or tasks that are sent and whose end is not recorded
+  max       the group's ceiling: the most work in flight (max_in_flight)
+  used      runtime of the group's work that ended in the last hour`,
+		rows: func(ctx context.Context, l *statusInput, taskTypes []string) (all []status.Group, _ error) {
 			if err := configured(l, "shares", taskTypes, l.Config.Shares); err != nil {
 				return nil, err
 			}
@@ -200,14 +203,14 @@ func newHosters(a *command.App) *cobra.Command {
 	return newStatus(a, statusCommand[status.Hoster]{
 		group: "hosters", groupShort: "Hosters that take a limited number of visits",
 		short: "Shows the visits of hosters with limits",
-		none:  "No hoster has a limit (configuration: hosters), or visits of such with the default one.",
-		long: `Shows the visits of the hosters that the configuration gives limits (hosters), and of
-those that have the default limit and visits now.
+		none:  "No hoster has a limit of its own (configuration: hosters), and none with the default limit has visits now.",
+		long: `Shows the visits of hosters that have a limit in the configuration (hosters), and of
+hosters that have the default limit and visits now.
 
-  in flight   visits claimed and not known to have ended, and how many it takes
-  last minute visits claimed in the last minute, and how many it takes; only counted
-              where there is such a limit`,
-		rows: func(ctx context.Context, l *look, _ []string) ([]status.Hoster, error) {
+  in flight   visits that are claimed and whose end is not recorded, and the limit
+  last minute visits claimed in the last minute, and the limit; counted only for hosters
+              with such a limit`,
+		rows: func(ctx context.Context, l *statusInput, _ []string) ([]status.Hoster, error) {
 			return status.Hosters(ctx, l.store, l.Config.Hosters, l.store.Now())
 		},
 		table: status.HosterTable,

@@ -18,7 +18,7 @@ func TestCommandsInWordsAreThere(t *testing.T) {
 	t.Parallel()
 	root := newRoot(command.New("", io.Discard, io.Discard))
 	const top = "../.."
-	told := regexp.MustCompile("(?:\\\\?\"|`|<code>)swh-scheduler ([a-z][a-z_-]*(?: [a-z][a-z_-]*)*)")
+	quoted := regexp.MustCompile("(?:\\\\?\"|`|<code>)swh-scheduler ([a-z][a-z_-]*(?: [a-z][a-z_-]*)*)")
 	found := 0
 	for _, room := range []string{"README.md", "docs", "internal", "sql", "runner", "recurrent", "listener", "journal"} {
 		err := filepath.WalkDir(filepath.Join(top, room), func(path string, entry os.DirEntry, err error) error {
@@ -26,7 +26,7 @@ func TestCommandsInWordsAreThere(t *testing.T) {
 			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || kind != ".go" && kind != ".html" && kind != ".md" {
 				return err
 			}
-			for _, m := range told.FindAllStringSubmatch(string(testenv.Read(t, path)), -1) {
+			for _, m := range quoted.FindAllStringSubmatch(string(testenv.Read(t, path)), -1) {
 				found++
 				cmd, rest, err := root.Find(strings.Fields(m[1]))
 				if err != nil || cmd == root || len(rest) > 0 && cmd.HasSubCommands() {
@@ -40,7 +40,7 @@ func TestCommandsInWordsAreThere(t *testing.T) {
 		}
 	}
 	if found < 50 {
-		t.Errorf("%d commands are told", found)
+		t.Errorf("%d commands are quoted", found)
 	}
 }
 

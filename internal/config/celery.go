@@ -16,26 +16,25 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// Celery is how the broker is reached.
+// Celery configures the connection to the broker, and the form of messages.
 type Celery struct {
 	TaskBroker Secret // an AMQP URL, or several joined by ; for failover; "" if none is named
-	TLS        bool   // also with amqp://
-	// Connection holds for all addresses, in the words of celery.ParseBroker; what a URL
-	// says itself wins.
+	TLS        bool   // use TLS with amqp:// too
+	// Connection holds the parameters of all addresses, by the names of celery.ParseBroker. Parameters in a URL take
+	// precedence.
 	Connection url.Values
 
 	Sending      celery.Sending
-	DefaultQueue string // of tasks that no route has a queue for; "" is Celery's
-	routed       bool   // task_routes is given, in place of the Python scheduler's own
-	// Given are the settings of how messages are sent, as written in the file.
+	DefaultQueue string // of tasks without a route to a queue; "" is Celery's default
+	routed       bool   // task_routes is given, and replaces the Python scheduler's own routes
+	// Given are the settings of sending, as written in the file.
 	Given map[string]any
 
-	refused []error // keys that ask for what the daemons don't do
+	refused []error // errors of keys that the daemons can't support
 }
 
-// Broker returns the broker. It is an error if the file names none; the error names also each
-// setting of the file and the environment with which the Python scheduler would send, or reach
-// the broker, in a way that the daemons can't.
+// Broker returns the broker, or an error if the file names none. The error lists each setting of the file and the
+// environment that would make the Python scheduler send, or connect, in a way that the daemons don't support.
 func (c *Config) Broker() (celery.Broker, error) {
 	refused := slices.Clone(c.Celery.refused)
 	for _, name := range []string{"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} {
@@ -54,13 +53,13 @@ func (c *Config) Broker() (celery.Broker, error) {
 	return broker, errors.Join(refused...)
 }
 
-// only are settings of which the daemons accept these values alone, the first being the
-// Python scheduler's default; and what to do instead of giving another one.
+// only are settings with a limited set of accepted values. The first value is the Python scheduler's default. The
+// text is the alternative for any other value.
 var only = map[string]struct {
 	values []string
 	do     string
 }{
-	"broker_transport":                        {[]string{"amqp", "pyamqp", "librabbitmq"}, "write amqps:// in task_broker for TLS; no other transport is spoken"},
+	"broker_transport":                        {[]string{"amqp", "pyamqp", "librabbitmq"}, "write amqps:// in task_broker for TLS; no other transport is supported"},
 	"broker_failover_strategy":                {[]string{"round-robin"}, "the addresses of task_broker are tried in turn"},
 	"broker_host":                             {nil, "write it in task_broker"},
 	"broker_port":                             {nil, "write it in task_broker"},
@@ -76,7 +75,7 @@ var only = map[string]struct {
 	"task_send_sent_event":                    {[]string{"false"}, "leave it out"},
 }
 
-// idle are settings that have no effect here, and why.
+// idle are settings without an effect, and the reason.
 var idle = map[string]string{
 	"broker_url":                  "as for the Python scheduler, which reads task_broker",
 	"broker_pool_limit":           "a daemon has one connection to send with",
@@ -92,13 +91,13 @@ var idle = map[string]string{
 
 const ownExchange = "as for the Python scheduler: each queue has an exchange of its own name"
 
-// idleOptions are settings of broker_transport_options that have no effect here, and why.
+// idleOptions are settings of broker_transport_options without an effect, and the reason.
 var idleOptions = map[string]string{
 	"confirm_publish":   "the broker confirms each message, always",
-	"read_timeout":      "heartbeats tell whether a connection lives",
-	"write_timeout":     "heartbeats tell whether a connection lives",
-	"socket_settings":   "the system's defaults hold",
-	"channel_max":       "the broker's limit holds",
+	"read_timeout":      "heartbeats detect dead connections",
+	"write_timeout":     "heartbeats detect dead connections",
+	"socket_settings":   "the system's defaults apply",
+	"channel_max":       "the broker's limit applies",
 	"frame_max":         "a frame has 128 KiB at most",
 	"client_properties": "a connection has the name of its daemon",
 	"max_retries":       waits,
@@ -145,13 +144,13 @@ func (c *Celery) read(v value) {
 	}
 	v.sectionWith(fields, func(e entry) {
 		switch why := idle[e.name]; {
-		case e.name == "task_routes": // also null: it takes the place of the Python scheduler's own
+		case e.name == "task_routes": // even null: it replaces the Python scheduler's own routes
 			c.give(e.name, e.value, c.readRoutes)
 		case e.isNull():
 		case why != "":
 			e.warn("has no effect: " + why)
 		case e.name == strings.ToUpper(e.name) && plainName.MatchString(e.name) && !strings.HasPrefix(e.name, "CELERYD_") && !strings.HasPrefix(e.name, "CELERYBEAT_"):
-			c.refuse(e.value, "is an old name, which the Python scheduler still reads: write the one that Celery has for it now, in lower case")
+			c.refuse(e.value, "is an old name, which the Python scheduler still reads: write Celery's present name for it, in lower case")
 		default:
 			e.unknown(append(keysOf(fields), "task_routes"), othersKeys("celery"))
 		}
@@ -173,12 +172,12 @@ func (c *Celery) readTransportOptions(v value) {
 		case why != "":
 			e.warn("has no effect: " + why)
 		default:
-			c.refuse(e.value, "is not known here: write what is to hold in the query of task_broker's URL")
+			c.refuse(e.value, "is not supported: write a supported parameter in the query of task_broker's URL")
 		}
 	})
 }
 
-// readOnly refuses values of a setting other than those that only has for it.
+// readOnly refuses values of a setting other than those in only.
 func (c *Celery) readOnly(name string, v value) {
 	o := only[name]
 	if v.node.Kind == yaml.ScalarNode && slices.Contains(o.values, v.setting()) {
@@ -191,11 +190,11 @@ func (c *Celery) readOnly(name string, v value) {
 	c.refuse(v, wanted+": "+o.do)
 }
 
-// sending are the settings of how messages are sent, but task_routes.
+// sending are the settings of sending, except task_routes.
 var sending = strings.Fields(`task_queues task_default_queue task_serializer task_compression task_default_delivery_mode
 	task_queue_max_priority task_create_missing_queue_type`)
 
-// give reads one of them and notes what the file says, if that is no mistake.
+// give reads a setting of sending and records its value in Given, unless the value has an error.
 func (c *Celery) give(name string, v value, read func(value)) {
 	mistakes := len(v.errors) + len(c.refused)
 	if read(v); len(v.errors)+len(c.refused) > mistakes {
@@ -218,7 +217,7 @@ func (c *Celery) set(name, value string) {
 	c.Connection.Set(name, value)
 }
 
-// setting makes the reader of one that ParseBroker knows by name.
+// setting returns the reader of a parameter that ParseBroker has by that name.
 func (c *Celery) setting(name string) func(value) {
 	return func(v value) {
 		text := v.setting()
@@ -231,7 +230,7 @@ func (c *Celery) setting(name string) func(value) {
 	}
 }
 
-// readTLS reads true, or how certificates are checked, by the names of Python's library.
+// readTLS reads true, or a mapping of TLS options by the names of Python's library.
 func (c *Celery) readTLS(v value) {
 	if v.node.Kind != yaml.MappingNode {
 		c.TLS = v.flag()
@@ -244,7 +243,7 @@ func (c *Celery) readTLS(v value) {
 		"ca_certs": text("cacertfile"), "certfile": text("certfile"), "keyfile": text("keyfile"), "server_hostname": text("server_name_indication"),
 		"cert_reqs": func(v value) {
 			if n, ok := v.scalar().(*big.Int); ok && n.IsInt64() && n.Int64() >= 0 && n.Int64() <= 2 {
-				c.set("ssl_cert_reqs", []string{"none", "optional", "required"}[n.Int64()]) // of Python's enum
+				c.set("ssl_cert_reqs", []string{"none", "optional", "required"}[n.Int64()]) // values of Python's enum
 				return
 			}
 			if text := v.setting(); !slices.Contains([]string{"NONE", "OPTIONAL", "REQUIRED"}, strings.TrimPrefix(strings.ToUpper(text), "CERT_")) {
@@ -254,10 +253,10 @@ func (c *Celery) readTLS(v value) {
 			}
 		},
 	}, func(e entry) {
-		c.refuse(e.value, "can't be given: TLS 1.2 and 1.3 are spoken, with Go's ciphers")
+		c.refuse(e.value, "can't be given: TLS 1.2 and 1.3 are supported, with Go's ciphers")
 	})
 	if file := c.Connection.Get("certfile"); file != "" && !c.Connection.Has("keyfile") {
-		c.set("keyfile", file) // it holds both
+		c.set("keyfile", file) // the file holds both
 	}
 	c.TLS = len(v.node.Content) > 0
 }

@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// Route returns the function that finds the queue of tasks by their Celery name, if they have no
-// priority; nil if the file leaves the Python scheduler's routes as they are.
+// Route returns the function that finds the queue of tasks without priority by their Celery name. It returns nil if
+// the file leaves the Python scheduler's routes unchanged.
 func (c *Celery) Route() func(task string) string {
 	others := cmp.Or(c.DefaultQueue, model.DefaultQueue)
 	switch {
@@ -74,15 +74,15 @@ func (c *Celery) readPriority(smallest int64, set func(int64)) func(value) {
 	}
 }
 
-// readQueues reads the names of queues, which workers consume from by default. As in the Python
-// scheduler, each has a direct exchange of its name, whatever a mapping says of it.
+// readQueues reads the names of queues, from which workers consume by default. As in the Python scheduler, each
+// queue has a direct exchange of its name, whatever a mapping gives for it.
 func (c *Celery) readQueues(v value) {
 	c.Sending.Queues = []string{model.DefaultQueue}
 	if v.node.Kind == yaml.MappingNode {
 		for _, e := range v.entries("a mapping of queues") {
 			c.Sending.Queues = append(c.Sending.Queues, e.name)
 			if !e.isNull() {
-				e.warn("counts by its name only, as for the Python scheduler, which gives each queue an exchange of that name")
+				e.warn("has no effect but its name, as for the Python scheduler, which gives each queue an exchange of that name")
 			}
 		}
 		return
@@ -98,8 +98,8 @@ func (c *Celery) readQueues(v value) {
 	}
 }
 
-// readRoutes reads task_routes: one router, or a list of them. A router is a mapping of names
-// to routes, or a list of pairs; or a function, which is refused.
+// readRoutes reads task_routes: one router, or a list of them. A router is a mapping of names to routes, or a list
+// of pairs. A function is refused.
 func (c *Celery) readRoutes(v value) {
 	c.routed = true
 	switch {
@@ -132,7 +132,7 @@ func (c *Celery) readRouter(v value) {
 		c.refuse(v, "can't be given: write a mapping of task names to routes, as functions of Python are not called")
 		return
 	}
-	// Names count before patterns.
+	// Names take precedence over patterns.
 	var names, patterns []celery.Route
 	for _, p := range pairs {
 		key := value{v.reader, p.Key, v.key}
@@ -172,15 +172,15 @@ func (c *Celery) readRoute(v value, r *celery.Route) {
 		"compression":   c.readCompression(&r.Compression),
 		"delivery_mode": c.readDeliveryMode(&r.DeliveryMode),
 		"priority":      c.readPriority(0, func(n int64) { r.Priority = uint8(n) }),
-	}, func(e entry) { c.refuse(e.value, "is no part of a route here") })
+	}, func(e entry) { c.refuse(e.value, "is not supported in a route") })
 	switch {
 	case r.Exchange != "" && r.RoutingKey != "":
 		if r.Queue == "" {
-			c.refuse(v, "has an exchange and no queue: write the queue that its messages get into, whose free slots are counted")
+			c.refuse(v, "has an exchange and no queue: write the queue that gets its messages, as its free slots are counted")
 		}
 	case !direct:
 		c.refuse(v, "has an exchange_type: write exchange and routing_key, too")
 	default:
-		r.Exchange, r.RoutingKey = "", "" // as in Celery, which sends to the queue itself
+		r.Exchange, r.RoutingKey = "", "" // as in Celery, which sends to the queue directly
 	}
 }

@@ -15,18 +15,18 @@ import (
 	"swh-scheduler/internal/passwords"
 )
 
-// Client is who calls the RPC server, by any of its credentials, and may make the calls of its roles. Each kind
-// of credentials may be there twice, while one replaces the other.
+// Client is a client of the RPC server. Any of its credentials allows the calls of its roles. It may have two
+// credentials of each kind, while one replaces the other.
 type Client struct {
 	Name         string   `yaml:"name"`
-	TokenSHA256  []Secret `yaml:"token_sha256,omitempty"` // in 64 hexadecimal digits each
-	User         string   `yaml:"user,omitempty"`         // of HTTP basic; Name if not given
+	TokenSHA256  []Secret `yaml:"token_sha256,omitempty"` // SHA-256 of bearer tokens, in 64 hexadecimal digits
+	User         string   `yaml:"user,omitempty"`         // of HTTP basic authentication; Name if not given
 	PasswordHash []Secret `yaml:"password_hash,omitempty"`
 	Certificate  []string `yaml:"certificate,omitempty"` // names of client certificates, such as DNS:runner.example
 	Roles        []string `yaml:"roles,omitempty"`
-	Listers      []string `yaml:"listers,omitempty"`    // NAME/INSTANCE with * for any text: what the role lister is for
-	TaskTypes    []string `yaml:"task_types,omitempty"` // with * for any text: of which the role web creates tasks
-	Daemons      []string `yaml:"daemons,omitempty"`    // commands: what the role daemon is for; all if empty
+	Listers      []string `yaml:"listers,omitempty"`    // NAME/INSTANCE, where * matches any text, for the role lister
+	TaskTypes    []string `yaml:"task_types,omitempty"` // where * matches any text; the role web may create tasks of these types
+	Daemons      []string `yaml:"daemons,omitempty"`    // commands of daemons, for the role daemon; all if empty
 }
 
 // Roles of clients.
@@ -38,10 +38,10 @@ const (
 	RoleDaemon   = "daemon"
 )
 
-// Roles are those that there are.
+// Roles are all roles of clients.
 var Roles = []string{RoleReader, RoleLister, RoleWeb, RoleOperator, RoleDaemon}
 
-// CertificateNames are the kinds of names that Client.Certificate may have, before the colon.
+// CertificateNames are the kinds of names in Client.Certificate, before the colon.
 var CertificateNames = []string{"CN", "DNS", "URI", "email"}
 
 const (
@@ -50,15 +50,15 @@ const (
 	maxPatterns    = 100 // of one client
 )
 
-// clientName is fit for a log, a label of metrics and a URL.
+// clientName matches names that are safe in logs, labels of metrics and URLs.
 var clientName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Asks reports whether clients have to show who they are.
+// Asks reports whether clients need credentials.
 func (r *RPCServe) Asks() bool {
 	return r.Token != "" || r.Username != "" || len(r.Clients) > 0
 }
 
-// checkAsked reports settings that contradict each other.
+// checkAsked reports contradictory settings of credentials.
 func (r *RPCServe) checkAsked(v value) {
 	if _, given := v.lines[v.key+".clients"]; given && len(r.Clients) == 0 && len(v.errors) == 0 {
 		v.problem("has clients without any client: leave clients out and write open: true if everybody may call")
@@ -94,7 +94,7 @@ func clientsOf(v value) []Client {
 	return clients
 }
 
-// differ reports a credential that two clients have, or a name.
+// differ reports a credential or a name that two clients have.
 func (r *RPCServe) differ(v value) {
 	type credential struct{ what, text string }
 	whose := map[credential]string{{"name or user", r.Username}: "username"}
@@ -124,7 +124,7 @@ func clientOf(v value) (c Client) {
 		v.fail("a mapping with a name, credentials and roles")
 		return c
 	}
-	// The name first, as the other errors say it.
+	// The name is read first, because the other errors contain it.
 	for _, e := range v.entries("a mapping") {
 		if e.name == "name" && !e.isNull() {
 			if c.Name = e.text(); !clientName.MatchString(c.Name) {
@@ -170,7 +170,7 @@ func (c *Client) check(v value) {
 	case len(c.Roles) == 0:
 		v.problem("needs roles: " + strings.Join(Roles, ", "))
 	case has(RoleLister) && len(c.Listers) == 0:
-		v.problem(`has the role lister, and no listers that it is for, such as ["gitlab/*"]`)
+		v.problem(`has the role lister, and no listers, such as ["gitlab/*"]`)
 	case !has(RoleLister) && len(c.Listers) > 0:
 		v.problem("has listers, and not the role lister")
 	case !has(RoleDaemon) && len(c.Daemons) > 0:
@@ -193,7 +193,7 @@ func (v value) items(expected string) []value {
 	return items
 }
 
-// oneOrMore returns a value, or those of a list.
+// oneOrMore returns a single value, or the values of a list.
 func (v value) oneOrMore() []value {
 	if v.node.Kind == yaml.SequenceNode {
 		return v.items("")
@@ -210,7 +210,7 @@ func credentials(v value, check func(string) error) []Secret {
 		if len(one.errors) > before {
 			continue
 		}
-		if err := check(text); err != nil && text != redacted { // which config show prints
+		if err := check(text); err != nil && text != redacted { // [redacted] is the output of config show
 			one.problem(err.Error())
 		}
 		all = append(all, Secret(text))
@@ -225,7 +225,7 @@ func checkTokenSum(text string) error {
 	if sum, err := hex.DecodeString(text); err != nil || len(sum) != 32 {
 		return errors.New("must be the SHA-256 of a token, in 64 hexadecimal digits")
 	} else if [32]byte(sum) == sha256.Sum256(nil) {
-		return errors.New("is that of an empty text, and not of a token")
+		return errors.New("is the SHA-256 of an empty text, not of a token")
 	}
 	return nil
 }
@@ -251,7 +251,7 @@ func userOf(v value) string {
 	return text
 }
 
-// oneOrMoreOf reads one of some names, or a list of them, each once.
+// oneOrMoreOf reads one of names, or a list of them, each once.
 func oneOrMoreOf(v value, names []string) []string {
 	all := v.oneOrMore()
 	if len(all) == 0 {

@@ -70,7 +70,7 @@ func TestWrongClients(t *testing.T) {
 		one(good):                    "rpc_serve.clients[0] (a) needs roles: reader, lister, web, operator, daemon",
 		one(good + ", roles: reder"): "rpc_serve.clients[0] (a).roles must be reader, lister, web, operator or daemon (did you mean reader?)",
 		one("token_sha256: s3cret, roles: reader"):                                                           "rpc_serve.clients[0] (a).token_sha256 must be the SHA-256 of a token, in 64 hexadecimal digits",
-		one("token_sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855, roles: reader"): "is that of an empty text",
+		one("token_sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855, roles: reader"): "is the SHA-256 of an empty text",
 		one("token_sha256: [], roles: reader"):                                                               "(a).token_sha256 must be one, or a list of at most 2",
 		one("token_sha256: [s3cret, 5], roles: reader"):                                                      "(a).token_sha256[1] must be a text",
 		one("token_sha256: '${TOKEN}', roles: reader"):                                                       "(a).token_sha256 is ${TOKEN}, which nothing has replaced",

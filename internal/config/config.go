@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// Config is what the file and the options say. The tags name the file's keys: fieldsOf reads
-// by them, and config show writes by them what has the same form here.
+// Config holds the values of the file and the options. The tags are the file's keys: fieldsOf reads by them, and
+// config show writes by them the values whose form is the same.
 type Config struct {
 	File      string    `yaml:"-"` // "" if there is none
 	Scheduler Scheduler `yaml:"-"`
@@ -25,38 +25,38 @@ type Config struct {
 	RPCServe  RPCServe  `yaml:"rpc_serve"`
 	Dashboard Dashboard `yaml:"dashboard,omitempty"`
 
-	// SchedulingPolicy has the policies of each visit type: DefaultSchedulingPolicy, with
-	// the file's entries replacing those of the same visit type. "default" is for all others.
+	// SchedulingPolicy has the policies of each visit type: DefaultSchedulingPolicy, in which the file's entries
+	// replace those of the same visit type. "default" is for all other visit types.
 	SchedulingPolicy          map[string][]model.WeightedPolicy `yaml:"-"`
-	NoOriginsScheduledBackoff time.Duration                     `yaml:"-"` // wait of a visit type's loop that found nothing to schedule
-	QueueFullBackoff          time.Duration                     `yaml:"-"` // and of one whose queue is full
-	// LostAfter is the time without events after which a run is given up, by task type;
-	// "default" is for all others. Without an entry, no run is given up.
+	NoOriginsScheduledBackoff time.Duration                     `yaml:"-"` // pause of a visit type's loop that found nothing to schedule
+	QueueFullBackoff          time.Duration                     `yaml:"-"` // pause of a visit type's loop whose queue is full
+	// LostAfter is the time without events after which a run is given up, by task type. "default" is for all other
+	// task types. Without an entry, no run is given up.
 	LostAfter map[string]time.Duration `yaml:"lost_after,omitempty"`
-	// WantedWorkers says what counts for the number of workers wanted, by task type; see model.WantedOf.
+	// WantedWorkers configures the number of wanted workers, by task type; see model.WantedOf.
 	WantedWorkers map[string]model.WantedWorkers `yaml:"wanted_workers,omitempty"`
 	Archive       Archive                        `yaml:"archive,omitempty"`
-	// Shares says, by task type, how its queue is divided between groups, and by model.KeyOf
-	// how its queues with a prefix are.
+	// Shares configures how a queue is divided between groups, by task type, or by model.KeyOf for queues with a
+	// prefix.
 	Shares map[string]model.Shares `yaml:"shares,omitempty"`
-	// PriorityAgeing is how long work waits until it counts as one priority higher (tasks),
-	// or is not passed by any more (messages); 0 is for ever.
+	// PriorityAgeing is the wait after which a task counts as one priority higher. A message that has waited for it
+	// is not overtaken. 0 turns ageing off.
 	PriorityAgeing time.Duration `yaml:"priority_ageing"`
-	// Lanes are the lanes of a task type, and by model.KeyOf those of its queues with a
-	// prefix, such as that of its tasks with priority. Other queues have none.
+	// Lanes are the lanes of a task type's queue, or by model.KeyOf of its queues with a prefix, such as the queue
+	// of tasks with priority. Queues without an entry have no lanes.
 	Lanes      map[string][]model.Lane `yaml:"-"`
-	Hosters    model.Hosters           `yaml:"hosters,omitempty"` // those that take a limited number of visits
+	Hosters    model.Hosters           `yaml:"hosters,omitempty"` // hosters with a limited number of visits
 	VisitRules model.VisitRules        `yaml:"visit_rules"`       // of the journal client
-	// FailuresKeepDate keeps the date of the last visit when one fails, as in the design
-	// of recurrent visits; the Python scheduler changes it.
+	// FailuresKeepDate keeps the date of the last visit when one fails, as the design of recurrent visits says. The
+	// Python scheduler changes the date.
 	FailuresKeepDate bool `yaml:"failures_keep_date,omitempty"`
-	// UpdateMetricsAfter is the age from which a lister's counts of origins (update-metrics)
-	// are taken anew; 0 is never.
+	// UpdateMetricsAfter is the age of a lister's counts of origins after which update-metrics counts again; 0 is
+	// never.
 	UpdateMetricsAfter time.Duration `yaml:"update_metrics_after,omitempty"`
 	Metrics            Metrics       `yaml:"metrics,omitempty"`
 	Sentry             Sentry        `yaml:"sentry,omitempty"`
 
-	lines map[string]int // of the keys that the file has
+	lines map[string]int // line of each key in the file
 }
 
 const (
@@ -71,22 +71,22 @@ type Scheduler struct {
 	URL          Secret `yaml:"url"`            // of the RPC server
 	MaxPoolConns int    `yaml:"max_pool_conns"` // most connections to the database; 0 if not given
 
-	SessionKwargs SessionKwargs `yaml:"session_kwargs"` // how to show itself to the RPC server
+	SessionKwargs SessionKwargs `yaml:"session_kwargs"` // credentials for the RPC server
 }
 
-// Database has further addresses of the database that Scheduler.DB names, libpq DSNs or URIs.
+// Database has further addresses of the database of Scheduler.DB, as libpq DSNs or URIs.
 type Database struct {
-	Direct  Secret `yaml:"direct"`  // the server itself, if DB is that of a pooler which shares connections between transactions
+	Direct  Secret `yaml:"direct"`  // the server itself, if DB is a pooler that shares connections between transactions
 	Replica Secret `yaml:"replica"` // a server for commands that only read
 }
 
 type RabbitMQ struct {
 	ManagementURL Secret        // root of the management API; "" for the broker's host and port + 10000, by HTTPS if the broker has TLS
-	StatsAge      time.Duration // how old the management API's figures may be
+	StatsAge      time.Duration // greatest age of the management API's figures
 }
 
-// MaxStatsAge bounds RabbitMQ.StatsAge. Deliveries are kept for a minute longer
-// (ledger.DeliveriesKept): a claim may wait for its queue's lock.
+// MaxStatsAge bounds RabbitMQ.StatsAge. The ledger keeps deliveries for a minute longer (ledger.DeliveriesKept),
+// because a claim may wait for its queue's lock.
 const MaxStatsAge = 4 * time.Minute
 
 type Journal struct {
@@ -94,26 +94,26 @@ type Journal struct {
 	GroupID          string   `yaml:"group_id,omitempty"`
 	Prefix           string   `yaml:"prefix"`                       // of topics
 	Privileged       bool     `yaml:"privileged,omitempty"`         // read topics prefix_privileged.…
-	BatchSize        int      `yaml:"batch_size,omitempty"`         // records applied at a time; 0: the journal client's default
-	CreateTopics     bool     `yaml:"create_topics,omitempty"`      // make the topic if it isn't there
+	BatchSize        int      `yaml:"batch_size,omitempty"`         // records applied in one transaction; 0: the journal client's default
+	CreateTopics     bool     `yaml:"create_topics,omitempty"`      // create the topic if it does not exist
 	AutoOffsetReset  string   `yaml:"auto_offset_reset"`            // where a new group starts: earliest or latest
 	OnEOF            string   `yaml:"on_eof"`                       // continue, stop or restart at the end of the topic
-	StopAfterObjects int      `yaml:"stop_after_objects,omitempty"` // stop after so many records; 0 is never
+	StopAfterObjects int      `yaml:"stop_after_objects,omitempty"` // stop after this number of records; 0 is never
 	ConsumerSettings Settings `yaml:"consumer_settings,omitempty"`  // KAFKA_GROUP_INSTANCE_ID sets group.instance.id
 
-	// Refused names each setting that the journal client can't honour.
+	// Refused joins the errors of settings that the journal client can't support.
 	Refused error `yaml:"-"`
 }
 
-// Metrics are our keys of the section, which other components have, too.
+// Metrics are our keys of a section that other components have, too.
 type Metrics struct {
 	Addr       string   `yaml:"addr,omitempty"`        // HOST:PORT of a daemon's metrics and health; "" for none
-	Hosts      []string `yaml:"hosts,omitempty"`       // names by which both are asked for, besides those of the machine; rpc-serve's, too
-	Pprof      bool     `yaml:"pprof,omitempty"`       // Go's profiles are served there, too, to this host
-	PprofToken Secret   `yaml:"pprof_token,omitempty"` // with which others may read these
+	Hosts      []string `yaml:"hosts,omitempty"`       // further host names of requests for metrics, health and rpc-serve, besides the machine's names
+	Pprof      bool     `yaml:"pprof,omitempty"`       // serve Go's profiles there too, to this host
+	PprofToken Secret   `yaml:"pprof_token,omitempty"` // bearer token that lets other hosts read the profiles
 }
 
-// Sentry is where errors are reported to. The environment's SWH_SENTRY_… and SWH_MAIN_PACKAGE win.
+// Sentry is the destination of error reports. The environment's SWH_SENTRY_… and SWH_MAIN_PACKAGE take precedence.
 type Sentry struct {
 	DSN                  Secret `yaml:"dsn,omitempty"`
 	Environment          string `yaml:"environment,omitempty"`
@@ -122,38 +122,38 @@ type Sentry struct {
 }
 
 type RPCServe struct {
-	// PEM files (see Beside); both or none.
+	// PEM files (see Resolve); both or none.
 	TLSCertificate string `yaml:"tls_certificate,omitempty"`
 	TLSKey         string `yaml:"tls_key,omitempty"`
-	// A client must send the bearer token or the HTTP basic credentials, if there are any.
+	// If there is a token or a username, a client must send the bearer token or the HTTP basic credentials.
 	Token    Secret `yaml:"token,omitempty"`
 	Username string `yaml:"username,omitempty"`
 	Password Secret `yaml:"password,omitempty"`
-	// Clients have credentials of their own, and may make the calls of their roles; a client with the
-	// credentials above may make all.
+	// Clients have credentials of their own, which allow the calls of their roles. The credentials above allow all
+	// calls.
 	Clients  []Client `yaml:"clients,omitempty"`
-	ClientCA string   `yaml:"client_ca,omitempty"` // a PEM file (see Beside) of the authorities of clients' certificates
-	Open     bool     `yaml:"open,omitempty"`      // everybody may call, and that is meant
+	ClientCA string   `yaml:"client_ca,omitempty"` // a PEM file (see Resolve) of the authorities of clients' certificates
+	Open     bool     `yaml:"open,omitempty"`      // confirms that calls need no credentials
 	// MaxBodySize limits a request's body, decompressed, in bytes.
 	MaxBodySize int  `yaml:"max_body_size"`
 	Door        Door `yaml:"door,omitempty"`
 }
 
-// Door is the way to the database for daemons without its address. Without a DSN it is open once the
-// owner of the database has opened it.
+// Door is the way to the database for daemons without its address. Without DB, the door is open once the owner of
+// the database has opened it.
 type Door struct {
-	DB             Secret `yaml:"db,omitempty"`              // a libpq DSN or URI of a user that has the rights of daemons; "": that of "migrate --door"
-	MaxConnections int    `yaml:"max_connections,omitempty"` // in all; 0 if not given
-	MaxPerClient   int    `yaml:"max_per_client,omitempty"`  // with one application_name and user
+	DB             Secret `yaml:"db,omitempty"`              // a libpq DSN or URI of a user with the rights of daemons; "": the role of "migrate --door"
+	MaxConnections int    `yaml:"max_connections,omitempty"` // in total; 0 if not given
+	MaxPerClient   int    `yaml:"max_per_client,omitempty"`  // for one application_name and user
 	MaxPerAddress  int    `yaml:"max_per_address,omitempty"`
 }
 
-// Archive says which tasks are deleted, with their runs, once they have ended.
+// Archive configures which tasks are deleted, with their runs, after their end.
 type Archive struct {
-	// After is how long ago a task ended, by task type; "default" is for all others. Without
-	// an entry, none is deleted.
+	// After is the time since a task's end after which it is deleted, by task type. "default" is for all other task
+	// types. Without an entry, no task is deleted.
 	After     map[string]time.Duration `yaml:"after"`
-	Directory string                   `yaml:"directory,omitempty"` // where they are written first; "" is nowhere
+	Directory string                   `yaml:"directory,omitempty"` // directory to which tasks are written before they are deleted; "" is none
 }
 
 // DefaultMaxBodySize is many times the size of the largest batch that clients send.
@@ -177,8 +177,8 @@ func Default() *Config {
 	}
 }
 
-// Resolve returns the path of a file that the configuration names: a relative one is from
-// the directory of the configuration's file.
+// Resolve returns the path of a file that the configuration names. A relative path starts at the directory of the
+// configuration file.
 func (c *Config) Resolve(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -201,8 +201,8 @@ func (c Config) String() string {
 
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// CheckTaskTypes returns an error that lists the task types and visit types that the
-// configuration has and the scheduler hasn't. Defaults don't count.
+// CheckTaskTypes returns an error that lists the task types and visit types of the configuration that the scheduler
+// does not have. Defaults don't count.
 func (c *Config) CheckTaskTypes(types []model.TaskType) error {
 	var known, problems []string
 	for _, tt := range types {

@@ -5,28 +5,28 @@ import (
 	"strings"
 )
 
-// Dashboard says who may act in the dashboard, where the rest may be read by whoever reaches its
-// port. Credentials of rpc-serve count for nothing there.
+// Dashboard configures the dashboard: who may log in, read and act. Without RequireLogin, everybody who reaches the
+// port may read. Credentials of rpc-serve are not valid there.
 type Dashboard struct {
-	InRPCServe bool `yaml:"in_rpc_serve,omitempty"` // rpc-serve shows it, too
-	// Hosts are names under which browsers ask for it, besides those of the machine and what it listens on.
+	InRPCServe bool `yaml:"in_rpc_serve,omitempty"` // rpc-serve serves the dashboard, too
+	// Hosts are further host names in browsers' requests, besides the machine's names and the listening address.
 	Hosts        []string `yaml:"hosts,omitempty"`
-	RequireLogin bool     `yaml:"require_login,omitempty"` // to read, too
-	// PEM files (see Beside); both or none.
+	RequireLogin bool     `yaml:"require_login,omitempty"` // also for reading
+	// PEM files (see Resolve); both or none.
 	TLSCertificate string          `yaml:"tls_certificate,omitempty"`
 	TLSKey         string          `yaml:"tls_key,omitempty"`
 	Users          []DashboardUser `yaml:"users,omitempty"`
-	// Reports is a directory (see Beside) of reports of the simulator, to be shown; "" is none.
+	// Reports is a directory (see Resolve) of reports of the simulator; "" is none.
 	Reports string         `yaml:"reports,omitempty"`
 	Proxy   DashboardProxy `yaml:"proxy,omitempty"`
 }
 
-// DashboardProxy is a proxy that knows its users, and says by headers who they are.
+// DashboardProxy is a proxy that authenticates its users, and passes their names and roles in headers.
 type DashboardProxy struct {
-	Addresses  []netip.Prefix `yaml:"addresses,omitempty"`   // whose headers are believed
+	Addresses  []netip.Prefix `yaml:"addresses,omitempty"`   // whose headers are trusted
 	UserHeader string         `yaml:"user_header,omitempty"` // with the user's name
-	RoleHeader string         `yaml:"role_header,omitempty"` // with roles of the proxy's, separated by commas
-	// Roles are the roles here that each of the proxy's has. All its users may look.
+	RoleHeader string         `yaml:"role_header,omitempty"` // with the proxy's roles of the user, separated by commas
+	// Roles maps each of the proxy's roles to roles of the dashboard. All users of the proxy may read.
 	Roles map[string][]DashboardRole `yaml:"roles,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func (d *Dashboard) read(v value) {
 	fields := map[string]func(value){"proxy": d.Proxy.read, "users": func(v value) { d.Users = dashboardUsers(v) }}
 	for _, key := range []string{"token", "username", "password"} {
 		fields[key] = func(v value) {
-			v.problem("opens nothing: name who may act in dashboard.users, such as [{name: ann, password_hash: …, roles: [tasks]}] (swh-scheduler config hash-password makes a password_hash)")
+			v.problem("lets nobody log in: name users in dashboard.users, such as [{name: ann, password_hash: …, roles: [tasks]}] (swh-scheduler config hash-password makes a password_hash)")
 		}
 	}
 	v.section(fieldsOf(d, fields), nil)
@@ -51,7 +51,7 @@ func (p *DashboardProxy) read(v value) {
 			p.Roles = mapping(v, "a mapping from the proxy's roles to lists of roles", dashboardRoles)
 		},
 		"operators": func(v value) {
-			v.problem("opens nothing: say in dashboard.proxy.roles which roles those of the proxy have, such as {scheduler-admins: [tasks, terminate, graphs]}")
+			v.problem("lets nobody act: map the proxy's roles to roles here in dashboard.proxy.roles, such as {scheduler-admins: [tasks, terminate, graphs]}")
 		},
 	}), nil)
 	if len(p.Addresses) == 0 || p.UserHeader == "" {

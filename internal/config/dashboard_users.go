@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// DashboardUser is somebody who may log in to the dashboard, or a program that uses it.
+// DashboardUser is a person who may log in to the dashboard, or a program that uses it.
 type DashboardUser struct {
 	Name         string          `yaml:"name"`
 	PasswordHash Secret          `yaml:"password_hash,omitempty"` // of bcrypt or argon2id; "": no password
@@ -13,7 +13,7 @@ type DashboardUser struct {
 	Roles        []DashboardRole `yaml:"roles"`
 }
 
-// DashboardRole is what a user of the dashboard may do. Who has any may look.
+// DashboardRole is a right of a user of the dashboard. Users with any role may read.
 type DashboardRole string
 
 // The roles.
@@ -21,10 +21,10 @@ const (
 	RoleView      DashboardRole = "view"
 	RoleTasks     DashboardRole = "tasks"     // act on tasks
 	RoleGraphs    DashboardRole = "graphs"    // act on graphs
-	RoleTerminate DashboardRole = "terminate" // kill what runs, too, with one of the other two
+	RoleTerminate DashboardRole = "terminate" // kill running tasks too; needs RoleTasks or RoleGraphs
 )
 
-// DefaultPasswordCost is the cost of bcrypt of new hashes: a check takes some 0.2 s.
+// DefaultPasswordCost is the cost of bcrypt for new hashes: a check takes about 0.2 s.
 const DefaultPasswordCost = 12
 
 const maxUserName = 64
@@ -46,7 +46,7 @@ func dashboardUsers(v value) []DashboardUser {
 	return users
 }
 
-// check reports what is wrong with a user.
+// check reports the errors of a user.
 func (u *DashboardUser) check(v value) {
 	switch {
 	case u.Name == "":
@@ -83,7 +83,7 @@ func dashboardRoles(v value) []DashboardRole {
 	return roles
 }
 
-// part returns the value as errors name one of its keys.
+// part returns the value with the path of one of its keys, for errors.
 func (v value) part(key string) value {
 	v.key += "." + key
 	return v

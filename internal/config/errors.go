@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Refused returns the errors of settings that the file has, and that some daemons need and can't
-// honour.
+// Refused returns the errors of settings in the file that some daemons need and can't support.
 func (c *Config) Refused() error {
 	return errors.Join(append(slices.Clone(c.Celery.refused), c.Journal.Refused)...)
 }
@@ -20,7 +19,7 @@ type Error struct {
 	Line    int // 0 if not known
 	Column  int
 	Key     string // dotted path; "" for the file as a whole
-	Problem string // what is wrong and what was expected
+	Problem string // the file does not exist, or can't be read
 	Unread  bool   // there is no such file, or it can't be read
 }
 
@@ -39,19 +38,18 @@ type Warning Error
 
 func (w Warning) String() string { return (*Error)(&w).Error() }
 
-// Missing returns the error that a needed key is absent, at the line of its section if
-// the file has that.
+// Missing returns the error of a missing key, at the line of its section if the file has that section.
 func (c *Config) Missing(key, expected string) error {
 	return c.wrong(key, "is missing: expected "+expected)
 }
 
-// Wrong returns the error that a key's value can't be used, at its line.
+// Wrong returns the error of an unusable value of a key, at the key's line.
 func (c *Config) Wrong(key string, err error) error {
 	return c.wrong(key, "can't be used: "+err.Error())
 }
 
-// WrongConsumerSetting returns the error that a setting of Kafka consumers can't be used, at its line, or by the
-// environment.
+// WrongConsumerSetting returns the error of an unusable setting of Kafka consumers, at its line or with the name of
+// its environment variable.
 func (c *Config) WrongConsumerSetting(name, problem string) error {
 	if name == instanceID && os.Getenv(instanceIDVar) != "" {
 		return &Error{File: "environment", Key: instanceIDVar, Problem: "can't be used: " + problem}

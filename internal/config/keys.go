@@ -17,9 +17,9 @@ func othersKeys(section string) []string {
 	return strings.Fields(keys)
 }
 
-// unknown reports a key that neither this program nor another one reads, and suggests the nearest
-// known one. One that looks like a known key of ours is an error: the default would be taken instead
-// of what it says. Any other one is a warning.
+// unknown reports a key that neither this program nor another one reads, and suggests the nearest known one. A key
+// that resembles one of ours is an error, because the default would silently replace its value. Any other key is a
+// warning.
 func (e entry) unknown(known, others []string) {
 	if slices.Contains(others, e.name) {
 		return
@@ -56,7 +56,7 @@ func Nearest(name string, known []string) string {
 		}
 	}
 	if distance >= len(name) {
-		return "" // nothing of it is left
+		return "" // the name and the nearest one have nothing in common
 	}
 	return best
 }

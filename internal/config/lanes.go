@@ -26,14 +26,14 @@ func lanesOf(v value) []model.Lane {
 				item.problem("has the name of another lane")
 			}
 			if l.Queue != "" && l.Queue == other.Queue {
-				item.problem("has the queue of another lane: a message there would be of either")
+				item.problem("has the queue of another lane: a message there could belong to either")
 			}
 		}
 		if l.Retry && i < len(v.node.Content)-1 {
-			item.problem("can't have retry: only what times out in the last lane has no lane to go to")
+			item.problem("can't have retry: work that times out here goes to the next lane, so only the last lane may have it")
 		}
 		if i > 0 && l.SoftTimeLimit > 0 && l.SoftTimeLimit <= all[i-1].SoftTimeLimit {
-			item.problem(fmt.Sprintf("needs a longer time_limit than the lane before it (%s): what times out there goes here", all[i-1].SoftTimeLimit))
+			item.problem(fmt.Sprintf("needs a longer time_limit than the lane before it (%s): work that times out there goes to this lane", all[i-1].SoftTimeLimit))
 		}
 		all = append(all, l)
 	}
@@ -41,7 +41,7 @@ func lanesOf(v value) []model.Lane {
 		v.problem("must have target_wait in two lanes or more, or none: slots move between lanes that have one")
 	}
 	if len(all) == 1 {
-		v.problem("must be two or more lanes: what times out in one goes to the next")
+		v.problem("must be two or more lanes: work that times out in one goes to the next")
 	}
 	return all
 }
@@ -69,8 +69,8 @@ func laneOf(v value) model.Lane {
 	return l
 }
 
-// timeLimits reads a soft and a hard limit: {soft: …, hard: …}, or one duration, to which
-// the hard limit adds a tenth (at least a second).
+// timeLimits reads a soft and a hard limit: {soft: …, hard: …}, or one duration. For one duration, the hard limit is
+// a tenth longer, by at least a second.
 func (v value) timeLimits() (soft, hard time.Duration) {
 	if v.node.Kind != yaml.MappingNode {
 		soft = v.timeLimit()
@@ -87,7 +87,7 @@ func (v value) timeLimits() (soft, hard time.Duration) {
 	return soft, hard
 }
 
-// timeLimit reads one limit, of at least a second, as workers are not more precise.
+// timeLimit reads one limit, of at least a second: workers measure no finer.
 func (v value) timeLimit() time.Duration {
 	before := len(v.errors)
 	d := v.cooldown()

@@ -19,12 +19,11 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// maxFileSize limits the size of a file, which may be named by mistake, in bytes.
+// maxFileSize limits the size of a file, in bytes, in case a wrong file is named.
 const maxFileSize = 1 << 20
 
-// Load reads the file at path, which may begin with ~/ and leave out .yml; "" is no file. It
-// sets options, each KEY=VALUE (see setOption), in what it has read. It returns all errors,
-// each an *Error, joined.
+// Load reads the file at path, which may begin with ~/ and lack .yml; "" is no file. Then it sets the options, each
+// KEY=VALUE (see setOption), in the result. It returns all errors joined, each an *Error.
 func Load(path string, options ...string) (*Config, []Warning, error) {
 	text, file := []byte("{}"), ""
 	if path != "" {
@@ -128,7 +127,7 @@ func parseRoot(file string, text []byte, expected string) (*yaml.Node, error) {
 	return root, nil
 }
 
-// sections returns what reads each section of the file.
+// sections returns the function that reads each section of the file.
 func (c *Config) sections() map[string]func(value) {
 	return map[string]func(value){
 		"scheduler": c.Scheduler.read,
@@ -179,8 +178,7 @@ func (c *Config) sections() map[string]func(value) {
 	}
 }
 
-// read reads our keys of the section. The other keys belong to other components, which
-// have a section of that name too.
+// read reads our keys of the section. Other components have a section of that name, and read its other keys.
 func (m *Metrics) read(v value) {
 	if v.node.Kind == yaml.MappingNode {
 		v.sectionWith(fieldsOf(m, nil), func(entry) {})
@@ -190,7 +188,7 @@ func (m *Metrics) read(v value) {
 	}
 }
 
-// read reads a mapping. What else has that name belongs to other components.
+// read reads a mapping, which is ours. Any other value of that key belongs to other components.
 func (s *Sentry) read(v value) {
 	if v.node.Kind == yaml.MappingNode {
 		v.section(fieldsOf(s, nil), othersKeys("sentry"))
@@ -226,7 +224,7 @@ func wantedWorkers(v value) (w model.WantedWorkers) {
 	return w
 }
 
-// archiveAfter reads an age beyond which nothing is heard of a task any more.
+// archiveAfter reads an age after which no event of a task arrives.
 func archiveAfter(v value) time.Duration {
 	return v.durationWith(func(d time.Duration) bool { return d == 0 || d >= 24*time.Hour }, "a duration of a day or more")
 }
@@ -259,7 +257,7 @@ func (r *RPCServe) read(v value) {
 }
 
 func (j *Journal) read(v value) {
-	fallback := Settings{} // settings outside of consumer_settings, whose own win
+	fallback := Settings{} // settings outside of consumer_settings; those inside take precedence
 	fields := fieldsOf(j, map[string]func(value){
 		"auto_offset_reset":  func(v value) { j.AutoOffsetReset = v.oneOf("earliest", "latest") },
 		"on_eof":             func(v value) { j.OnEOF = v.oneOf("continue", "stop", "restart") },
@@ -286,8 +284,7 @@ func (j *Journal) read(v value) {
 		},
 	})
 	v.sectionWith(fields, func(e entry) {
-		// The Python scheduler passes unknown keys to Kafka, whose settings have dots in
-		// their names.
+		// The Python scheduler passes unknown keys to Kafka, whose settings have dots in their names.
 		if !strings.Contains(e.name, ".") {
 			if why := idleJournal[e.name]; why == "" {
 				e.unknown(append(keysOf(fields), keysOf(idleJournal)...), nil)
@@ -311,7 +308,7 @@ func (j *Journal) read(v value) {
 	}
 }
 
-// idleJournal are settings that have no effect here, and why.
+// idleJournal are settings without an effect, and the reason.
 var idleJournal = map[string]string{
 	"error_reporter": "as for the Python scheduler, which reports nothing to it; records that can't be read are set aside",
 	"stats_cb":       "functions of Python are not called; --metrics-addr shows figures",

@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// setOption sets what --option says below root, in place of what is there. option is
-// KEY=VALUE: KEY is a path whose parts dots separate, VALUE is YAML.
+// setOption sets the value that option gives below root, replacing any value there. option is KEY=VALUE: dots
+// separate the parts of the path KEY, and VALUE is YAML.
 func setOption(root *yaml.Node, option string) error {
 	key, text, found := strings.Cut(option, "=")
 	if !found {
@@ -43,7 +43,7 @@ func scalar(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }
 
-// forgetLines marks nodes as those of an option.
+// forgetLines marks nodes as those of an option: they have no line.
 func forgetLines(n *yaml.Node) {
 	n.Line, n.Column = 0, 0
 	for _, child := range n.Content {
@@ -51,7 +51,7 @@ func forgetLines(n *yaml.Node) {
 	}
 }
 
-// mappingOf returns the mapping that a mapping has under a name. If there is none it makes one.
+// mappingOf returns the mapping at a key of another mapping. It makes the mapping if there is none.
 func mappingOf(mapping *yaml.Node, name string) (*yaml.Node, error) {
 	pairs, err := yaml11.Pairs(mapping)
 	if err != nil {

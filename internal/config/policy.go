@@ -19,8 +19,8 @@ func weigh(policy model.VisitPolicy, weight, tableSample float64) model.Weighted
 	}}
 }
 
-// byLag returns the Python scheduler's three policies of recurring visits. The last one,
-// for origins whose listers give no date, has the weight rest.
+// byLag returns the Python scheduler's three policies of recurring visits. rest is the weight of the last one, for
+// origins whose listers give no date.
 func byLag(rest, tableSample float64) []model.WeightedPolicy {
 	half := (100 - rest) / 2
 	return []model.WeightedPolicy{
@@ -62,7 +62,7 @@ func policyList(v value) (list []model.WeightedPolicy) {
 		at := v.item(i)
 		p := policy(at)
 		if p.Filter.Policy != "" && seen[p.Filter.Policy] {
-			at.problem("names a policy that is there already; a visit type has each one once")
+			at.problem("names a policy that the visit type already has")
 		}
 		seen[p.Filter.Policy] = true
 		total += p.Weight
@@ -78,8 +78,8 @@ func policyList(v value) (list []model.WeightedPolicy) {
 }
 
 // policy reads one entry of a list. Its keys are policy, weight, exact, forks, longest_wait and the keyword
-// arguments of the Python scheduler's grab_next_visits. It is no ordinary section because null
-// turns a cooldown off. The policy pools needs no weight.
+// arguments of the Python scheduler's grab_next_visits. It does not use section, because null turns a cooldown off.
+// The policy pools needs no weight.
 func policy(v value) model.WeightedPolicy {
 	p := model.WeightedPolicy{Filter: model.VisitFilter{Cooldowns: model.DefaultCooldowns}}
 	f, fields := &p.Filter, policyFields(&p)
@@ -119,7 +119,7 @@ func policy(v value) model.WeightedPolicy {
 	return p
 }
 
-// policyFields returns the keys of an entry, and what reads each into p.
+// policyFields returns the functions that set the fields of p, by the keys of an entry.
 func policyFields(p *model.WeightedPolicy) map[string]func(value) {
 	f := &p.Filter
 	return map[string]func(value){
@@ -160,8 +160,7 @@ func (v value) cooldown() time.Duration {
 	return v.duration(`a duration such as "12 hours", 12h30m, a number of seconds, or null for none`)
 }
 
-// duration reads a text that pytext.ParseDuration takes, or a number of seconds, which
-// 12:30:00 is in YAML.
+// duration reads a text that pytext.ParseDuration takes, or a number of seconds, such as YAML's 12:30:00.
 func (v value) duration(expected string) time.Duration {
 	switch s := v.scalar().(type) {
 	case *big.Int, float64:

@@ -13,8 +13,8 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret is a text that may hold a password. All ways to print it print [redacted], or
-// nothing if it is empty; string(s) reveals it.
+// Secret is a text that may hold a password. It prints as [redacted], or as nothing if it is empty, with every verb
+// and encoder. string(s) returns the text.
 type Secret string
 
 func (s Secret) String() string {
@@ -30,8 +30,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Settings are Kafka settings by librdkafka's names. Those with the name of a secret print
-// as [redacted], in all ways.
+// Settings are Kafka settings by librdkafka's names. The values of secret settings print as [redacted].
 type Settings map[string]string
 
 var secretName = regexp.MustCompile(`(?i)pass|secret|token|credential|oauth|sasl\.jaas|\.key$|key\.pem$|^ssl\.key`)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SecretFiles returns the paths of the files that hold secrets: the configuration's, if it has one in it, and
-// those of the private keys that it names.
+// SecretFiles returns the paths of the files that hold secrets: the configuration file, if it has one, and the
+// private keys that it names.
 func (c *Config) SecretFiles() []string {
 	var files []string
 	if c.File != "" && c.hasSecrets() {
@@ -43,7 +43,7 @@ func (c *Config) hasSecrets() bool {
 			return true
 		}
 	}
-	if slices.ContainsFunc(c.RPCServe.Clients, func(client Client) bool { return len(client.PasswordHash) > 0 }) { // it can be guessed from
+	if slices.ContainsFunc(c.RPCServe.Clients, func(client Client) bool { return len(client.PasswordHash) > 0 }) { // a weak password can be guessed from its hash
 		return true
 	}
 	return len(c.Dashboard.Users) > 0 || c.Scheduler.SessionKwargs.Authorization+c.RPCServe.Token+c.RPCServe.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
@@ -51,8 +51,8 @@ func (c *Config) hasSecrets() bool {
 
 var passwordKey = regexp.MustCompile(`(?i)\bpassword\s*=`)
 
-// hasPassword reports whether one of some addresses, separated by semicolons, has a password. One that can't be
-// read may have one.
+// hasPassword reports whether one of the addresses, separated by semicolons, has a password. It returns true for an
+// address that can't be read.
 func hasPassword(addresses string) bool {
 	for address := range strings.SplitSeq(addresses, ";") {
 		u, err := url.Parse(strings.TrimSpace(address))

@@ -7,11 +7,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// SessionKwargs are how a client shows itself to an RPC server, by the names of the Python scheduler's session_kwargs.
+// SessionKwargs are a client's credentials for an RPC server, by the names of the Python scheduler's session_kwargs.
 type SessionKwargs struct {
-	Cert, Key     string // files in PEM, which may be the same
-	Verify        string // a file in PEM of authorities
-	Authorization Secret // the value of the header
+	Cert, Key     string // PEM files; one file may hold both
+	Verify        string // PEM file of the authorities
+	Authorization Secret // value of the header
 }
 
 func (s *SessionKwargs) read(v value) {
@@ -31,7 +31,7 @@ func (s *SessionKwargs) read(v value) {
 			if on, isFlag := v.scalar().(bool); !isFlag {
 				s.Verify = v.text()
 			} else if !on {
-				v.problem("can't be false, with which anybody can pass for the server: name a file of authorities")
+				v.problem("can't be false, as anybody could then impersonate the server: name a file of authorities")
 			}
 		},
 		"auth": func(v value) {
@@ -46,11 +46,11 @@ func (s *SessionKwargs) read(v value) {
 				if strings.EqualFold(e.name, "authorization") {
 					s.authorize(v, e.text())
 				} else {
-					e.warn("is not sent: of headers only Authorization is")
+					e.warn("is not sent: Authorization is the only header that is")
 				}
 			}
 		},
-	}, []string{"proxies"}) // of which the environment says more: HTTPS_PROXY
+	}, []string{"proxies"}) // the environment sets proxies: HTTPS_PROXY
 }
 
 func (s *SessionKwargs) authorize(v value, text string) {

@@ -9,8 +9,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// shareKwarg matches what may follow "kwargs.": a Python name that fits into the name of
-// an index.
+// shareKwarg matches the part after "kwargs.": a Python name that fits into the name of an index.
 var shareKwarg = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,29}$`)
 
 func shareOf(v value) model.Shares {

@@ -10,8 +10,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// DefaultTaskType returns a task type with the Python scheduler's defaults, which depend
-// on its name.
+// DefaultTaskType returns a task type with the Python scheduler's defaults, which depend on the name.
 func DefaultTaskType(name, backendName string) model.TaskType {
 	interval, factor, length := 2*24*time.Hour, 1.0, int64(1000)
 	if strings.HasSuffix(name, "-full") { // a full listing
@@ -23,9 +22,9 @@ func DefaultTaskType(name, backendName string) model.TaskType {
 	}
 }
 
-// ReadTaskTypes reads a file of task types: a mapping from their names to mappings of the
-// fields of the Python scheduler's TaskType. All but backend_name default to DefaultTaskType's. It
-// returns all errors, each an *Error, joined.
+// ReadTaskTypes reads a file of task types: a mapping from their names to mappings of the fields of the Python
+// scheduler's TaskType. DefaultTaskType has the defaults of all fields but backend_name. ReadTaskTypes returns all
+// errors joined, each an *Error.
 func ReadTaskTypes(file string, text []byte) ([]model.TaskType, []Warning, error) {
 	root, err := parseRoot(file, text, "a mapping of task types")
 	if err != nil {

@@ -42,7 +42,7 @@ type entry struct {
 	value
 }
 
-// source returns where a node is from: the file, or an option, whose nodes have no line.
+// source returns the source of a node: the file, or --option, whose nodes have no line.
 func (r *reader) source(n *yaml.Node) string {
 	if n.Line == 0 {
 		return "--option"
@@ -50,7 +50,7 @@ func (r *reader) source(n *yaml.Node) string {
 	return r.file
 }
 
-// fail says what was expected, and what kind the value is of unless that is a right one.
+// fail reports what was expected, and the kind of the value unless that is among right.
 func (v value) fail(expected string, right ...string) {
 	if name := unreplaced(v.node); name != "" {
 		expected += ", and is " + name + notReplaced
@@ -67,8 +67,8 @@ var (
 	isAddress = regexp.MustCompile(`://|=`)
 )
 
-// unreplaced returns a variable of a template in a value, such as ${NAME}: one that is the whole
-// value, or a part of an address; or "". In an address it can be meant if it is percent-encoded.
+// unreplaced returns the name of a template's variable in a value, such as ${NAME}, or "". The variable is the whole
+// value, or a part of an address. A percent-encoded one in an address is literal text.
 func unreplaced(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode {
 		return ""
@@ -80,7 +80,7 @@ func unreplaced(n *yaml.Node) string {
 	return name
 }
 
-// replaced reports an error if the value is, or has, a variable that nothing has replaced.
+// replaced reports an error if the value is, or contains, a template's variable.
 func (v value) replaced() {
 	if name := unreplaced(v.node); name != "" {
 		problem := "has " + name + notReplaced
@@ -141,7 +141,7 @@ func (v value) scalar() any {
 
 func (v value) isNull() bool { return v.node.Kind == yaml.ScalarNode && v.scalar() == nil }
 
-// plainName matches keys that are safe to show, which a password in their place is not.
+// plainName matches keys that are safe to print. A password in a key's place does not match.
 var plainName = regexp.MustCompile(`^[A-Za-z][\w.-]{0,63}$`)
 
 // longName matches names of hosters and of queues with a prefix, but no address with a password.
@@ -193,14 +193,14 @@ func (v value) findDuplicates() {
 	for i := 0; i+1 < len(v.node.Content); i += 2 {
 		key := v.node.Content[i]
 		if key.Kind == yaml.ScalarNode && seen[key.Value] {
-			entry{key.Value, key, value{v.reader, key, v.path(key)}}.warn("is there twice; only the last one counts")
+			entry{key.Value, key, value{v.reader, key, v.path(key)}}.warn("is given twice; the last one is used")
 		}
 		seen[key.Value] = true
 	}
 }
 
-// section calls the field of each entry of a mapping whose value is not null. It warns
-// of entries that neither fields nor others have.
+// section calls the field of each entry whose value is not null. It warns of entries that are neither in fields nor
+// in others.
 func (v value) section(fields map[string]func(value), others []string) {
 	v.sectionWith(fields, func(e entry) { e.unknown(keysOf(fields), others) })
 }
@@ -212,8 +212,8 @@ func (v value) both(oneMissing, otherMissing bool, keys string) {
 	}
 }
 
-// fieldsOf returns functions that read the fields of *into, by the keys in their tags: those of the
-// types below, and those that also has. Numbers are at least 1.
+// fieldsOf returns functions that set the fields of *into, by the keys in their tags. It covers the types below and
+// the fields of also. Numbers are at least 1.
 func fieldsOf(into any, also map[string]func(value)) map[string]func(value) {
 	fields := map[string]func(value){}
 	at := reflect.ValueOf(into).Elem()
@@ -239,7 +239,7 @@ func fieldsOf(into any, also map[string]func(value)) map[string]func(value) {
 	return fields
 }
 
-// mapping reads a mapping from any names to values of a kind; null is none.
+// mapping reads a mapping from any names to values read by read; null is none.
 func mapping[T any](v value, expected string, read func(value) T) map[string]T {
 	if v.isNull() {
 		return nil
@@ -251,7 +251,7 @@ func mapping[T any](v value, expected string, read func(value) T) map[string]T {
 	return all
 }
 
-// sectionWith is section that calls unknown for entries that have no field.
+// sectionWith is section with a function for entries that have no field.
 func (v value) sectionWith(fields map[string]func(value), unknown func(entry)) {
 	if v.isNull() {
 		return

@@ -18,7 +18,7 @@ func (c *Config) readVisitRules(v value) {
 		},
 	}), nil)
 	if r.DisableAfterMixed > 0 && r.DisableAfterMixed < r.DisableAfter {
-		v.problem("must not have a smaller disable_after_mixed than disable_after, which it would make void")
+		v.problem("must not have a disable_after_mixed below disable_after, which would then have no effect")
 	}
 }
 

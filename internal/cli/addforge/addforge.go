@@ -41,10 +41,10 @@ func newRegisterLister(a *command.App, preset *string) *cobra.Command {
 		Long: `Register the lister tasks in the scheduler. OPTIONS are their arguments in YAML,
 keyword arguments of the form key=value.
 
-With the preset production, a recurring full and an incremental listing are
-scheduled, of the task types that the lister has: the full one now, the incremental
-one in a day. With staging, a single full listing is scheduled, limited by max_pages
-(2) and max_origins_per_page (5), whose origins are recorded as disabled.`,
+With the preset production, the command schedules a recurring full listing now and a
+recurring incremental one in a day, as far as the lister has these task types. With
+staging, it schedules a single full listing, limited by max_pages (2) and
+max_origins_per_page (5). The origins of that listing are recorded as disabled.`,
 		Example: `  swh-scheduler add-forge-now -p staging register-lister gitlab url=https://gitlab.example/api/v4`,
 		Args:    command.Args("LISTER_NAME", "[OPTIONS]..."),
 		RunE: a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
@@ -93,8 +93,8 @@ func newScheduleFirstVisits(a *command.App, preset *string) *cobra.Command {
 		Use:   "schedule-first-visits [OPTIONS]",
 		Short: "Send the first visits of listed origins to celery",
 		Long: `Send the next origin visits of some types to celery, filling their queues for
-add-forge-now: visits of enabled origins with the preset production, of disabled ones
-with staging.`,
+add-forge-now. With the preset production, the visits are of enabled origins; with
+staging, of disabled ones.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&visitTypes, "type-name", "t", nil, "visit/loader `TYPE`; may be repeated")

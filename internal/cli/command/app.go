@@ -29,19 +29,19 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// App is what all commands share.
+// App holds the streams, options and configuration of one run of the program.
 type App struct {
 	Version        string
-	Stdout, Stderr io.Writer // which escape what could steer a terminal, if they are one
+	Stdout, Stderr io.Writer // on a terminal they escape control sequences
 	Styled         bool      // Stdout is a terminal that takes styles
 
 	Globals Globals
-	Config  *config.Config // of commands that are configured
-	Level   *slog.LevelVar // may be changed while running
-	Log     *slog.Logger   // to Stderr, around a bar
+	Config  *config.Config // of commands made by Configured
+	Level   *slog.LevelVar // a daemon changes it while it runs
+	Log     *slog.Logger   // to Stderr, above a progress bar
 
 	logLines  *logLines
-	logFields []string // Python's, of a log in JSON; none for those of slog
+	logFields []string // names of Python's fields in a JSON log; nil for slog's own fields
 	sentry    *sentry.Reporter
 }
 
@@ -54,7 +54,7 @@ func New(release string, stdout, stderr io.Writer) *App {
 	return a
 }
 
-// Configured makes the function of a command that reads the configuration.
+// Configured makes the function of a command that needs the configuration.
 func (a *App) Configured(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return Work(func(cmd *cobra.Command, args []string) error {
 		if err := a.LoadConfig(cmd); err != nil {
@@ -76,7 +76,7 @@ func (a *App) LoadConfig(cmd *cobra.Command) error {
 	return a.reportErrors(cmd, c.Sentry)
 }
 
-// readConfig reads the configuration, with the changes of the command line.
+// readConfig reads the configuration file and applies the options of the command line to it.
 func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []config.Warning, err error) {
 	path, fromFlag := a.Globals.configFile, true
 	if path == "" {
@@ -101,8 +101,8 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 	return c, warnings, nil
 }
 
-// Reread returns a function that reads the configuration again once its file has changed and is as it was at
-// the call before, as it may be in the middle of being written. Otherwise that returns nil.
+// Reread returns a function that returns the changed configuration, or nil if the file is unchanged. The function
+// reads a changed file only when two calls in a row find the same state: a file may be half written.
 func (a *App) Reread(cmd *cobra.Command) func() (*config.Config, error) {
 	var last, applied os.FileInfo
 	same := func(a, b os.FileInfo) bool {
@@ -130,25 +130,25 @@ func (a *App) Reread(cmd *cobra.Command) func() (*config.Config, error) {
 // readsOnly is the annotation of commands that change nothing.
 const readsOnly = "reads only"
 
-// ReadOnly makes commands, named without the root, use the replica, if there is one.
+// ReadOnly makes commands, named without the root, use the replica, if the configuration has one.
 func ReadOnly(root *cobra.Command, names ...string) {
 	for _, name := range names {
 		cmd, _, err := root.Find(strings.Fields(name))
 		if err != nil {
-			panic(err) // it has another name
+			panic(err) // unreachable unless the command was renamed
 		}
 		cmd.Annotations = map[string]string{readsOnly: "yes"}
 	}
 }
 
-// OpenStore opens the configured database, or for a command that only reads its replica, if
-// there is one. It connects when first used.
+// OpenStore opens the configured database. A command that only reads opens the replica, if there is one. The store
+// connects when first used.
 func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, error) {
 	return a.openStore(ctx, cmd, cmd.Annotations[readsOnly] != "", postgres.Options{MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
 }
 
-// OpenPages opens the database, or its replica, for the dashboard's pages: a small pool of its
-// own, with a time limit for statements.
+// OpenPages opens the database, or its replica, for the dashboard's pages, with a small pool and a time limit for
+// statements.
 func (a *App) OpenPages(ctx context.Context, cmd *cobra.Command, timeout time.Duration) (*db.Store, error) {
 	return a.openStore(ctx, cmd, true, postgres.Options{MaxConns: 6, StatementTimeout: timeout})
 }
@@ -176,11 +176,11 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 	return store.With(db.Rules{Route: a.Config.Celery.Route(), Hosters: a.Config.Hosters}), nil
 }
 
-// WithPriority is the option of a runner of tasks with priority.
+// WithPriority is the name of the option for a runner of tasks with priority.
 const WithPriority = "with-priority"
 
-// programName returns the name of a command in the list of connections to the database. A runner of tasks with
-// priority is another program than one of the others.
+// programName returns the name of a command in the database's list of connections. Runners with and without priority
+// have different names.
 func programName(cmd *cobra.Command) string {
 	name := cmd.Name()
 	if f := cmd.Flags().Lookup(WithPriority); f != nil && f.Value.String() == "true" {
@@ -189,7 +189,7 @@ func programName(cmd *cobra.Command) string {
 	return name
 }
 
-// throughServer returns the way to the database through the configured RPC server. The server replaces the
+// throughServer returns the connection to the database through the configured RPC server. The server replaces the
 // DSN's user and database.
 func (a *App) throughServer() (dsn string, way *postgres.Through, err error) {
 	if a.Config.Scheduler.URL == "" {
@@ -206,7 +206,7 @@ func (a *App) throughServer() (dsn string, way *postgres.Through, err error) {
 	return server.String(), &postgres.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
 }
 
-// Migration returns the options of a migration: what the configuration needs of the database.
+// Migration returns the options of a migration for the configuration.
 func (a *App) Migration() migrate.Options {
 	return migrate.Options{Logger: a.Log, Shares: a.Config.Shares, Hosters: a.Config.Hosters, Policies: a.Config.SchedulingPolicy}
 }
@@ -220,12 +220,12 @@ func (a *App) Daemon(cmd *cobra.Command) process.Options {
 	}
 }
 
-// Sending returns the options of a command that sends.
+// Sending returns the options of a command that sends messages.
 func (a *App) Sending(cmd *cobra.Command) send.Options {
 	return send.Options{Command: cmd.Name(), Config: a.Config, Log: a.Log, Metrics: prometheus.NewRegistry()}
 }
 
-// wrong returns the error that the value of an option, if it was given, or of a key can't be used.
+// wrong returns the error of an unusable value: of option if the value given is not "", else of key.
 func (a *App) wrong(option, given, key string, err error) error {
 	if given != "" {
 		return fmt.Errorf("%s: %w", option, err)

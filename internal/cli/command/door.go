@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// DoorState says whether the door of a database is open, since when, and for what role; and how it opens.
+// DoorState describes the door of a database: open or closed, since when and for which role, and how to open it.
 func DoorState(d migrate.DoorStatus) string {
 	switch {
 	case d.Role == "":

@@ -18,15 +18,15 @@ type Globals struct {
 	configFile  string
 	database    string
 	url         string
-	options     []string // KEY=VALUE, over the configuration file
+	options     []string // KEY=VALUE, set over the configuration file
 	logLevels   []string
 	logConfig   string
 	logFormat   string
 	sentryDSN   string
 	sentryDebug bool
 	metricsAddr string
-	Version     bool // print it, and do nothing else
-	Versions    bool // likewise
+	Version     bool // print the version and exit
+	Versions    bool // print the versions and exit
 }
 
 func (g *Globals) Flags(flags *pflag.FlagSet) {
@@ -77,7 +77,7 @@ func (a *App) PrepareGlobal(root *cobra.Command) error {
 	if err := fromEnvironment(root, environmentPrefix); err != nil {
 		return err
 	}
-	// These belong to the program swh, of which the Python scheduler is a part.
+	// These variables belong to the program swh, of which the Python scheduler is a part.
 	for name, variable := range map[string]string{
 		"config-file": "SWH_CONFIG_FILE", "option": "SWH_OPTIONS", "log-level": "SWH_LOG_LEVEL", "log-config": "SWH_LOG_CONFIG",
 	} {
@@ -107,14 +107,14 @@ func (a *App) PrepareGlobal(root *cobra.Command) error {
 	return nil
 }
 
-// logLevels are Python's levels.
+// logLevels maps Python's names of levels.
 var logLevels = map[string]slog.Level{
 	"notset": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warning": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// parseLogLevel reads LEVEL or module:LEVEL, with Python's levels. ours reports whether
-// it is meant for this program rather than for another Python module.
+// parseLogLevel reads LEVEL or module:LEVEL, with Python's levels. ours reports whether the module is a part of this
+// program, not another Python module.
 func parseLogLevel(text string) (level slog.Level, ours bool, err error) {
 	module, name, found := strings.Cut(text, ":")
 	if !found {
@@ -141,7 +141,7 @@ func acceptGlobals(cmd *cobra.Command, globals *pflag.FlagSet) {
 				f.Shorthand = ""
 			}
 			f.Value, f.Hidden = globalValue{g.Value, g}, true
-			f.Annotations = map[string][]string{parameter: {""}} // the root's has the environment variable
+			f.Annotations = map[string][]string{parameter: {""}} // the root's option has the environment variable
 			own.AddFlag(&f)
 		})
 		acceptGlobals(sub, globals)
@@ -155,16 +155,16 @@ type globalValue struct {
 }
 
 func (v globalValue) Set(text string) error {
-	v.global.Changed = true // it wins over the environment
+	v.global.Changed = true // it takes precedence over the environment
 	return v.Value.Set(text)
 }
 
 // booleans are the truth values that click reads and pflag doesn't.
 var booleans = map[string]string{"y": "true", "yes": "true", "on": "true", "n": "false", "no": "false", "off": "false"}
 
-// fromEnvironment sets options of cmd that the command line doesn't from environment
-// variables, named as click does: SWH_SCHEDULER, the subcommand, the parameter. For an
-// option that may be repeated, blanks separate the values.
+// fromEnvironment sets options of cmd that the command line does not set. It reads environment variables named as
+// click names them: SWH_SCHEDULER, the subcommand, the parameter. Blanks separate the values of an option that may
+// be repeated.
 func fromEnvironment(cmd *cobra.Command, prefix string) error {
 	var problem error
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -172,7 +172,7 @@ func fromEnvironment(cmd *cobra.Command, prefix string) error {
 		if peer := f.Annotations[parameter]; peer != nil {
 			name = peer[0]
 		}
-		if name != "" && problem == nil { // without one, it is the other word of a pair, of which the first has the variable
+		if name != "" && problem == nil { // the second flag of a pair has no variable
 			problem = setFrom(strings.ToUpper(strings.ReplaceAll(prefix+"_"+name, "-", "_")), cmd, f)
 		}
 	})

@@ -29,7 +29,7 @@ func (a *App) Bold(text string) string {
 	return "\x1b[1m" + text + "\x1b[0m"
 }
 
-// Terminal returns how wide Stdout is, and its style of heads.
+// Terminal returns the width of Stdout, and its style of heads.
 func (a *App) Terminal() pytext.Terminal {
 	file, ok := a.Stdout.(screen)
 	if !ok {
@@ -45,7 +45,7 @@ func (a *App) Terminal() pytext.Terminal {
 // OnTerminal reports whether Stdout is a terminal.
 func (a *App) OnTerminal() bool { return isTerminal(a.Stdout) }
 
-// Top returns what clears the screen if Stdout takes styles, to show something again.
+// Top returns the control sequence that clears the screen, or "" if Stdout takes no styles.
 func (a *App) Top() string {
 	if !a.Styled {
 		return ""
@@ -57,7 +57,7 @@ func OutputFlag(flags *pflag.FlagSet, output *string) {
 	flags.Var(Choice(output, "text", "json"), "output", "form of the output: text or json")
 }
 
-// Show prints a result as the output says: its text, or as JSON.
+// Show prints a result: as JSON if output is json, else text.
 func (a *App) Show(output string, result any, text string) error {
 	if output == "json" {
 		return a.PrintJSON(result)

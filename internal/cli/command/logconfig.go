@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// readLogConfig sets the log's level and form to what --log-config says. ignored are the parts of the
-// file without a meaning here.
+// readLogConfig sets the log's level and form from the file of --log-config. ignored are the keys of the file that
+// have no effect.
 func (a *App) readLogConfig(root *cobra.Command) (ignored []string, err error) {
 	path := a.Globals.logConfig
 	if path == "" {
@@ -37,16 +37,16 @@ func (a *App) readLogConfig(root *cobra.Command) (ignored []string, err error) {
 	return c.ignored, nil
 }
 
-// logConfig is what a configuration of Python's logging says of this program's log.
+// logConfig is the part of a configuration of Python's logging that has an effect on this program's log.
 type logConfig struct {
 	level   slog.Level
 	json    bool     // a formatter writes JSON
-	fields  []string // that its format names, such as levelname
+	fields  []string // fields of that formatter's format, such as levelname
 	ignored []string // paths of keys
 }
 
-// ourLoggers are the names of the Python scheduler's loggers; "" is the root. The last that
-// sets a level counts, and the handlers of all.
+// ourLoggers are the names of the Python scheduler's loggers; "" is the root. The last one that sets a level wins;
+// the handlers of all are used.
 var ourLoggers = []string{"", "swh", "swh.scheduler"}
 
 // dictConfig is a dictionary for Python's logging.config.dictConfig.
@@ -60,7 +60,7 @@ type dictConfig struct {
 
 // parseLogConfig reads the YAML of a dictConfig.
 func parseLogConfig(text []byte) (logConfig, error) {
-	c := logConfig{level: slog.LevelWarn} // Python's, if the file sets none
+	c := logConfig{level: slog.LevelWarn} // Python's default
 	node, err := yaml11.Parse(text)
 	if err != nil {
 		return c, fmt.Errorf("is not %s", strings.Replace(err.Error(), "yaml", "YAML", 1))
@@ -77,7 +77,7 @@ func parseLogConfig(text []byte) (logConfig, error) {
 	return c, nil
 }
 
-// readLoggers sets the level that our loggers have, and returns the handlers that they use.
+// readLoggers sets the level of our loggers, and returns the names of their handlers.
 func (c *logConfig) readLoggers(file dictConfig) (handlers map[string]bool) {
 	handlers = map[string]bool{}
 	for _, name := range ourLoggers {
@@ -103,8 +103,7 @@ func (c *logConfig) readLoggers(file dictConfig) (handlers map[string]bool) {
 	return handlers
 }
 
-// readHandlers raises the level to the lowest of the used handlers, and returns the formatters that
-// they use.
+// readHandlers raises the level to the lowest of the used handlers, and returns the names of their formatters.
 func (c *logConfig) readHandlers(file dictConfig, used map[string]bool) (formatters map[string]bool) {
 	formatters = map[string]bool{}
 	lowest := slog.LevelError + 1
@@ -133,7 +132,7 @@ func (c *logConfig) readHandlers(file dictConfig, used map[string]bool) (formatt
 	return formatters
 }
 
-// readFormatters looks whether a used formatter writes JSON.
+// readFormatters sets json if a used formatter writes JSON.
 func (c *logConfig) readFormatters(file dictConfig, used map[string]bool) {
 	for name, formatter := range file.Formatters {
 		class := fmt.Sprint(formatter["class"], formatter["()"])
@@ -149,7 +148,7 @@ func (c *logConfig) readFormatters(file dictConfig, used map[string]bool) {
 	}
 }
 
-// ignoreAllBut notes the keys of a part that are not known.
+// ignoreAllBut records the keys of a part that are not among known.
 func (c *logConfig) ignoreAllBut(part map[string]any, path string, known ...string) {
 	for key := range maps.Keys(part) {
 		if !slices.Contains(known, key) {
@@ -158,12 +157,12 @@ func (c *logConfig) ignoreAllBut(part map[string]any, path string, known ...stri
 	}
 }
 
-// levelOf returns the level that a part sets, by name or number. NOTSET sets none.
+// levelOf returns the level that a part of the file sets, by name or number; ok is false if it sets none, or NOTSET.
 func (c *logConfig) levelOf(part map[string]any, path string) (level slog.Level, ok bool) {
 	switch set := part["level"].(type) {
 	case nil:
 	case float64:
-		return slog.Level(set*0.4 - 8), set > 0 // DEBUG is 10, and -4 here; ERROR is 40, and 8
+		return slog.Level(set*0.4 - 8), set > 0 // DEBUG is 10 in Python and -4 in slog; ERROR is 40 and 8
 	case string:
 		name := strings.ToLower(set)
 		level, ok = logLevels[name]

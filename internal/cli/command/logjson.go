@@ -12,7 +12,7 @@ import (
 // formatFields matches the names of fields in a format of Python's logging, as python-json-logger reads them.
 var formatFields = regexp.MustCompile(`%\((\w+)\)`)
 
-// fieldsOf returns the fields that a format of Python's logging names.
+// fieldsOf returns the names of fields in a format of Python's logging.
 func fieldsOf(format string) (fields []string) {
 	for _, m := range formatFields.FindAllStringSubmatch(format, -1) {
 		fields = append(fields, m[1])
@@ -23,8 +23,8 @@ func fieldsOf(format string) (fields []string) {
 // levelNames are Python's names of the levels that are logged here.
 var levelNames = map[slog.Level]string{slog.LevelDebug: "DEBUG", slog.LevelInfo: "INFO", slog.LevelWarn: "WARNING", slog.LevelError: "ERROR"}
 
-// jsonLog returns a log whose lines are JSON objects. If fields of Python's logging are given, each line has those
-// under Python's names that have a meaning here, as python-json-logger writes them, and no other of ours.
+// jsonLog returns a log whose lines are JSON objects. With fields of Python's logging, each line has those of them
+// that exist here, under Python's names, as python-json-logger writes them; it has none of slog's own names.
 func jsonLog(w io.Writer, level slog.Leveler, fields []string) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if len(fields) == 0 {
@@ -59,7 +59,7 @@ func jsonLog(w io.Writer, level slog.Leveler, fields []string) *slog.Logger {
 	return log
 }
 
-// builtIn reports whether an attribute with the key of one of slog's is of its kind, rather than one of a line.
+// builtIn reports whether an attribute is slog's own one of that key, and not one that a line adds.
 func builtIn(a slog.Attr) bool {
 	_, isLevel := a.Value.Any().(slog.Level)
 	return a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime || a.Key == slog.LevelKey && isLevel || a.Key == slog.MessageKey

@@ -16,8 +16,8 @@ type Bar struct {
 	logs      *logLines
 }
 
-// logLines writes lines of the log to standard error, above the bar while there is one,
-// as the next drawing of the bar would erase what is written beside it.
+// logLines writes lines of the log to standard error. It prints them above a bar, whose next drawing would overwrite
+// them elsewhere.
 type logLines struct {
 	stderr io.Writer
 	bar    atomic.Pointer[mpb.Progress]
@@ -32,16 +32,16 @@ func (l *logLines) Write(line []byte) (int, error) {
 	return l.stderr.Write(line)
 }
 
-// ProgressBeside is Progress for a command that prints lines meanwhile: no bar if these
-// go to a terminal.
-func (a *App) ProgressBeside(what string, total int) *Bar {
+// ProgressIfPiped is Progress for a command that prints lines while the bar runs. It shows no bar if standard output
+// is a terminal.
+func (a *App) ProgressIfPiped(what string, total int) *Bar {
 	if isTerminal(a.Stdout) {
 		return nil
 	}
 	return a.Progress(what, total)
 }
 
-// Progress starts a bar of total steps; 0 is unknown.
+// Progress starts a bar with total steps; 0 is an unknown number.
 func (a *App) Progress(what string, total int) *Bar {
 	terminal, ok := a.Stderr.(screen)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// Scheduler is a scheduler as commands ask it: a database, or an RPC server. Its methods are as db.Store's.
+// Scheduler is the scheduler of a command: a database, or an RPC server. Its methods are those of db.Store.
 type Scheduler interface {
 	TaskType(ctx context.Context, name string) (model.TaskType, error)
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
@@ -46,13 +46,13 @@ type Scheduler interface {
 
 	Graphs
 
-	// Interval reads an interval; with a database, as PostgreSQL does.
+	// Interval reads an interval. With a database, PostgreSQL reads it.
 	Interval(ctx context.Context, text string) (time.Duration, error)
-	// Zone returns the zone in which dates are shown, and read if they name none.
+	// Zone returns the zone in which dates are shown, and read if they name no zone.
 	Zone(ctx context.Context) (*time.Location, error)
 }
 
-// Graphs are the graphs of tasks. Methods that change one settle it, as a runner would.
+// Graphs are the methods on graphs of tasks. A method that changes a graph also settles it, as a runner would.
 type Graphs interface {
 	CheckGraph(ctx context.Context, text []byte) (taskgraph.Size, error)
 	SubmitGraph(ctx context.Context, text []byte) (taskgraph.Submitted, error)
@@ -109,7 +109,7 @@ func (d Database) Interval(ctx context.Context, text string) (time.Duration, err
 }
 
 // ServerZone returns the time zone of a database's server, in which the Python scheduler shows dates. Our own
-// sessions are in UTC, so it opens one with the server's settings.
+// sessions are in UTC, so ServerZone opens a session with the server's settings.
 func ServerZone(ctx context.Context, store *db.Store) (*time.Location, error) {
 	c := store.Pool().Config().ConnConfig.Copy()
 	if os.Getenv("PGTZ") == "" {
@@ -122,7 +122,7 @@ func ServerZone(ctx context.Context, store *db.Store) (*time.Location, error) {
 	defer func() { _ = conn.Close(ctx) }()
 	zone, err := time.LoadLocation(conn.PgConn().ParameterStatus("TimeZone"))
 	if err != nil {
-		return time.UTC, nil // only the server knows it; psycopg does the same
+		return time.UTC, nil // a zone that only the server has; psycopg does the same
 	}
 	return zone, nil
 }
@@ -146,8 +146,8 @@ func visitTasks(ctx context.Context, listers dispatch.Listers, origins []model.L
 // Remote is a Scheduler behind an RPC server.
 type Remote struct{ *rpc.Client }
 
-// ScheduleNextVisits makes two calls, as the Python scheduler does. Visits grabbed before a
-// failure of the second one wait for their cooldown.
+// ScheduleNextVisits makes two calls, as the Python scheduler does. If the second one fails, the grabbed visits wait
+// for their cooldown.
 func (r Remote) ScheduleNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int) ([]model.Task, error) {
 	origins, err := r.GrabNextVisits(ctx, f, now, count, false)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/internal/sentry"
 )
 
-// reportErrors reports errors from now on to the Sentry that the environment (SWH_SENTRY_…),
-// the command line or the configuration names; the first of these wins.
+// reportErrors starts the reports to Sentry. The DSN is that of the environment (SWH_SENTRY_…), else of the command
+// line, else of the configuration.
 func (a *App) reportErrors(cmd *cobra.Command, c config.Sentry) error {
 	dsn, fromEnvironment := os.LookupEnv("SWH_SENTRY_DSN")
 	if !fromEnvironment {
@@ -41,7 +41,7 @@ func (a *App) reportErrors(cmd *cobra.Command, c config.Sentry) error {
 	return nil
 }
 
-// flagOf returns the truth value of an environment variable, or otherwise if it has none.
+// flagOf returns the truth value of an environment variable, or otherwise if the variable is not set.
 func (a *App) flagOf(variable string, otherwise bool) bool {
 	text := strings.ToLower(os.Getenv(variable))
 	if is, err := strconv.ParseBool(cmp.Or(booleans[text], text)); err == nil {

@@ -11,12 +11,11 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// screen is a terminal. What is written to it may be from anywhere: a lister, a worker.
-// Line ends, tabs and the program's own styles pass; whatever else could steer a terminal
-// is shown escaped.
+// screen is a terminal. Text from listers and workers may contain control sequences. Line ends, tabs and the
+// program's own styles pass; all other control characters are shown escaped.
 type screen struct{ *os.File }
 
-// onScreen matches what passes a screen as it is.
+// onScreen matches the control characters that a screen passes unchanged.
 var onScreen = regexp.MustCompile("\r?\n|\t|\x1b\\[[01]m")
 
 func (s screen) Write(text []byte) (int, error) {
@@ -50,8 +49,7 @@ func isTerminal(w io.Writer) bool {
 	return ok
 }
 
-// Line returns a text from elsewhere that is to stand on one line: as it is, but on a
-// terminal without line ends of its own, which could pass for another answer.
+// Line returns text for one line of output. On a terminal, it escapes line ends, which could fake further output.
 func (a *App) Line(text string) string {
 	if isTerminal(a.Stdout) {
 		return pytext.Visible(text)

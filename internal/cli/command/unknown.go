@@ -8,7 +8,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// WarnOfTypes warns of task types that don't exist, for which a command found nothing. Standard output stays Python's.
+// WarnOfTypes warns of task types that don't exist, after a command found nothing. Standard output stays the Python
+// scheduler's.
 func (a *App) WarnOfTypes(ctx context.Context, b Scheduler, names ...string) error {
 	if len(names) == 0 {
 		return nil
@@ -29,7 +30,7 @@ func (a *App) WarnOfTypes(ctx context.Context, b Scheduler, names ...string) err
 	return nil
 }
 
-// WarnOfVisitType warns of a visit type that no task type loads, for which a command found nothing.
+// WarnOfVisitType warns of a visit type without a task type, after a command found nothing.
 func (a *App) WarnOfVisitType(ctx context.Context, b Scheduler, visitType string) error {
 	return a.WarnOfTypes(ctx, b, model.LoaderTaskType(visitType))
 }

@@ -15,8 +15,7 @@ import (
 
 // Errors of the command line have the texts of click, which the Python scheduler uses.
 
-// usageError is an error of the command line; exit code 2. Without a problem, only the
-// usage is printed.
+// usageError is an error of the command line, with exit code 2. Without a problem, only the usage is printed.
 type usageError struct {
 	cmd     *cobra.Command
 	problem string
@@ -28,12 +27,12 @@ func Usagef(cmd *cobra.Command, format string, args ...any) error {
 	return &usageError{cmd, fmt.Sprintf(format, args...)}
 }
 
-// failure is an error of a command's work, as opposed to cobra's of the command line.
+// failure is an error of a command's work. An error of another type is cobra's, of the command line.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// Work makes the function of a command that does something.
+// Work makes the function of a command and marks its errors as failures.
 func Work(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := do(cmd, args); err != nil {
@@ -68,8 +67,8 @@ func (a *App) ExitCode(root *cobra.Command, err error) int {
 	return 2
 }
 
-// usage prints the usage of a command. With a template, the linker could drop no
-// method, and the binary would be a fifth larger.
+// usage prints the usage of a command. A template would keep the linker from dropping unused methods: the binary
+// would be a fifth larger.
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s\n", cmd.UseLine())
@@ -165,8 +164,8 @@ func Exclusive(cmd *cobra.Command, options ...string) error {
 	return nil
 }
 
-// Complete sets the defaults of a root command and all below it: the form of the usage,
-// no arguments, and for groups Group.
+// Complete sets the defaults of a root command and of all commands below it: the usage, no arguments, and Group for
+// groups.
 func Complete(cmd *cobra.Command) {
 	cmd.DisableFlagsInUseLine = true
 	switch {
@@ -185,7 +184,7 @@ func Complete(cmd *cobra.Command) {
 	}
 }
 
-// Group is the function of a command that only has subcommands; it suggests one.
+// Group is the function of a command that only has subcommands. It returns an error that suggests one.
 func Group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return Usagef(cmd, "")

@@ -40,14 +40,14 @@ func Choices(values *[]string, words ...string) pflag.Value {
 	return choice{words, func() string { return strings.Join(*values, ",") }, func(s string) { *values = append(*values, s) }, true}
 }
 
-// Words returns the words that the value of an option must be one of, if it is a choice.
+// Words returns the words that are allowed for an option, or nil if it is not a choice.
 func Words(v pflag.Value) []string {
 	c, _ := v.(choice)
 	return c.words
 }
 
-// Must makes an option refuse values with which ok returns false. problem says what is wrong
-// with them: "is negative".
+// Must makes an option refuse values with which ok returns false. problem ends the sentence "VALUE …": "is
+// negative".
 func Must(flags *pflag.FlagSet, option string, ok func() bool, problem string) {
 	f := flags.Lookup(option)
 	f.Value = checked{f.Value, ok, problem}
@@ -111,7 +111,7 @@ func (d duration) String() string {
 func (d duration) Type() string { return "DURATION" }
 
 func (d duration) Set(s string) (err error) {
-	if s == "0" { // as Go's own
+	if s == "0" { // as Go's ParseDuration
 		*d.value = 0
 		return nil
 	}
@@ -121,23 +121,21 @@ func (d duration) Set(s string) (err error) {
 	return nil
 }
 
-// parameter annotates a flag with the name that it has in the Python scheduler, which its
-// environment variable is named after.
+// parameter annotates a flag with its name in the Python scheduler, from which the environment variable is named.
 const parameter = "parameter"
 
-// PythonName sets the name of an option in the Python scheduler; with "" it has no
-// environment variable.
+// PythonName sets the name of an option in the Python scheduler. With "", the option has no environment variable.
 func PythonName(flags *pflag.FlagSet, flag, name string) {
 	if err := flags.SetAnnotation(flag, parameter, []string{name}); err != nil {
-		panic(err) // no such flag
+		panic(err) // unreachable: the flag exists
 	}
 }
 
-// Pair adds two flags for the two values of an option, as click does: the last one given
-// wins. The first has the environment variable, and letter unless that is "".
+// Pair adds two flags for the two values of an option, as click does: the last one given wins. The first flag has
+// the environment variable, and letter unless that is "".
 func Pair(flags *pflag.FlagSet, value *bool, yes, letter, no, yesUsage, noUsage string) {
 	flags.BoolVarP(value, yes, letter, *value, yesUsage)
-	flags.Lookup(yes).DefValue = "false" // the usage says which is the default
+	flags.Lookup(yes).DefValue = "false" // the usage names the default
 	flags.BoolFunc(no, noUsage, func(string) error {
 		*value = false
 		flags.Lookup(yes).Changed = true
@@ -150,13 +148,13 @@ func Pair(flags *pflag.FlagSet, value *bool, yes, letter, no, yesUsage, noUsage 
 type Date struct {
 	text  string
 	value time.Time
-	naive bool // it names no zone and is in the server's
+	naive bool // it names no zone, and is in the server's
 }
 
 func (d *Date) String() string { return d.text }
 func (d *Date) Type() string   { return "DATE" }
 
-// In returns the date, or otherwise if the option was not given. zone is the server's.
+// In returns the date, or otherwise if the option was not given. A date without a zone is in zone.
 func (d *Date) In(zone *time.Location, otherwise time.Time) time.Time {
 	switch t := d.value; {
 	case d.text == "":

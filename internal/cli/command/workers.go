@@ -48,10 +48,10 @@ func (a *App) Inspector(broker celery.Broker, name string) *celery.QueueInspecto
 // ErrNoReply is the error of a command that no worker replied to.
 var ErrNoReply = errors.New("no worker replied")
 
-// RevokeFlags say how workers drop tasks.
+// RevokeFlags are the options of commands that make workers drop tasks.
 type RevokeFlags struct{ how celery.Revocation }
 
-// AboutTerminate is what the help of a command with RevokeFlags says.
+// AboutTerminate is the part of a command's help about --terminate.
 const AboutTerminate = `A running task goes on, unless --terminate is given. WARNING: --terminate kills the
 process that runs the task. By the time the signal arrives, the process may have begun
 another task, which is then killed instead.`
@@ -62,10 +62,10 @@ func (r *RevokeFlags) Flags(flags *pflag.FlagSet) {
 	flags.Var(Choice(&r.how.Signal, "SIGTERM", "SIGKILL"), "signal", "the signal that --terminate sends")
 }
 
-// Terminate reports whether running tasks are ended, too.
+// Terminate reports whether processes of running tasks are killed.
 func (r *RevokeFlags) Terminate() bool { return r.how.Terminate }
 
-// Revoke tells workers to drop messages with these Celery ids, and prints their answers.
+// Revoke makes workers drop the messages with these Celery ids, and prints the workers' answers.
 func (r *RevokeFlags) Revoke(ctx context.Context, a *App, c *celery.Control, to celery.Destination, ids []string) error {
 	if r.how.Terminate {
 		a.Log.Warn("--terminate kills the processes that run these tasks; one that has begun another task by then loses that", "signal", r.how.Signal)

@@ -74,8 +74,8 @@ func newPingWorkers(a *command.App, ask questioner) *cobra.Command {
 	}
 }
 
-// inspection makes a command that prints the workers' answers: each of lines after the
-// worker's name, or a JSON object by worker. It prints them also if others can't be read.
+// inspection makes a command that prints the workers' answers: each of lines after the worker's name, or a JSON
+// object by worker. If it can't read some answers, it prints the others.
 func inspection[T any](a *command.App, ask questioner, name, short string,
 	get func(c *celery.Control, ctx context.Context, to celery.Destination) (map[string]T, error), lines func(T) ([]string, error),
 ) *cobra.Command {
@@ -109,7 +109,7 @@ func inspection[T any](a *command.App, ask questioner, name, short string,
 	return cmd
 }
 
-// eachOf makes a line of each element of an answer.
+// eachOf makes one line of each element of an answer.
 func eachOf[T any](line func(T) (string, error)) func([]T) ([]string, error) {
 	return func(elements []T) (lines []string, _ error) {
 		for _, element := range elements {
@@ -145,10 +145,10 @@ func newRevoke(a *command.App, ask questioner) *cobra.Command {
 	var revoke command.RevokeFlags
 	cmd := &cobra.Command{
 		Use:   "revoke [OPTIONS] TASK_ID...",
-		Short: "Have workers drop tasks",
-		Long: `Have workers drop tasks, given by their Celery ids (those of task list --list-runs),
-if they receive them from now on, or have received and not started them. A restarted
-worker no longer does.
+		Short: "Make workers drop tasks",
+		Long: `Make workers drop tasks, given by their Celery ids (see task list --list-runs). Workers
+drop tasks that they receive from now on, or have received and not started. A worker
+forgets that when it restarts.
 
 ` + command.AboutTerminate,
 		Example: `  swh-scheduler celery-monitor revoke 2b5a2d1c-6e5f-4d5e-9a51-0c5a3f7d4b1e

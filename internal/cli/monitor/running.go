@@ -100,7 +100,7 @@ func runningObjects(active map[string][]celery.TaskInfo, now time.Time) []runnin
 // runningTasks returns a worker's tasks, the longest running first.
 func runningTasks(worker string, active []celery.TaskInfo, now time.Time) ([]runningTask, error) {
 	started := func(t celery.TaskInfo) float64 {
-		if t.TimeStart == nil { // accepted at this moment
+		if t.TimeStart == nil { // accepted a moment ago
 			return float64(now.UnixMicro()) / 1e6
 		}
 		return *t.TimeStart

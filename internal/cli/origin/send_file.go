@@ -31,7 +31,7 @@ const (
 
 // fileOptions are the options of the command.
 type fileOptions struct {
-	name                     string   // of the task type, or longer
+	name                     string   // of the task type, or a longer name (see taskTypeOrShorter)
 	arguments                []string // of each task
 	prefix                   string
 	threshold, limit, waitIn int64
@@ -43,14 +43,14 @@ func newSendFromFile(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send-origins-from-file-to-celery [OPTIONS] TASK_TYPE [FILE_INPUT] [OPTIONS]...",
 		Short: "Send origins directly from file/stdin to celery",
-		Long: `Send origins directly from a file to celery, filling the queue of the task type
-up to the threshold again and again until the end of the file. A queue with lanes is
-filled up to their slots instead.
+		Long: `Send origins directly from a file to celery. The command refills the queue of the task
+type up to the threshold until the end of the file. It fills a queue with lanes up to
+the lanes' slots instead.
 
-TASK_TYPE is a task type, or a name that begins with one (load-git-large). Each line
-of FILE_INPUT (- or none: standard input) is an origin: its URL, or the loader's
-arguments in columns separated by blanks. OPTIONS of the form key=value, in YAML, are
-passed to each task.`,
+TASK_TYPE is a task type, or a name that begins with one (load-git-large). Each line of
+FILE_INPUT is an origin: its URL, or the loader's arguments in columns separated by
+blanks. Without FILE_INPUT, or with -, the command reads standard input. Each task gets
+the OPTIONS, of the form key=value with values in YAML, as arguments.`,
 		Example: `  grep gitlab urls.txt | swh-scheduler origin send-origins-from-file-to-celery load-git-large -`,
 		Args:    command.Args("TASK_TYPE", "[OPTIONS]..."),
 	}
@@ -161,7 +161,7 @@ func (f *fileSender) run(ctx context.Context, input io.Reader) error {
 	lines := bufio.NewScanner(input)
 	lines.Buffer(nil, longestLine)
 	number := 0 // of the line
-	bar := f.app.ProgressBeside("sending origins", 0)
+	bar := f.app.ProgressIfPiped("sending origins", 0)
 	defer bar.Stop()
 	for ended := false; !ended && f.left != 0; {
 		var batch []celery.TaskMessage
@@ -216,11 +216,11 @@ func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, 
 		}
 	}
 	if f.dryRun {
-		return f.tell("** DRY-RUN ** Call app.send_task with: ", batch)
+		return f.print("** DRY-RUN ** Call app.send_task with: ", batch)
 	}
 	for len(batch) > 0 {
 		n, err := f.sender.Messages(ctx, f.taskType, f.queue, f.threshold, batch)
-		if err := errors.Join(f.tell("", batch[:n]), err); err != nil {
+		if err := errors.Join(f.print("", batch[:n]), err); err != nil {
 			return err
 		}
 		bar.Add(n)
@@ -235,8 +235,8 @@ func (f *fileSender) sendBatch(ctx context.Context, batch []celery.TaskMessage, 
 	return nil
 }
 
-// tell prints messages as the Python scheduler does.
-func (f *fileSender) tell(before string, messages []celery.TaskMessage) error {
+// print prints messages in the Python scheduler's form.
+func (f *fileSender) print(before string, messages []celery.TaskMessage) error {
 	var b strings.Builder
 	for _, m := range messages {
 		args, err := pytext.TupleRepr(m.Args)

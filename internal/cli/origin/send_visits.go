@@ -23,8 +23,8 @@ func newSendFromScheduler(a *command.App) *cobra.Command {
 		Use:   "send-origins-from-scheduler-to-celery [OPTIONS] VISIT_TYPE_NAME",
 		Short: "Send next origin visits of VISIT_TYPE_NAME to celery, filling the queue",
 		Long: `Send next origin visits of VISIT_TYPE_NAME to celery, filling the queue up to the
-limit of the task type. They use the lanes of the queue, and count as work of the
-groups that share it, without being divided between these.`,
+limit of the task type. The visits use the lanes of the queue. They count as work of the
+groups that share the queue, but are not divided between the groups.`,
 		Args: command.Args("VISIT_TYPE_NAME"),
 	}
 	filter.flags(cmd.Flags())

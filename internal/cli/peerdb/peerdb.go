@@ -15,7 +15,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// backend is what the Python tools call the scheduler's database.
+// backend is the Python tools' name of the scheduler's database.
 const backend = "scheduler:postgresql"
 
 func New(a *command.App) *cobra.Command {
@@ -23,14 +23,15 @@ func New(a *command.App) *cobra.Command {
 		Use:   "db [OPTIONS] COMMAND [ARGS]...",
 		Short: "The database tools of \"swh db\", for the scheduler's database",
 		Long: `The database tools of "swh db", for the scheduler's database only: MODULE is scheduler, or
-scheduler:postgresql. The archive's images and charts call them. By hand, migrate does more.`,
+scheduler:postgresql. The archive's images and charts call these commands. By hand, use
+migrate, which does more.`,
 	}
 	cmd.AddCommand(newCreate(a), newInitAdmin(a), newInit(a), newUpgrade(a), newVersion(a), newList(a))
 	return cmd
 }
 
-// onDatabase makes the function of a command that works on the database of the configuration, or of the option
-// --dbname.
+// onDatabase makes the function of a command that works on the database of the option --dbname, else of the
+// configuration.
 func onDatabase(a *command.App, cmd *cobra.Command, do func(ctx context.Context, dsn string) error) {
 	dbname, module := "", "MODULE"
 	if cmd.Name() == "version" || cmd.Name() == "list" {
@@ -107,8 +108,8 @@ func newInit(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [OPTIONS] MODULE",
 		Short: "Create the schema in an empty database",
-		Long: `Create the schema in an empty database: that of the Python scheduler and, as migrate does, that
-of this program. A database that has a schema is left as it is.`,
+		Long: `Create the schema of the Python scheduler and, as migrate does, the schema of this program in an
+empty database. A database that has a schema is left unchanged.`,
 	}
 	flavor := cmd.Flags().String("flavor", "", "`FLAVOR` of the database; the scheduler has none")
 	onDatabase(a, cmd, func(ctx context.Context, dsn string) error {
@@ -139,8 +140,8 @@ func newUpgrade(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade [OPTIONS] MODULE",
 		Short: "Bring the database up to date",
-		Long: `Bring the database up to date with this program, as migrate does. It has no upgrades of the
-Python scheduler's schema: one before version 38 takes the Python scheduler's own "swh db upgrade".`,
+		Long: `Bring the database up to date with this program, as migrate does. This program can't upgrade the
+Python scheduler's schema: before version 38, run the Python scheduler's own "swh db upgrade".`,
 	}
 	to := cmd.Flags().Int("to-version", 0, "upgrade the Python scheduler's schema to `VERSION`")
 	var interactive bool
@@ -174,8 +175,8 @@ func newVersion(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version [OPTIONS] [MODULE]",
 		Short: "Print the version of the database",
-		Long: `Print the version of the Python scheduler's schema in the database, and the one that this program
-needs. The second equals the first for a later version that this program can work with.`,
+		Long: `Print the version of the Python scheduler's schema in the database, and the version that this
+program needs. If the database has a later version that this program can work with, both are equal.`,
 	}
 	history := cmd.Flags().Bool("history", false, "print all versions that the database has had")
 	onDatabase(a, cmd, func(ctx context.Context, dsn string) error {

@@ -26,10 +26,10 @@ func New(a *command.App) *cobra.Command {
 	return cmd
 }
 
-// onSessions makes the function of a command that works on the sessions of a database of its own.
+// onSessions makes the function of a command on sessions. These need a database of one's own.
 func onSessions(a *command.App, do func(ctx context.Context, cmd *cobra.Command, s *sessions.Store, args []string) error) func(*cobra.Command, []string) error {
 	return a.Configured(func(cmd *cobra.Command, args []string) error {
-		if _, err := a.DSN(cmd); err != nil { // through an RPC server nobody may read them
+		if _, err := a.DSN(cmd); err != nil { // sessions can't be read through an RPC server
 			return err
 		}
 		return a.WithStore(cmd, func(ctx context.Context, store *db.Store) error {
@@ -72,9 +72,9 @@ func newEnd(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "end [OPTIONS] [SESSIONS]...",
 		Short: "End sessions of the dashboard",
-		Long: `End sessions of the dashboard: those of the given numbers (session list shows them), all of
-a user (--user), or everyone's (--all), which also renews the key that signs forms. Whoever
-has one of them has to log in again.`,
+		Long: `End sessions of the dashboard: those with the given numbers (see session list), all of a
+user (--user), or all (--all), which also renews the key that signs forms. Users of ended
+sessions have to log in again.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.Flags().StringArrayVar(&users, "user", nil, "end all sessions of this `USER`; may be repeated")

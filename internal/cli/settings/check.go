@@ -41,12 +41,13 @@ func newConfigCheck(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [OPTIONS]",
 		Short: "Check the configuration and the services it names",
-		Long: `Check the configuration: read it, connect to each service that it names, and print
-what is wrong. The exit code is 1 if anything is. It warns of secrets that others could
-read, and of databases that somebody could pass for. Nothing is changed.
+		Long: `Check the configuration: read it, connect to each service that it names, and print all
+errors. The exit code is 1 if there is an error. The command warns of secrets that other
+users could read, and of databases whose identity is not checked. It changes nothing.
 
-The users of the database, the broker and Kafka have to have the rights of all daemons, or
-with --for those of one. What is missing is printed with the statements that grant it.`,
+The users of the database, the broker and Kafka need the rights of all daemons, or with
+--for those of one daemon. The command prints each missing right with the statement that
+grants it.`,
 	}
 	cmd.Flags().StringVar(&daemon, "for", "", "the `DAEMON`, by its command, whose rights the users of the services need; all if not given")
 	command.OutputFlag(cmd.Flags(), &output)
@@ -72,7 +73,7 @@ type checkResult struct {
 	Name    string `json:"name"`
 	Found   string `json:"found,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	Warning string `json:"warning,omitempty"` // of what is fit for use
+	Warning string `json:"warning,omitempty"` // a usable setting that is a risk
 }
 
 func printChecks(a *command.App, results []checkResult, output string) error {
@@ -120,7 +121,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 	if a.Config.RPCServe.Door.DB == "" && a.Config.Scheduler.Cls != config.Remote && a.Config.Scheduler.DB != "" {
 		checks = append(checks, check{"door", func(ctx context.Context) (string, error) { return checkOwnDoor(ctx, a) }})
 	}
-	if a.Config.Scheduler.Cls == config.Postgres && (daemon == "" || daemon == "rpc-serve") { // with which rpc-serve can run
+	if a.Config.Scheduler.Cls == config.Postgres && (daemon == "" || daemon == "rpc-serve") { // the kind that rpc-serve accepts
 		checks = append(checks, check{"rpc_serve", func(context.Context) (string, error) { return checkClients(a) }})
 	}
 	if len(a.Config.Journal.Brokers) > 0 && (daemon == "" || daemon == "journal-client") {
@@ -134,7 +135,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 		checks = append(checks, check{"lost_after", func(ctx context.Context) (string, error) { return checkLostAfter(ctx, a, cmd) }})
 	}
 	if c := a.Config; c.Dashboard.InRPCServe && c.RPCServe.Asks() && !c.Dashboard.Opens() {
-		warnings = append(warnings, "dashboard.in_rpc_serve shows the dashboard to nobody: rpc_serve has credentials, which don't open it. Name who may log in in dashboard.users: [{name: ann, password_hash: …, roles: [view]}] (swh-scheduler config hash-password makes a password_hash)")
+		warnings = append(warnings, "dashboard.in_rpc_serve shows the dashboard to nobody: the credentials of rpc_serve don't open it. Name its users in dashboard.users: [{name: ann, password_hash: …, roles: [view]}] (swh-scheduler config hash-password makes a password_hash)")
 	}
 	if path := a.Config.Archive.Directory; path != "" && len(a.Config.Archive.After) > 0 {
 		directory("archive.directory", path)
@@ -152,7 +153,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 			results[i] = checkResult{Name: c.name, Found: found}
 			if err != nil {
 				results[i].Problem = strings.TrimPrefix(pytext.OneLine(err).Error(), c.name+": ")
-				if errors.Is(ctx.Err(), context.DeadlineExceeded) { // errors of services don't all say so
+				if errors.Is(ctx.Err(), context.DeadlineExceeded) { // not every service's error mentions the deadline
 					results[i].Problem = fmt.Sprintf("no answer within %s: %s", 2*patience, results[i].Problem)
 				}
 			}
@@ -162,7 +163,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 	for _, warning := range warnings {
 		results = append(results, checkResult{Name: "security", Warning: warning})
 	}
-	return slices.DeleteFunc(results, func(r checkResult) bool { return r.Found == "" && r.Problem == "" && r.Warning == "" }) // nothing to say
+	return slices.DeleteFunc(results, func(r checkResult) bool { return r.Found == "" && r.Problem == "" && r.Warning == "" }) // checks without a result
 }
 
 // checkDatabase checks that a further address of the database is usable.
@@ -175,7 +176,8 @@ func checkDatabase(ctx context.Context, cmd *cobra.Command, dsn config.Secret) (
 	return store.Name(), process.Describe(store, store.CheckVersion(ctx))
 }
 
-// checkDoor checks that the user of the RPC server's door may work on the database, and may not more.
+// checkDoor checks that the user of the RPC server's door has the rights of the daemons on the database, and no
+// others.
 func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
 	dsn := string(a.Config.RPCServe.Door.DB)
 	store, err := db.Open(ctx, dsn, postgres.Options{Command: cmd.Name()})
@@ -186,10 +188,10 @@ func checkDoor(ctx context.Context, a *command.App, cmd *cobra.Command) (string,
 	return store.Name(), process.Describe(store, migrate.CheckDoor(ctx, store.DB))
 }
 
-// checkOwnDoor checks the door of the configured database, if there is one. What keeps it from reading that the
-// other checks show.
+// checkOwnDoor checks the door of the configured database, if there is one. Other checks report why the database
+// can't be read.
 func checkOwnDoor(ctx context.Context, a *command.App) (string, error) {
-	var daemons []string // as which clients come in
+	var daemons []string // the commands of the clients of the door
 	for _, client := range a.Config.RPCServe.Clients {
 		daemons = append(daemons, client.Daemons...)
 	}
@@ -201,8 +203,8 @@ func checkOwnDoor(ctx context.Context, a *command.App) (string, error) {
 	return command.DoorState(door), door.Wrong
 }
 
-// checkScheduler checks that the database can be used, also through an RPC server, and that it has
-// the task types that the configuration names. The user needs the rights of a daemon; "" is all.
+// checkScheduler checks that the database can be used, also through an RPC server, and that it has the task types
+// that the configuration names. The user needs the rights of daemon; "" is all daemons.
 func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command, daemon string) (string, error) {
 	store, err := a.OpenStore(ctx, cmd)
 	if err != nil {
@@ -229,7 +231,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command, dae
 	return fmt.Sprintf("%s, schema version %d, %s", store.Name(), status.PeerVersion, model.Count(len(types), "task type", "task types")), process.Describe(store, err)
 }
 
-// checkLostAfter tells how many silent runs are left alone, as of the last sweep for lost runs.
+// checkLostAfter returns the number of silent runs left alone by the last sweep for lost runs.
 func checkLostAfter(ctx context.Context, a *command.App, cmd *cobra.Command) (string, error) {
 	store, err := a.OpenStore(ctx, cmd)
 	if err != nil {
@@ -240,20 +242,20 @@ func checkLostAfter(ctx context.Context, a *command.App, cmd *cobra.Command) (st
 	if err != nil {
 		return "", process.Describe(store, err)
 	}
-	inForce := true // beside what --lost-after says
+	inForce := true // --lost-after is not checked
 	for taskType, after := range a.Config.LostAfter {
 		inForce = inForce && swept.After[taskType] == after
 	}
 	switch {
 	case !inForce:
-		return "no start-runner has looked for lost runs with it yet; runs that were sent before this program sends here are counted then, and left alone", nil
+		return "no start-runner has searched for lost runs with it yet; the search will count, and leave alone, silent runs from before this program first sent here", nil
 	case swept.Left > 0:
-		return model.Count(swept.Left, "silent run that was", "silent runs that were") + " sent before this program sent here, and left alone (start-runner --lost-before gives them up)", nil
+		return model.Count(swept.Left, "silent run", "silent runs") + " from before this program first sent here, left alone (start-runner --lost-before gives them up)", nil
 	}
-	return "looked for; none is left alone", nil
+	return "lost runs are given up; none is left alone", nil
 }
 
-// checkManagement asks the management API, without which queue lengths are guesses.
+// checkManagement calls the management API, without which queue lengths are guesses.
 func checkManagement(ctx context.Context, a *command.App) (string, error) {
 	broker, err := a.Config.Broker()
 	if err != nil {
@@ -272,7 +274,7 @@ func checkJournal(ctx context.Context, a *command.App, cmd *cobra.Command) (stri
 		return "", a.Config.Missing("journal.group_id", "the name of a Kafka consumer group")
 	}
 	d := a.Daemon(cmd)
-	client, err := daemons.NewJournalClient(d, daemons.JournalOptions(d, (*db.Store)(nil))) // which is not used
+	client, err := daemons.NewJournalClient(d, daemons.JournalOptions(d, (*db.Store)(nil))) // the check reads no rows
 	if err != nil {
 		return "", err
 	}

@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// usesBroker reports whether a daemon, by its command, works with the broker; "" is all of them.
+// usesBroker reports whether a daemon, given by its command, uses the broker; "" is all daemons.
 func usesBroker(c *config.Config, daemon string) bool {
 	switch daemon {
 	case "journal-client", "update-metrics":
@@ -27,14 +27,14 @@ func usesBroker(c *config.Config, daemon string) bool {
 	return true
 }
 
-// checkBroker connects to the broker, and checks that its user has the rights that a daemon needs; "" is all daemons.
+// checkBroker connects to the broker, and checks that its user has the rights of a daemon; "" is all daemons.
 func checkBroker(ctx context.Context, a *command.App, cmd *cobra.Command, daemon string) (string, error) {
 	broker, err := a.Config.Broker()
 	if err != nil {
 		return "", err
 	}
 	var queues []string
-	if senders[daemon] { // without the database, which another check asks, one name stands for all
+	if senders[daemon] { // another check reads the database; without it, one name stands for all queues
 		asking, cancel := context.WithTimeout(ctx, patience)
 		queues, _ = queuesOf(asking, a, cmd, daemon)
 		cancel()
@@ -47,7 +47,7 @@ func checkBroker(ctx context.Context, a *command.App, cmd *cobra.Command, daemon
 // senders are the daemons that send to queues.
 var senders = map[string]bool{"": true, "start-runner": true, "start-runner-first-visits": true, "schedule-recurrent": true}
 
-// brokerUses returns what a daemon does at the broker.
+// brokerUses returns the broker operations of a daemon.
 func brokerUses(c *config.Config, daemon string, queues []string) (uses []celery.Use) {
 	if senders[daemon] {
 		uses = append(uses, celery.ToSend(queues, c.Celery.Sending))
@@ -61,7 +61,7 @@ func brokerUses(c *config.Config, daemon string, queues []string) (uses []celery
 	return uses
 }
 
-// asksWorkers reports whether somebody may revoke tasks on the dashboard.
+// asksWorkers reports whether any user may revoke tasks on the dashboard.
 func asksWorkers(d config.Dashboard) bool {
 	acts := func(roles []config.DashboardRole) bool {
 		return slices.Contains(roles, config.RoleTasks) || slices.Contains(roles, config.RoleTerminate)

@@ -9,12 +9,12 @@ import (
 	"swh-scheduler/internal/rpc"
 )
 
-// errOpen is the error of a file with which rpc-serve would ask nobody who he is.
-var errOpen = errors.New("whoever reaches the port of rpc-serve can read and write the scheduler: give it clients, or write " +
+// errOpen is the error of a file with which rpc-serve would accept calls without credentials by default.
+var errOpen = errors.New("everybody who reaches the port of rpc-serve can read and write the scheduler: give it clients, or write " +
 	"rpc_serve: {open: true} if that is meant, or if no rpc-serve runs with this file")
 
-// checkClients checks that rpc-serve asks its clients who they are, or that the file says it doesn't, and that it
-// can read the files for it.
+// checkClients checks that rpc-serve asks for credentials, or that the file allows calls without, and that the files
+// of clients' certificates can be read.
 func checkClients(a *command.App) (string, error) {
 	c := a.Config.RPCServe
 	if c.TLSCertificate != "" {
@@ -29,7 +29,7 @@ func checkClients(a *command.App) (string, error) {
 	}
 	switch {
 	case c.Open:
-		return "open: whoever reaches its port may make all calls", nil
+		return "open: everybody who reaches its port may make all calls", nil
 	case !c.Asks():
 		return "", errOpen
 	}

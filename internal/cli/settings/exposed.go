@@ -16,8 +16,8 @@ import (
 	"swh-scheduler/internal/config"
 )
 
-// exposed returns what the configuration exposes to others, in words: secrets in files that every user of this host
-// may read, and connections on which somebody in between could pass for a server, or read what is sent.
+// exposed returns warnings about secrets in files that every user of this host may read, and about connections that
+// a man in the middle could read or impersonate.
 func exposed(a *command.App) []string {
 	var warnings []string
 	for _, path := range a.Config.SecretFiles() {
@@ -31,7 +31,7 @@ func exposed(a *command.App) []string {
 	}
 	for _, key := range []string{"scheduler.db", "database.direct", "database.replica", "rpc_serve.door.db"} {
 		if hosts := unverified(string(dsns[key])); len(hosts) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s reaches %s without sslmode=verify-full: somebody in between could read what is sent, or pass for the database", key, strings.Join(hosts, ", ")))
+			warnings = append(warnings, fmt.Sprintf("%s reaches %s without sslmode=verify-full: a man in the middle could read all traffic, or impersonate the database", key, strings.Join(hosts, ", ")))
 		}
 	}
 	for _, way := range []struct {
@@ -44,13 +44,14 @@ func exposed(a *command.App) []string {
 		{"journal.brokers", "set security.protocol to SASL_SSL or SSL in journal.consumer_settings", plainKafka(a.Config.Journal)},
 	} {
 		if hosts := elsewhere(way.hosts); len(hosts) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s reaches %s without TLS: somebody in between could read what is sent, passwords too, or change it; %s", way.key, strings.Join(hosts, ", "), way.do))
+			warnings = append(warnings, fmt.Sprintf("%s reaches %s without TLS: a man in the middle could read all traffic with its passwords, or change it; %s", way.key, strings.Join(hosts, ", "), way.do))
 		}
 	}
 	return warnings
 }
 
-// plainBroker returns the hosts of the broker that are reached without TLS. Other checks say that it can't be read.
+// plainBroker returns the hosts of the broker that are reached without TLS. It returns none for an unusable broker:
+// another check reports that.
 func plainBroker(c *config.Config) []string {
 	broker, err := c.Broker()
 	if err != nil {
@@ -82,7 +83,7 @@ func plainKafka(j config.Journal) (hosts []string) {
 	return hosts
 }
 
-// elsewhere returns those of some hosts that are not this one, each once.
+// elsewhere returns those of hosts that are not this host, each once.
 func elsewhere(hosts []string) (others []string) {
 	for _, host := range hosts {
 		if !isHere(host) && !slices.Contains(others, host) {
@@ -92,14 +93,14 @@ func elsewhere(hosts []string) (others []string) {
 	return others
 }
 
-// isHere reports whether a host is this one, by its name or address.
+// isHere reports whether host is this one, by its name or address.
 func isHere(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || err == nil && address.Unmap().IsLoopback()
 }
 
-// worldReadable reports whether every user of this host may read a file: by its mode, and that of the directories
-// that lead to it.
+// worldReadable reports whether every user of this host may read a file, by the modes of the file and of the
+// directories above it.
 func worldReadable(path string) bool {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -119,8 +120,8 @@ func worldReadable(path string) bool {
 	}
 }
 
-// unverified returns the hosts of a DSN, but for this one, whose certificate and name are not both checked. A
-// DSN that can't be read has none: other checks say so.
+// unverified returns the hosts of a DSN, except this one, whose certificate and name are not both checked. It
+// returns none for a DSN that can't be read: other checks report that.
 func unverified(dsn string) (hosts []string) {
 	if dsn == "" {
 		return nil

@@ -18,16 +18,16 @@ import (
 
 const (
 	shortestPassword = 8  // characters
-	longestPassword  = 72 // bytes: bcrypt takes no more into account
+	longestPassword  = 72 // bytes: bcrypt ignores the rest
 )
 
 func newHashPassword(a *command.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hash-password",
 		Short: "Make the hash of a password, for the configuration",
-		Long: `Make the hash of a password, for dashboard.users in the configuration: it asks for the
-password on a terminal, or reads the first line of standard input, and prints the hash of
-bcrypt. Each time it is another one. It needs no configuration.`,
+		Long: `Make the hash of a password, for dashboard.users in the configuration. The command asks for
+the password on a terminal, or reads the first line of standard input, and prints the hash of
+bcrypt. Each call prints another hash. The command needs no configuration.`,
 		Args: cobra.NoArgs,
 		RunE: command.Work(func(cmd *cobra.Command, _ []string) error {
 			password, err := readPassword(cmd.InOrStdin(), a.Stderr)
@@ -49,7 +49,7 @@ bcrypt. Each time it is another one. It needs no configuration.`,
 	}
 }
 
-// readPassword asks for a password twice if in is a terminal, and shows nothing of it. Otherwise it reads a line.
+// readPassword asks for a password twice, without echo, if in is a terminal. Otherwise it reads a line.
 func readPassword(in io.Reader, prompts io.Writer) (string, error) {
 	file, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -71,7 +71,7 @@ func readPassword(in io.Reader, prompts io.Writer) (string, error) {
 	}
 	again, err := ask("Again: ")
 	if err == nil && again != first {
-		err = errors.New("the two are not the same")
+		err = errors.New("the two passwords differ")
 	}
 	return first, err
 }

@@ -44,8 +44,8 @@ line and the environment. Addresses are shown without passwords, other secrets a
 	return cmd
 }
 
-// configView is a configuration by the file's keys, without secrets. The fields here are those
-// that have another form in the file than in config.Config.
+// configView is a configuration by the file's keys, without secrets. Its fields are those whose form in the file
+// differs from that in config.Config.
 type configView struct {
 	Scheduler struct {
 		Cls          string `yaml:"cls,omitempty"`

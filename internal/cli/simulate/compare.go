@@ -30,10 +30,10 @@ func newCompare(a *command.App) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "compare [OPTIONS]",
-		Short: "Compare how stale policies of visits let the archive be",
-		Long: `Compare, side by side and without a database, how stale policies of visits let the
-archive be: the Python scheduler's default ones, pools, freshness, and an oracle that
-knows how often each origin changes. Origins change by a model:
+		Short: "Compare how stale the archive is with each policy of visits",
+		Long: `Compare, without a database, how stale the archive is with each policy of visits: the
+Python scheduler's default ones, pools, freshness, and an oracle that has the real rate
+of change of each origin. Origins change by a model:
 ` + about + `
 
 or as recorded in a CSV file (--changes).`,
@@ -75,7 +75,7 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 	if o.changes != "" {
 		for _, other := range []string{"model", "origins", "days"} {
 			if cmd.Flags().Changed(other) {
-				return command.Usagef(cmd, "--%s can't be given with --changes, whose file tells it", other)
+				return command.Usagef(cmd, "--%s can't be given with --changes: the file sets it", other)
 			}
 		}
 		var err error
@@ -83,7 +83,7 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 			return err
 		}
 	}
-	// With as many workers as origins, the costs that make the load would be visits that never end.
+	// With as many workers as origins, the visits that make up the load would never end.
 	if most := max(1, o.Origins/10); o.Workers > most {
 		return command.Usagef(cmd, "Invalid value for '--workers': %d are more than one for ten origins; give fewer, of %d origins at most %d.", o.Workers, o.Origins, most)
 	}
@@ -108,17 +108,17 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 			func(w io.Writer) error { return freshsim.WriteHTML(w, reports, settings) }))
 }
 
-// readChanges reads the file of changes, and sets the options that it tells.
+// readChanges reads the file of changes, and sets the options that the file determines.
 func readChanges(cmd *cobra.Command, o *compareOptions) (freshsim.Model, error) {
 	file, err := command.OpenInput(cmd, "--changes", o.changes)
 	if err != nil {
 		return freshsim.Model{}, err
 	}
 	defer func() { _ = file.Close() }()
-	model, told, err := freshsim.ReadChanges(file)
+	model, recorded, err := freshsim.ReadChanges(file)
 	if err != nil {
 		return model, fmt.Errorf("%s: %w", o.changes, err)
 	}
-	o.Origins, o.WarmUp, o.Runtime = told.Origins, told.WarmUp, told.Runtime
+	o.Origins, o.WarmUp, o.Runtime = recorded.Origins, recorded.WarmUp, recorded.Runtime
 	return model, nil
 }

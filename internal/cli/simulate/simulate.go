@@ -89,8 +89,8 @@ func newSimulatorRun(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [OPTIONS]",
 		Short: "Run the scheduler simulator",
-		Long: `Run the scheduler simulator, on a database that is used for nothing else, as the
-simulation writes to it.
+		Long: `Run the scheduler simulator. The simulation writes to the database, so give it a
+database that is used for nothing else.
 
 By default, the simulation runs forever. You can cap the simulated runtime with
 --runtime, and you can always press Ctrl+C to interrupt it and get the report.
@@ -100,8 +100,8 @@ origin-visit-aware one, which uses --policy to decide which origins to schedule
 first. The policy 'configured' means those of the key scheduling_policy, as used by
 schedule-recurrent.
 
-With --lanes, neither a scheduler nor a database is used: the waits of work with
-these lanes and without are compared, for 14 days or --runtime.`,
+With --lanes, the command uses neither a scheduler nor a database. It compares the waits
+of work with these lanes and without, for 14 days or --runtime.`,
 		Example: `  swh-scheduler simulator run --origins 20000 --runtime 604800 --plots
   swh-scheduler simulator run --lanes scheduler.yml --runtimes seen.csv --workers 100 --plots
   swh-scheduler simulator run --policy pools --workers 200 --runtime 86400 --html pools.html`,
@@ -163,7 +163,7 @@ func simulate(a *command.App, cmd *cobra.Command, o simulatorOptions) error {
 	}
 	results, err := openResults(cmd, o)
 	if err == nil && simulator.Kind(o.kind) == simulator.OriginScheduler && model.HasFreshness(policies) {
-		err = migrateFor(a, cmd, migrate.Options{Policies: policies}) // candidates with moments
+		err = migrateFor(a, cmd, migrate.Options{Policies: policies}) // makes the candidates, which have the moments of visits
 	}
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func runSimulation(ctx context.Context, a *command.App, o simulator.Options) (*s
 	return simulator.Run(ctx, o)
 }
 
-// resultFile is a file for a result; the path "" is none, "-" standard output.
+// resultFile is a file for a result. The path "" is no file, "-" is standard output.
 type resultFile struct {
 	path string
 	file *os.File
@@ -259,8 +259,8 @@ type resultFile struct {
 
 type results struct{ csv, html resultFile }
 
-// openResults checks, before anything is simulated, that the files can be written. Their
-// contents stay until there is a result.
+// openResults checks, before the simulation, that the files can be written. It leaves their contents: a later write
+// replaces them.
 func openResults(cmd *cobra.Command, o simulatorOptions) (results, error) {
 	r := results{csv: resultFile{path: o.csv}, html: resultFile{path: o.html}}
 	err := r.csv.open(cmd, "--csv' / '-o")
@@ -293,7 +293,7 @@ func (r resultFile) write(stdout io.Writer, write func(io.Writer) error) error {
 	}
 	err := r.file.Truncate(0)
 	if errors.Is(err, syscall.EINVAL) {
-		err = nil // no regular file
+		err = nil // not a regular file, such as /dev/stdout
 	}
 	if err == nil {
 		err = write(r.file)

@@ -25,17 +25,17 @@ func NewDashboard(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboard [OPTIONS]",
 		Short: "Shows the scheduler in a browser",
-		Long: `Serves pages that show what the scheduler does, and from which operators change it. The
-dashboard section of the configuration says who they are; without it, whoever reaches the
-port may read, and nobody may change anything. rpc-serve shows the same pages, with
-dashboard.in_rpc_serve.`,
+		Long: `Serves pages that show the state of the scheduler, and from which operators change it. The
+dashboard section of the configuration names the operators. Without it, everybody who reaches
+the port may read, and nobody may change anything. With dashboard.in_rpc_serve, rpc-serve shows
+the same pages.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&host, "host", "127.0.0.1", "`HOST` to listen on; 0.0.0.0 is all network interfaces")
 	flags.Uint16Var(&port, "port", 5009, "`PORT` to listen on; 0 takes a free one")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		if c := a.Config; c.Scheduler.Cls == config.Remote && c.Dashboard.Opens() {
-			return c.Wrong("dashboard", errors.New("its sessions are in the database, where those who come through an RPC server may not read them: give it a database (scheduler.cls: postgresql), or leave out users and proxy"))
+			return c.Wrong("dashboard", errors.New("needs a database of its own (scheduler.cls: postgresql): a connection through an RPC server may not read sessions; or leave out users and proxy"))
 		}
 		d := daemons.Dashboard{
 			Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), NewSite: newSite(a, cmd, "", func() bool { return false }),
@@ -45,7 +45,8 @@ dashboard.in_rpc_serve.`,
 	return cmd
 }
 
-// newSite makes a dashboard below a path. While it is closed, only its own users may read it.
+// newSite makes a dashboard below the path base. While closed returns true, only the dashboard's own users may read
+// it.
 func newSite(a *command.App, cmd *cobra.Command, base string, closed func() bool) daemons.NewSite {
 	return func(ctx context.Context, store *db.Store, metrics prometheus.Registerer) (rpc.Site, func() error, error) {
 		reads, err := a.OpenPages(ctx, cmd, dashboard.Timeout)
@@ -54,7 +55,7 @@ func newSite(a *command.App, cmd *cobra.Command, base string, closed func() bool
 		}
 		c := a.Config.Dashboard
 		if (c.RequireLogin || closed()) && !c.Opens() {
-			a.Log.Warn("nobody can read the dashboard: name who may in dashboard.users; the credentials of rpc_serve don't open it")
+			a.Log.Warn("nobody can read the dashboard: name its users in dashboard.users; the credentials of rpc_serve don't open it")
 		}
 		o := dashboard.Options{
 			Reads: reads, Acts: store, Config: a.Config, Log: a.Log, Metrics: metrics, Version: a.Version, Base: base,
@@ -70,7 +71,7 @@ func newSite(a *command.App, cmd *cobra.Command, base string, closed func() bool
 				switch {
 				case err == nil && len(answers) == 0:
 					return command.ErrNoReply
-				case err != nil && len(answers) > 0: // the request was sent, and some have it
+				case err != nil && len(answers) > 0: // the request reached the workers that answered
 					a.Log.Warn("not all workers' answers could be read", "error", err)
 					return nil
 				}

@@ -22,8 +22,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// options returns the options of a daemon that runs as cmd, and forgets all other commands, which
-// would take memory as long as it runs.
+// options returns the options of a daemon that runs as cmd. It drops all other commands, which would take memory as
+// long as the daemon runs.
 func options(a *command.App, cmd *cobra.Command) process.Options {
 	root := cmd.Root()
 	for _, other := range root.Commands() {
@@ -44,8 +44,8 @@ func NewRunner(a *command.App) *cobra.Command {
 		Short: "Starts a swh-scheduler runner instance",
 		Long: `Starts a swh-scheduler runner instance: it sends the tasks that are ready to run.
 
-Task types may be limited by name, by pattern or both; without either, all are
-served.`,
+The options limit the task types by name, by pattern or both. Without them, it serves
+all task types.`,
 	}
 	flags := cmd.Flags()
 	period := periodFlag(flags, "ready tasks")
@@ -64,7 +64,7 @@ served.`,
 		}
 		if cmd.Flags().Changed("lost-before") {
 			d.LostBefore = func(ctx context.Context, store *db.Store) (time.Time, error) {
-				zone, err := command.ServerZone(ctx, store) // of a date without one
+				zone, err := command.ServerZone(ctx, store) // of a date that names no zone
 				if err != nil {
 					return time.Time{}, err
 				}
@@ -80,8 +80,8 @@ func NewFirstVisits(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start-runner-first-visits [OPTIONS]",
 		Short: "Starts a swh-scheduler runner service for first visits",
-		Long: `Starts a swh-scheduler runner service for first visits: it sends the visits of
-newly listed origins to the queues for first visits, if their lister has some.`,
+		Long: `Starts a swh-scheduler runner service for first visits: it sends the visits of newly
+listed origins to the queues for first visits of their lister, if it has any.`,
 	}
 	period := periodFlag(cmd.Flags(), "first visits")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
@@ -129,8 +129,8 @@ func NewRPCServe(a *command.App) *cobra.Command {
 		Short: "Starts a swh-scheduler API HTTP server",
 		Long: `Starts a swh-scheduler API HTTP server, through which listers, the web API and
 other components use the scheduler. The rpc_serve section of the configuration
-can ask for TLS and credentials, and say which clients may make which calls; it is
-read again when the file changes.`,
+can require TLS and credentials, and limit the calls of each client. The server
+reads that section again when the file changes.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&host, "host", "0.0.0.0", "`HOST` to listen on; 0.0.0.0 is all network interfaces")
@@ -140,7 +140,7 @@ read again when the file changes.`,
 	var debug bool
 	command.Pair(flags, &debug, "debug", "", "nodebug", "log at level debug, with a line for each call", "log no calls (default, unless --log-level is debug)")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		if _, err := a.DSN(cmd); err != nil { // a server has a database of its own
+		if _, err := a.DSN(cmd); err != nil { // the server needs a database of its own
 			return err
 		}
 		if a.Config.Scheduler.MaxPoolConns == 0 {
@@ -154,7 +154,7 @@ read again when the file changes.`,
 		}
 		d := daemons.RPC{Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug, Reread: a.Reread(cmd)}
 		if a.Config.Dashboard.InRPCServe {
-			var asks atomic.Bool // once calls need credentials, until the next start
+			var asks atomic.Bool // set while calls need credentials
 			asks.Store(a.Config.RPCServe.Asks())
 			reread := d.Reread
 			d.Reread = func() (*config.Config, error) {

@@ -20,13 +20,12 @@ func newTaskArchive(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive [OPTIONS]",
 		Short: "Delete tasks that ended long ago, as configured",
-		Long: `Delete tasks that ended longer ago than the configuration's archive.after says for
-their type, with their runs, and print how many. If there is an archive.directory,
-they are written there first. start-runner does the same, once a day and in small
-steps.
+		Long: `Delete tasks that ended longer ago than archive.after in the configuration, with their
+runs, and print how many. If the configuration has an archive.directory, the command
+writes them there first. start-runner does the same, once a day and in small steps.
 
-Tasks end when they are disabled, or completed one-shot tasks. The tasks of a graph
-go together, and a task stays on which an open one depends.`,
+A task has ended if it is disabled, or is a completed one-shot task. All tasks of a
+graph are deleted together. A task stays while an open task depends on it.`,
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "delete and write nothing, and print what would go")
 	command.OutputFlag(cmd.Flags(), &output)

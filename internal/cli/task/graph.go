@@ -17,9 +17,9 @@ import (
 func newTaskGraph(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [OPTIONS] COMMAND [ARGS]...",
-		Short: "Manipulate graphs of tasks, which wait for each other",
-		Long: `Manipulate graphs of tasks, which wait for each other. start-runner releases a
-task when its dependencies have ended.`,
+		Short: "Manipulate graphs: tasks that depend on each other",
+		Long: `Manipulate graphs: tasks that depend on each other. start-runner releases a task when
+its dependencies have ended.`,
 	}
 	cmd.AddCommand(newGraphSubmit(a), newGraphExtend(a), newGraphList(a), newGraphStatus(a), newGraphShow(a),
 		newGraphCancel(a), newGraphRetry(a), newGraphRelease(a))
@@ -60,8 +60,8 @@ func number(cmd *cobra.Command, name, text string) (int64, error) {
 func newGraphSubmit(a *command.App) *cobra.Command {
 	var dryRun bool
 	cmd := graphCommand(a, "submit [OPTIONS] FILE", "Submit a graph of tasks",
-		`Submit the graph of tasks that FILE describes in YAML or JSON (- is standard
-input): all of it, or nothing if there is an error.`,
+		`Submit the graph of tasks that FILE describes in YAML or JSON (- is standard input).
+If the file has an error, nothing is submitted.`,
 		[]string{"FILE"},
 		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (any, string, error) {
 			text, err := command.ReadInput(cmd, "FILE", args[0])
@@ -90,8 +90,8 @@ input): all of it, or nothing if there is an error.`,
 
 func newGraphExtend(a *command.App) *cobra.Command {
 	return graphCommand(a, "extend [OPTIONS] GRAPH FILE", "Add tasks and dependencies to a graph, or remove dependencies",
-		`Add the tasks and dependencies to a graph that FILE describes in YAML or JSON (- is
-standard input), and remove dependencies: all of it, or nothing if there is an error.`,
+		`Add tasks and dependencies to a graph, or remove dependencies, as FILE describes in YAML
+or JSON (- is standard input). If the file has an error, nothing is changed.`,
 		[]string{"GRAPH", "FILE"},
 		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (any, string, error) {
 			graph, err := number(cmd, "GRAPH", args[0])
@@ -136,9 +136,9 @@ func newGraphList(a *command.App) *cobra.Command {
 }
 
 func newGraphStatus(a *command.App) *cobra.Command {
-	return graphCommand(a, "status [OPTIONS] GRAPH", "Show how far a graph is",
-		`Show how far a graph is: the number of its tasks in each state, what it waits for
-now, the longest chain of tasks left, and when all may be done.`,
+	return graphCommand(a, "status [OPTIONS] GRAPH", "Show the progress of a graph",
+		`Show the progress of a graph: the number of its tasks in each state, the tasks that it
+waits for now, the longest chain of tasks left, and the expected end.`,
 		[]string{"GRAPH"},
 		func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) (any, string, error) {
 			graph, err := number(cmd, "GRAPH", args[0])
@@ -199,8 +199,8 @@ func newGraphCancel(a *command.App) *cobra.Command {
 	cmd = changeCommand(a, "cancel [OPTIONS] GRAPH", "Cancel a graph",
 		`Cancel all unsent tasks of a graph. Sent ones are not retried if they fail.
 
-With --terminate, also have workers drop those that were sent. WARNING: the processes
-that run them are killed. By the time the signal arrives, a process may have begun
+With --terminate, workers also drop the tasks that were sent. WARNING: the processes
+that run these tasks are killed. By the time the signal arrives, a process may have begun
 another task, which is then killed instead.`,
 		"Cancelled graph", func(ctx context.Context, b command.Scheduler, graph int64) error {
 			if err := b.CancelGraph(ctx, graph); err != nil || !revoke.Terminate() {
@@ -224,7 +224,7 @@ another task, which is then killed instead.`,
 func newGraphRetry(a *command.App) *cobra.Command {
 	return changeCommand(a, "retry [OPTIONS] GRAPH", "Retry the failed tasks of a graph",
 		`Retry the tasks of a graph that have failed for good, were cancelled, or waited
-longer than their deadline, and the tasks that could not run because of them.`,
+longer than their deadline. Tasks that could not run because of these are retried too.`,
 		"Retried graph", func(ctx context.Context, b command.Scheduler, graph int64) error { return b.RetryGraph(ctx, graph) })
 }
 

@@ -70,7 +70,7 @@ func newTaskList(a *command.App) *cobra.Command {
 	return cmd
 }
 
-// listOptions are the options of task list that say which tasks.
+// listOptions are the options of task list that select tasks.
 type listOptions struct {
 	ids                         []int64
 	types, statuses, priorities []string
@@ -79,7 +79,7 @@ type listOptions struct {
 	before, after               command.Date
 }
 
-// filter returns them as a filter; zone is that of dates without one.
+// filter returns the options as a filter. Dates without a zone are in zone.
 func (o *listOptions) filter(zone *time.Location) tasks.TaskFilter {
 	f := tasks.TaskFilter{IDs: o.ids, Types: o.types, Policy: model.TaskPolicy(o.policy), Limit: o.limit,
 		Before: o.before.In(zone, time.Time{}), After: o.after.In(zone, time.Time{})}
@@ -94,7 +94,8 @@ func (o *listOptions) filter(zone *time.Location) tasks.TaskFilter {
 	return f
 }
 
-// taskList is tasks with their runs and, unlike the Python scheduler's, refused messages.
+// taskList holds tasks with their runs and, unlike the Python scheduler's, the messages that the broker
+// refused.
 type taskList struct {
 	tasks    []model.Task
 	runs     map[int64][]model.TaskRun // by task

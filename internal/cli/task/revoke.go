@@ -19,9 +19,9 @@ func newTaskRevoke(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke [OPTIONS] TASK_IDS...",
 		Short: "Stop tasks that were sent",
-		Long: `Stop tasks that were sent, given by their ids (see task list): have workers drop their
-messages if they receive them from now on, or have received and not started them. A
-restarted worker no longer does. The run then counts as failed, and isn't retried: a
+		Long: `Stop tasks that were sent, given by their ids (see task list). Workers drop the tasks'
+messages that they receive from now on, or have received and not started. A worker
+forgets that when it restarts. A dropped run counts as failed and is not retried: a
 recurring task waits for its next regular run, unless --disable is given.
 
 ` + command.AboutTerminate,

@@ -27,9 +27,9 @@ func newTaskScheduleOrigins(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule_origins [OPTIONS] TYPE [OPTIONS]...",
 		Short: "Schedules tasks for origins that are already known",
-		Long: `Schedules tasks for origins that are already known: those of a file with a URL on each
-line, or those of the archive's storage. The first argument is the name of the task
-type, further ones are keyword arguments of the tasks in the form key=value, where
+		Long: `Schedules tasks for origins that are already known. The origins come from a file with a
+URL on each line, or from the archive's storage. The first argument is the name of the
+task type. Further ones are keyword arguments of the tasks in the form key=value, where
 value is in YAML format.`,
 		Example: `  swh-scheduler task schedule_origins index-origin-metadata --storage-url http://storage.example:5002/
   swh-scheduler task schedule_origins index-origin-metadata --file urls.txt`,
@@ -128,7 +128,7 @@ type originScheduler struct {
 
 // run creates the tasks, or only counts them if b is nil.
 func (s *originScheduler) run(ctx context.Context, b command.Scheduler, urls iter.Seq2[string, error]) error {
-	bar := s.app.ProgressBeside("scheduling origins", s.limit)
+	bar := s.app.ProgressIfPiped("scheduling origins", s.limit)
 	defer bar.Stop()
 	var made []tasks.NewTask
 	var batch []string

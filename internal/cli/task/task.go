@@ -78,8 +78,8 @@ func newTaskRespawn(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "respawn [OPTIONS] TASK_IDS...",
 		Short: "Respawn tasks",
-		Long: `Respawn tasks, given by their ids (see task list): they are to run at the given
-date, whatever their state.`,
+		Long: `Respawn tasks, given by their ids (see task list). Each runs at the given date,
+whatever its state.`,
 		Example: `  swh-scheduler task respawn 1 3 12`,
 		Args:    command.Args("TASK_IDS..."),
 	}

@@ -12,8 +12,8 @@ import (
 //go:embed known.yml
 var knownText string
 
-// knownTaskTypes returns the task types of the archive's packages by plugin, in the order of their names, and
-// the packages and versions that they are of.
+// knownTaskTypes returns the built-in task types of the archive's packages by plugin, ordered by name, and the
+// packages with their versions.
 func knownTaskTypes() (byPlugin map[string][]model.TaskType, packages string, err error) {
 	head, text, _ := strings.Cut(knownText, "\n")
 	packages = strings.TrimPrefix(head, "# Made by known.py from ")

@@ -24,15 +24,16 @@ func newTaskTypeRegister(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "register [OPTIONS]",
 		Short: "Register missing task-type entries in the scheduler",
-		Long: `Register missing task-type entries in the scheduler: those of the tasks that the
-running workers know, or those of a YAML file. Existing entries are left unchanged; a
-warning is logged if the name of the Celery task differs.
+		Long: `Register missing task-type entries in the scheduler: those of the tasks that running
+workers have registered, or those of a YAML file. Existing entries stay unchanged; the
+command logs a warning if the name of the Celery task differs.
 
-Where no broker is configured or reached, or no worker replies, it registers the task types of
-the archive's packages that this program knows, and logs which versions of the packages they are
-of. It also takes those of a PLUGIN that no worker has. With --pattern it asks workers only.
+The program has a built-in list of the task types of the archive's packages. The command
+registers these, and logs the versions of the packages, if no broker is configured or
+reached, or no worker replies. It does the same for a PLUGIN that no worker has. With
+--pattern it uses only the workers' answers.
 
-Workers tell only the names of their tasks: the function load_git of
+Workers reply with the names of their tasks only: the function load_git of
 swh.loader.git.tasks becomes the task type load-git. All other fields have the defaults
 of the Python command: intervals of 90 days for types that end in -full and of 2 days
 for all others. A file can set more:
@@ -108,8 +109,8 @@ func taskTypesOfWorkers(a *command.App, cmd *cobra.Command, workers command.Work
 	return typesOfPlugins(a, cmd, byPlugin, without, plugins)
 }
 
-// registeredTasks asks workers for their tasks. without says why there are none, unless certain workers
-// were asked, in which case that is an error.
+// registeredTasks asks workers for their tasks. without is the reason why there are no answers. If --pattern names
+// workers, that reason is returned as err instead.
 func registeredTasks(a *command.App, cmd *cobra.Command, workers command.WorkerFlags) (tasks map[string][]celery.RegisteredTask, without, err error) {
 	certain := cmd.Flags().Changed("pattern")
 	if a.Config.Celery.TaskBroker == "" && !certain {
@@ -129,8 +130,8 @@ func registeredTasks(a *command.App, cmd *cobra.Command, workers command.WorkerF
 	return tasks, nil, err
 }
 
-// typesOfPlugins returns the task types of plugins, or of all where none is named. What workers lack comes from
-// the known task types: all of them where without says why there is no worker, else those of the plugins named.
+// typesOfPlugins returns the task types of plugins; none named is all. The built-in list replaces what workers lack:
+// all task types if without is not nil, else those of the plugins named.
 func typesOfPlugins(a *command.App, cmd *cobra.Command, byPlugin map[string][]model.TaskType, without error, plugins []string) ([]model.TaskType, error) {
 	all := len(plugins) == 0 || slices.Equal(plugins, []string{"all"})
 	if !cmd.Flags().Changed("pattern") {
@@ -161,7 +162,7 @@ func typesOfPlugins(a *command.App, cmd *cobra.Command, byPlugin map[string][]mo
 			unknown = append(unknown, plugin)
 		}
 		for _, t := range byPlugin[plugin] {
-			if !slices.ContainsFunc(types, sameAs(t)) { // of another plugin with the same module
+			if !slices.ContainsFunc(types, sameAs(t)) { // two plugins may share a module
 				types = append(types, t)
 			}
 		}
@@ -176,7 +177,7 @@ func typesOfPlugins(a *command.App, cmd *cobra.Command, byPlugin map[string][]mo
 	return types, nil
 }
 
-// sameAs returns whether a task type has the name of t and its task.
+// sameAs returns a function that reports whether a task type has the name and the Celery task of t.
 func sameAs(t model.TaskType) func(model.TaskType) bool {
 	return func(other model.TaskType) bool { return other.Type == t.Type && other.BackendName == t.BackendName }
 }

@@ -80,7 +80,7 @@ func newTaskTypeAdd(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add [OPTIONS] TYPE TASK_NAME DESCRIPTION",
 		Short: "Create a new task type",
-		Long: `Create a new task type; an existing one of that name is left unchanged.
+		Long: `Create a new task type. A task type of that name that exists stays unchanged.
 Intervals are written as for PostgreSQL, such as "1 day" or "12:30:00".`,
 		Args: command.Args("TYPE", "TASK_NAME", "DESCRIPTION"),
 	}
