@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// Broker is where RabbitMQ listens: one or more addresses, tried in turn. Its
-// text form hides passwords.
+// Broker is the addresses of RabbitMQ, tried in turn. Its text form hides passwords.
 type Broker struct {
 	nodes []node
 }
@@ -52,8 +51,8 @@ type node struct {
 // server_name_indication or ssl_server_hostname, verify (verify_peer,
 // verify_none) or ssl_cert_reqs.
 //
-// The parameters given are those of all URLs, over which their own win. If secure is set,
-// all have TLS, and their port is 5671.
+// The given parameters are defaults for all URLs; a URL's own parameters take precedence. If secure is set, all
+// addresses have TLS, and their default port is 5671.
 //
 // Errors never contain a password.
 func ParseBroker(urls string, secure bool, parameters url.Values) (Broker, error) {
@@ -94,7 +93,7 @@ func parseNode(raw string, before node, secure bool, parameters url.Values) (nod
 	case "amqps":
 		n.secure = true
 	default:
-		// What stands before "://" may be a password if the URL is garbled.
+		// The text before "://" may be a password if the URL is garbled.
 		return node{}, errors.New("the scheme must be amqp or amqps")
 	}
 	rest, _, _ = strings.Cut(rest, "#")
@@ -185,7 +184,7 @@ func (n *node) parseParameters(values url.Values) (err error) {
 		case "channel_max", "frame_max", "locale", "connection_attempts", "retry_delay",
 			"socket_timeout", "stack_timeout", "blocked_connection_timeout", "tcp_options",
 			"client_properties", "ssl_options", "backpressure_detection", "ssl_check_hostname":
-			// Known to pika or kombu, which read the same setting; nothing to do here.
+			// pika or kombu use it; it has no effect here.
 		default:
 			return fmt.Errorf("unknown query parameter %q", key)
 		}
@@ -209,8 +208,8 @@ func parseDuration(value string, unit time.Duration) (time.Duration, error) {
 
 var quoted = regexp.MustCompile("%[0-9A-Fa-f]{2}")
 
-// unquote decodes percent-encoding as Python's urllib does: what isn't a valid
-// sequence stays as it is, what isn't UTF-8 becomes U+FFFD.
+// unquote decodes percent-encoding as Python's urllib does: invalid sequences stay unchanged, and invalid UTF-8
+// becomes U+FFFD.
 func unquote(s string) string {
 	s = quoted.ReplaceAllStringFunc(s, func(code string) string {
 		v, _ := strconv.ParseUint(code[1:], 16, 8)
@@ -253,7 +252,7 @@ func (n node) address() string {
 	return net.JoinHostPort(n.host, strconv.Itoa(n.port))
 }
 
-// tlsConfig returns how the node's certificates are checked.
+// tlsConfig returns the node's TLS options, with the check of its certificate.
 func (n node) tlsConfig() (*tls.Config, error) {
 	c := &tls.Config{
 		MinVersion:         tls.VersionTLS12,

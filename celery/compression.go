@@ -12,8 +12,8 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// Compressions are the content types of the ways to compress messages, by kombu's names. Kombu also has
-// bzip2, which no maintained library for Go writes.
+// Compressions are the content types of compressed messages, by kombu's names. Kombu also has bzip2, which no
+// maintained library for Go writes.
 var Compressions = map[string]string{
 	"gzip": contentTypeZlib, "zlib": contentTypeZlib, contentTypeZlib: contentTypeZlib,
 	"zstd": contentTypeZstd, "zstandard": contentTypeZstd, contentTypeZstd: contentTypeZstd,
@@ -36,14 +36,13 @@ type compressor struct {
 	packed []byte
 }
 
-// zstdEncoder is shared, as one takes some megabytes; it is safe for concurrent use. A single
-// segment tells its length, without which some of Python's libraries don't read it.
+// zstdEncoder is shared, as an encoder takes some megabytes; it is safe for concurrent use. A frame of a single
+// segment has its length in the header, without which some of Python's libraries don't read it.
 var zstdEncoder = sync.OnceValues(func() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithSingleSegment(true))
 })
 
-// compress compresses a body for a content type of Compressions. The result is good until the
-// next call.
+// compress compresses a body for a content type of Compressions. The result is valid until the next call.
 func (c *compressor) compress(contentType string, body []byte) ([]byte, error) {
 	if contentType == contentTypeZstd {
 		e, err := zstdEncoder()
@@ -67,11 +66,11 @@ func (c *compressor) compress(contentType string, body []byte) ([]byte, error) {
 	return c.out.Bytes(), nil
 }
 
-// writer returns what compresses into out.
+// writer returns a writer that compresses into out.
 func (c *compressor) writer(contentType string) (io.WriteCloser, error) {
 	switch {
 	case contentType == contentTypeXZ:
-		return xz.WriterConfig{DictCap: 64 << 10}.NewWriter(&c.out) // there is no Reset
+		return xz.WriterConfig{DictCap: 64 << 10}.NewWriter(&c.out) // its writer has no Reset
 	case contentType == contentTypeBrotli && c.brotli == nil:
 		// As brotli.NewWriterV2 of level 3; that has all levels in the program, and brotli.NewWriter a dictionary of 250 kB.
 		c.brotli = &matchfinder.Writer{Dest: &c.out, MatchFinder: &matchfinder.ZM{MaxDistance: 1 << 20}, Encoder: &brotli.Encoder{}, BlockSize: 1 << 16}

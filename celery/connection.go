@@ -13,8 +13,7 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// ConnectionOptions are what publishers, consumers, inspectors and remote
-// control have in common.
+// ConnectionOptions are the common options of publishers, consumers, inspectors and remote control.
 type ConnectionOptions struct {
 	Name       string        // shown in RabbitMQ's list of connections
 	MaxBackoff time.Duration // longest pause before connecting again; default: 10 s
@@ -27,10 +26,10 @@ type connection struct {
 	node   node
 }
 
-// kill closes the socket at once, which frees whoever is stuck in it.
+// kill closes the socket at once, which ends every call that is stuck in it.
 func (c *connection) kill() { _ = c.socket.Close() }
 
-// reset closes the socket at once, with what either side has not read of it.
+// reset closes the socket at once, and discards unread data of both sides.
 func (c *connection) reset() {
 	if tcp, ok := c.socket.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -38,8 +37,8 @@ func (c *connection) reset() {
 	c.kill()
 }
 
-// killAfter closes the socket when ctx ends, unless stop is called before. The
-// library's calls take no context; this is what ends them.
+// killAfter closes the socket when ctx ends, unless stop is called before. The library's calls take no context, so
+// closing the socket is the way to end them.
 func (c *connection) killAfter(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, c.kill)
 }
@@ -143,7 +142,7 @@ func (d *dialer) open(ctx context.Context, n node) (_ *connection, err error) {
 	return &connection{Connection: c, socket: socket, node: n}, nil
 }
 
-// mutex is a mutex that can be waited for until a context ends.
+// mutex is a mutex whose lock can be abandoned when a context ends.
 type mutex chan struct{}
 
 func newMutex() mutex { return make(mutex, 1) }

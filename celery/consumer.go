@@ -32,16 +32,16 @@ type ConsumerOptions struct {
 
 	Logger *slog.Logger // default: slog.Default()
 
-	Queue    string    // used as it is; made durable if it doesn't exist
-	Bindings []Binding // made at each connection; missing exchanges are made durable
-	Prefetch int       // how many deliveries may be unacknowledged; default: 1,000
-	Reading  func()    // called each time the queue begins to be read; may be nil
-	// Lost is called each time the queue can't be read; another try follows. Default: one
-	// line in the log until it is read again.
+	Queue    string    // used as it is if it exists; else created as durable
+	Bindings []Binding // created at each connection; missing exchanges are created as durable
+	Prefetch int       // most unacknowledged deliveries; default: 1,000
+	Reading  func()    // called each time the consumer begins to read; may be nil
+	// Lost is called each time the queue can't be read; another try follows. The default logs one line until the
+	// queue is read again.
 	Lost func(error)
 
-	// MaxBytes is how many bytes of bodies may be in memory and unacknowledged: above it,
-	// the socket is not read. One message alone may be larger. Default: 32 MiB.
+	// MaxBytes bounds the bytes of unacknowledged bodies in memory: above it, the consumer doesn't read the socket.
+	// A single message may be larger. Default: 32 MiB.
 	MaxBytes int
 
 	// MaxMessageSize is the largest body in bytes that is delivered whole.
@@ -74,9 +74,9 @@ type Consumer struct {
 type consumeSession struct {
 	conn    *connection
 	channel *amqp.Channel
-	calls   sync.Mutex    // held while the channel is asked: it takes one question at a time
-	stopped bool          // we cancelled the consumer; the connection stays open. By calls
-	ended   <-chan string // has the consumer's tag once the broker cancelled it, or is closed with the channel
+	calls   sync.Mutex    // held while a call uses the channel, which takes one at a time
+	stopped bool          // this side cancelled the consumer; the connection stays open. Guarded by calls
+	ended   <-chan string // receives the consumer's tag if the broker cancels it, or is closed with the channel
 }
 
 // NewConsumer makes a consumer; Run connects.
@@ -196,8 +196,7 @@ func bind(conn *amqp.Connection, queue string, b Binding) error {
 	return onChannel(conn, func(ch *amqp.Channel) error { return ch.QueueBind(queue, b.Key, b.Exchange, false, nil) })
 }
 
-// forward hands deliveries over until the context ends (nil), or until no more
-// come (the reason).
+// forward sends deliveries to out until the context ends (nil), or until no more come (the reason).
 func (c *Consumer) forward(ctx context.Context, s *consumeSession, deliveries <-chan amqp.Delivery, out chan<- Delivery) error {
 	closed := s.channel.NotifyClose(make(chan *amqp.Error, 1))
 	for ctx.Err() == nil {
@@ -217,7 +216,7 @@ func (c *Consumer) forward(ctx context.Context, s *consumeSession, deliveries <-
 	return nil
 }
 
-// stop cancels the consumer. Deliveries that nobody took stay unacknowledged.
+// stop cancels the consumer. Deliveries that were not forwarded stay unacknowledged.
 func (c *Consumer) stop(s *consumeSession, deliveries <-chan amqp.Delivery) {
 	timeout, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

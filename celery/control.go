@@ -16,7 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The exchanges over which Celery's remote control works.
+// The exchanges of Celery's remote control.
 const (
 	controlExchange = "celery.pidbox"
 	replyExchange   = "reply.celery.pidbox"
@@ -26,12 +26,12 @@ const (
 type ControlOptions struct {
 	ConnectionOptions
 
-	// Timeout is how long replies are gathered. Default: 1 s, as in Celery.
+	// Timeout is how long Control collects replies. Default: 1 s, as in Celery.
 	Timeout time.Duration
 }
 
-// Control asks running workers about themselves and tells them what to do.
-// Each request has a connection of its own. It is safe for concurrent use.
+// Control sends queries and commands to running workers. Each request has a connection of its own. It is safe for
+// concurrent use.
 type Control struct {
 	broker  Broker
 	options ControlOptions
@@ -62,21 +62,21 @@ func ParseDestination(s string) Destination {
 	}
 }
 
-// Reply is what one worker answered.
+// Reply is the answer of one worker.
 type Reply struct {
 	Node  string
 	Value json.RawMessage
 	After time.Duration // between request and reply
 }
 
-// ReplyError reports that a worker could not do what it was asked.
+// ReplyError reports that a worker could not execute a command.
 type ReplyError struct{ Node, Message string }
 
 func (e *ReplyError) Error() string { return fmt.Sprintf("worker %s: %s", e.Node, e.Message) }
 
-// Call sends a command and gathers the replies, in the order in which they come,
-// until all named nodes have replied, or else until the time-out. It is no error
-// if nobody replies. Replies that can't be read are left out, and are an error beside the others.
+// Call sends a command and collects the replies, in the order in which they come, until all named nodes have
+// replied, or else until the time-out. No reply is no error. Unreadable replies are left out, and reported as an
+// error beside the other replies.
 func (c *Control) Call(ctx context.Context, to Destination, method string, arguments map[string]any) ([]Reply, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,7 +127,7 @@ func listen(conn *connection, address string) (*amqp.Channel, <-chan amqp.Delive
 		err := onChannel(conn.Connection, func(ch *amqp.Channel) error {
 			return ch.ExchangeDeclare(name, kind, false, false, false, false, nil)
 		})
-		if err != nil && !hasCode(err, amqp.PreconditionFailed) { // one made otherwise will do
+		if err != nil && !hasCode(err, amqp.PreconditionFailed) { // an exchange with other properties is usable
 			return nil, nil, err
 		}
 	}
@@ -193,7 +193,7 @@ func gather(ctx context.Context, deliveries <-chan amqp.Delivery, ticket string,
 	return replies, unreadable.error()
 }
 
-// unreadableReplies counts replies that can't be read. It keeps the first error: who sent them is not known.
+// unreadableReplies counts replies that can't be read. It keeps the first error, as the senders are unknown.
 type unreadableReplies struct {
 	n     int
 	first error
@@ -212,7 +212,7 @@ func (u *unreadableReplies) error() error {
 	return u.first
 }
 
-// decodeReplies reads what a worker answered: an object of one key, its name.
+// decodeReplies reads the answer of a worker: an object with one key, the worker's name.
 func decodeReplies(body []byte, contentType string) ([]Reply, error) {
 	if contentType == contentTypeMsgpack {
 		var err error
@@ -268,12 +268,12 @@ func inspect[T any](ctx context.Context, c *Control, to Destination, method stri
 	return values, errors.Join(errs...)
 }
 
-// Ping asks which workers are there.
+// Ping returns the replies of the running workers.
 func (c *Control) Ping(ctx context.Context, to Destination) ([]Reply, error) {
 	return c.Call(ctx, to, "ping", nil)
 }
 
-// TaskInfo is a task that a worker has.
+// TaskInfo is a task that a worker has received.
 type TaskInfo struct {
 	ID           string          `json:"id"`
 	Name         string          `json:"name"`
@@ -312,8 +312,7 @@ type QueueInfo struct {
 	Arguments map[string]any `json:"queue_arguments"`
 }
 
-// WorkerStats is what a worker counts. More is in [Control.Call]'s reply to
-// "stats".
+// WorkerStats are counts of a worker. [Control.Call]'s reply to "stats" has more.
 type WorkerStats struct {
 	Total         map[string]int64 `json:"total"` // tasks accepted since the start, by name
 	PID           int64            `json:"pid"`
@@ -351,14 +350,14 @@ func (c *Control) ActiveQueues(ctx context.Context, to Destination) (map[string]
 	return inspect[[]QueueInfo](ctx, c, to, "active_queues", nil)
 }
 
-// Revocation is how tasks are revoked.
+// Revocation is the way in which tasks are revoked.
 type Revocation struct {
-	Terminate bool   // also end those being executed
+	Terminate bool   // also kill the processes of running tasks
 	Signal    string // with this signal; default: SIGTERM
 }
 
-// Revoke tells workers to drop tasks that they receive from now on, or have and
-// haven't started. Workers remember it until they restart. It returns their answers.
+// Revoke makes workers drop tasks that they receive later, or have and haven't started. Workers forget that when
+// they restart. Revoke returns their answers.
 func (c *Control) Revoke(ctx context.Context, to Destination, ids []string, how Revocation) (map[string]string, error) {
 	answers, err := inspect[struct{ OK string }](ctx, c, to, "revoke", map[string]any{
 		"task_id": ids, "terminate": how.Terminate, "signal": cmp.Or(how.Signal, "SIGTERM"),
@@ -370,18 +369,18 @@ func (c *Control) Revoke(ctx context.Context, to Destination, ids []string, how 
 	return texts, err
 }
 
-// RegisteredTask is a task that a worker knows.
+// RegisteredTask is a task that a worker has registered.
 type RegisteredTask struct {
 	Name string
-	// Function is the name of the Python function that it runs; "" if the worker
-	// doesn't tell: the task is a class with a method.
+	// Function is the name of the task's Python function; "" if the worker has none, because the task is a class
+	// with a method.
 	Function string
 }
 
-// registered is a task as a worker writes it when it is asked for what it runs.
+// registered matches a task in the form in which a worker lists it with its function.
 var registered = regexp.MustCompile(`^(\S+)(?: \[run=<(?:function|bound method) (?:[^ ]*\.)?([^ .]+) )?`)
 
-// Registered returns the tasks that workers know, by node, without Celery's own.
+// Registered returns the workers' registered tasks, by node, without Celery's own.
 func (c *Control) Registered(ctx context.Context, to Destination) (map[string][]RegisteredTask, error) {
 	texts, err := inspect[[]string](ctx, c, to, "registered", map[string]any{"taskinfoitems": []string{"run"}})
 	tasks := map[string][]RegisteredTask{}

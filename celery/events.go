@@ -13,21 +13,20 @@ import (
 
 // Event is one event that a worker or a client sent.
 type Event struct {
-	Type string // what happened, such as "task-started"
-	UUID string // of the task that it happened to; "" if it has none, or one that is no text
+	Type string // such as "task-started"
+	UUID string // of the event's task; "" if there is none, or if it is no text
 
-	// Fields are the event's fields as JSON, whatever its type; of those that Celery's events
-	// don't have, at most 256. NaN and the infinities, which Python writes but JSON lacks, have become
-	// 1e999: a number, and true, as for Python, but too large for a float.
-	// The values may share memory with the message's body.
+	// Fields are the event's fields as JSON, of any type. Of fields that Celery's events don't have, Fields holds at
+	// most 256. Python writes NaN and the infinities, which JSON lacks; Fields has 1e999 instead: a number, and
+	// true, as in Python, but too large for a float. The values may share memory with the message's body.
 	Fields map[string]json.RawMessage
 
-	Raw json.RawMessage // all of it; the same holds for it
+	Raw json.RawMessage // the whole event, with the same replacements
 }
 
-// EventError reports one event of a message that makes no sense.
+// EventError reports one malformed event of a message.
 type EventError struct {
-	Index int // its place in the message
+	Index int // its index in the message
 	Raw   json.RawMessage
 	Err   error
 }
@@ -38,8 +37,7 @@ func (e *EventError) Error() string {
 
 func (e *EventError) Unwrap() error { return e.Err }
 
-// EventErrors are the events of a message that make no sense; the others of
-// the same message are good.
+// EventErrors are the malformed events of a message; the other events of the message are valid.
 type EventErrors []*EventError
 
 func (e EventErrors) Error() string {
@@ -49,14 +47,14 @@ func (e EventErrors) Error() string {
 	return fmt.Sprintf("%v (and %d more)", e[0], len(e)-1)
 }
 
-// Why an event makes no sense.
+// The reasons why an event is malformed.
 var (
 	ErrNoObject    = errors.New("not an object")
 	ErrNoEventType = errors.New("the type is missing or no text")
 )
 
-// Events are the events of one message, read one at a time, so that a message takes no more
-// memory than its body, however many events are in it.
+// Events are the events of one message, read one at a time. So a message takes no more memory than its body,
+// whatever the number of its events.
 type Events struct {
 	s      scanner
 	list   bool
@@ -94,24 +92,24 @@ func ReadEvents(body []byte, contentType string) (*Events, error) {
 	return r, nil
 }
 
-// byteOrderMark begins texts of some programs. Python reads JSON after it.
+// byteOrderMark is at the start of texts of some programs. Python skips it.
 var byteOrderMark = []byte("\ufeff")
 
 const (
-	// usualFields is how many fields an event usually has at the most.
+	// usualFields is above the usual number of fields of an event.
 	usualFields = 32
-	// maxFields is how many fields are kept of one event, besides those of knownFields.
+	// maxFields is how many fields of one event are stored, besides those of knownFields.
 	maxFields = 256
 )
 
-// More reports whether there is another event, or something in the place of one.
+// More reports whether there is another event, valid or malformed.
 func (r *Events) More() bool {
 	r.s.separators()
 	return !r.ended && !(r.list && r.s.at(']'))
 }
 
-// Next returns the next event. Its Fields are good until the next call. The error is an
-// *EventError if this one makes no sense, and io.EOF at the end.
+// Next returns the next event. Its Fields are valid until the next call. The error is an *EventError if this event
+// is malformed, and io.EOF at the end.
 func (r *Events) Next() (e Event, err error) {
 	s := &r.s
 	if !r.More() {
@@ -141,8 +139,8 @@ func (r *Events) Next() (e Event, err error) {
 	return e, nil
 }
 
-// DecodeEvents reads all events of one message at once: see ReadEvents. It returns the good
-// ones in their order. The error is an EventErrors if only some are bad.
+// DecodeEvents reads all events of one message at once: see ReadEvents. It returns the valid ones in their order.
+// The error is an EventErrors if only some are malformed.
 func DecodeEvents(body []byte, contentType string) (events []Event, err error) {
 	r, err := ReadEvents(body, contentType)
 	if err != nil {
@@ -166,7 +164,7 @@ func DecodeEvents(body []byte, contentType string) (events []Event, err error) {
 	}
 }
 
-// object reads the fields of the object that begins here into a map, in place of what is in it.
+// object reads the fields of the object that begins here into fields, after clearing the map.
 func (s *scanner) object(fields map[string]json.RawMessage) map[string]json.RawMessage {
 	clear(fields)
 	s.elements(func() {
@@ -184,7 +182,7 @@ func (s *scanner) object(fields map[string]json.RawMessage) map[string]json.RawM
 	return fields
 }
 
-// knownFields keeps the names that every event repeats from being made anew.
+// knownFields holds the names of usual fields, so that each event does not allocate them.
 var knownFields = func() map[string]string {
 	names := map[string]string{}
 	for _, name := range strings.Fields(`type uuid hostname timestamp utcoffset pid clock local_received

@@ -11,13 +11,11 @@ import (
 	"time"
 )
 
-// framedConn sits between the AMQP library and the socket and closes three gaps.
-// The library leaves out a priority of 0, which Celery always sends: framedConn
-// adds it to outgoing content headers. And the library gathers deliveries of any
-// size in memory: framedConn cuts incoming bodies one byte above a limit, so that
-// the consumer sees that they were too long. And the library reads on as fast as the
-// broker sends: framedConn stops reading while too many bytes are in hand. The broker
-// closes a connection that is not read for some 15 seconds, and delivers again.
+// framedConn wraps the socket of the AMQP library and adds three things. The library leaves out a priority of 0,
+// which Celery always sends: framedConn adds it to outgoing content headers. The library collects deliveries of any
+// size in memory: framedConn cuts incoming bodies one byte above a limit, so that the consumer detects them. The
+// library reads as fast as the broker sends: framedConn stops reading while too many bytes are unacknowledged. The
+// broker closes a connection that is not read for about 15 seconds, and delivers again.
 
 const (
 	frameMethod    = 1
@@ -26,11 +24,10 @@ const (
 	frameEnd       = 0xCE
 	frameHeaderLen = 7 // type, channel, size of the payload
 
-	// maxFrame is what the client asks for when the connection is tuned, and
-	// RabbitMQ's own default.
+	// maxFrame is the frame size that the client proposes when the connection is tuned, and RabbitMQ's own default.
 	maxFrame = 128 << 10
 
-	// afterWait is how long the rest of a frame may take after its header waited for room.
+	// afterWait is the time limit for the rest of a frame, after its header waited for free memory.
 	afterWait = 30 * time.Second
 
 	flagContentType     = 1 << 15
@@ -45,16 +42,16 @@ type framedConn struct {
 	closeOnce sync.Once
 
 	// Outgoing, guarded by the library's own write lock.
-	greeted bool   // the protocol header, which is no frame, has gone
+	greeted bool   // the protocol header, which is no frame, has been sent
 	partial []byte // the beginning of a frame whose rest is still to come
 	edited  []byte // reused
 
 	// Incoming, touched only by the library's reader.
 	reader   *bufio.Reader
-	maxBody  uint64            // 0: no limit, and incoming frames aren't looked at
-	left     map[uint16]uint64 // body bytes still let through, by channel
+	maxBody  uint64            // 0: no limit, and incoming frames aren't parsed
+	left     map[uint16]uint64 // body bytes that may still pass, by channel
 	frame    []byte            // reused
-	unserved []byte            // the part of frame not yet handed over
+	unserved []byte            // the part of frame that was not yet returned to the library
 	held     *held
 }
 
@@ -150,8 +147,7 @@ func (c *framedConn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// nextFrame reads one frame and leaves in unserved what the library may see
-// of it.
+// nextFrame reads one frame and sets unserved to the part that the library may read.
 func (c *framedConn) nextFrame() error {
 	c.frame = slices.Grow(c.frame[:0], frameHeaderLen)[:frameHeaderLen]
 	if _, err := io.ReadFull(c.reader, c.frame); err != nil {

@@ -24,8 +24,8 @@ func newHeld() *held {
 	return h
 }
 
-// take waits until there is room for a body, which there always is for one alone, or
-// until end. It reports whether it waited.
+// take waits until the bytes of a body are below the limit, or until end. A single body never waits. take reports
+// whether it waited.
 func (h *held) take(size uint64) (waited bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,29 +37,29 @@ func (h *held) take(size uint64) (waited bool) {
 	return waited
 }
 
-// handOver notes the tag of a delivery whose body was taken.
+// handOver records the tag of a delivery whose body was taken.
 func (h *held) handOver(tag, size uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.deliveries = append(h.deliveries, heldDelivery{tag, size})
 }
 
-// delivered notes that a delivery begins to be read from the socket.
+// delivered records that the reading of a delivery begins.
 func (h *held) delivered(tag uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = tag
 }
 
-// tags returns the tag of the last delivery that was read, and the one up to which deliveries are
-// acknowledged; 0 for none.
+// tags returns the tag of the last delivery that was read, and the tag up to which deliveries are acknowledged; 0
+// for none.
 func (h *held) tags() (last, released uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.last, h.released
 }
 
-// release makes room: the deliveries up to tag are acknowledged.
+// release subtracts the deliveries up to tag, which are acknowledged.
 func (h *held) release(tag uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *held) release(tag uint64) {
 	h.changed.Broadcast()
 }
 
-// end lets everything through, so that the connection can close in order.
+// end stops limiting, so that the connection can close in order.
 func (h *held) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// StatsAge is how old the management API's figures may be by default: RabbitMQ collects
-// them every 5 s, and on a busy machine a whole turn late.
+// StatsAge is the default for the greatest age of the management API's figures. RabbitMQ collects them every 5 s,
+// and on a busy machine one interval late.
 const StatsAge = 12 * time.Second
 
 // InspectorOptions may be left zero.
@@ -23,10 +23,10 @@ type InspectorOptions struct {
 
 	Logger       *slog.Logger  // default: slog.Default()
 	Timeout      time.Duration // of each request to the management API; default: 5 s
-	QueueTimeout time.Duration // of each question to the broker about a queue; default: 2 s
-	StatsAge     time.Duration // how old the management API's figures may be; default: StatsAge
+	QueueTimeout time.Duration // of each request to the broker about a queue; default: 2 s
+	StatsAge     time.Duration // greatest age of the management API's figures; default: StatsAge
 
-	Management *service.Service // is told whether the management API answers; default: one that logs that
+	Management *service.Service // gets the state of the management API; the default logs its changes
 }
 
 // QueueLength is how many messages a queue holds.
@@ -36,37 +36,36 @@ type QueueLength struct {
 	Unacknowledged int // handed to a consumer; an upper bound, unless Unknown
 	Consumers      int // connected workers' processes that read it
 
-	// Unknown: the management API doesn't tell what is unacknowledged. Unacknowledged is
-	// then an estimate, by what was published of late, and no bound of anything.
+	// Unknown: the management API has no count of unacknowledged messages. Unacknowledged is then an estimate by
+	// recent deliveries, and not a bound.
 	Unknown bool
 }
 
 // Messages returns what counts against a queue's limit.
 func (l QueueLength) Messages() int { return l.Ready + l.Unacknowledged }
 
-// QueueFigures are what the management API says of a queue. The zero value knows nothing.
+// QueueFigures are the management API's statistics of a queue. The zero value has none.
 type QueueFigures struct {
 	queue    string
-	answered bool      // the API knows the queue
-	known    bool      // and tells its counts
-	Asked    time.Time // before the question, by the clock of who asked
+	answered bool      // the API has the queue
+	known    bool      // and its counts
+	Asked    time.Time // before the request, by the caller's clock
 	age      time.Duration
 	stats    queueStats
-	prefetch int // of all its consumers; -1 if it isn't known or has no bound
+	prefetch int // of all its consumers; -1 if it is unknown or unlimited
 }
 
-// Since returns the earliest moment that the figures may be of: they may not count what was
-// published later.
+// Since returns the earliest moment of the figures: they may not count messages published later.
 func (f QueueFigures) Since() time.Time { return f.Asked.Add(-f.age) }
 
-// Rates returns how many messages a second were published to the queue and delivered to
-// consumers, as of the last seconds. known is false if the management API doesn't tell.
+// Rates returns the recent rates, in messages a second, of publishing to the queue and delivery to consumers. known
+// is false if the management API has no figures.
 func (f QueueFigures) Rates() (in, out float64, known bool) {
 	return f.stats.Stats.Published.Rate, f.stats.Stats.Delivered.Rate, f.known
 }
 
-// QueueInspector measures queues. It is safe for concurrent use; each question to the broker has a
-// channel of its own.
+// QueueInspector measures queues. It is safe for concurrent use; each request to the broker has a channel of its
+// own.
 type QueueInspector struct {
 	statsAge   time.Duration
 	management *management
@@ -95,13 +94,13 @@ func NewQueueInspector(b Broker, managementURL string, o InspectorOptions) *Queu
 	return q
 }
 
-// Figures asks the management API about a queue. Without an answer the figures know
-// nothing; that is logged once. Since is by the host's clock.
+// Figures requests a queue's statistics from the management API. Without an answer it returns empty figures; that is
+// logged once. Since is by the host's clock.
 func (q *QueueInspector) Figures(ctx context.Context, queue string) QueueFigures {
 	return q.figures(ctx, time.Now, queue)
 }
 
-// figures is Figures by a clock of the caller's.
+// figures is Figures with the caller's clock.
 func (q *QueueInspector) figures(ctx context.Context, now func() time.Time, queue string) QueueFigures {
 	f := QueueFigures{queue: queue, Asked: now(), age: q.statsAge, prefetch: -1}
 	stats, err := q.management.queue(ctx, queue)
@@ -109,7 +108,7 @@ func (q *QueueInspector) figures(ctx context.Context, now func() time.Time, queu
 		return f
 	}
 	f.answered, f.known, f.stats = true, stats.known(), stats
-	if !f.known { // as of a new queue, in which there was nothing before
+	if !f.known { // figures of a new queue, which was empty before
 		f.stats.Ready, f.stats.Unacknowledged = new(0), new(0)
 	}
 	if limit, known := q.management.prefetch(ctx, stats, q.statsAge); known {
@@ -118,21 +117,21 @@ func (q *QueueInspector) figures(ctx context.Context, now func() time.Time, queu
 	return f
 }
 
-// Length measures a queue by figures that it asks for first: see LengthSince.
+// Length measures a queue with figures that it requests first: see LengthSince.
 func (q *QueueInspector) Length(ctx context.Context, queue string, recent int) (QueueLength, error) {
 	return q.LengthSince(ctx, queue, q.Figures(ctx, queue), recent)
 }
 
-// LengthSince measures a queue by figures that were asked for before; see Observation.Length. recent is how many
-// messages the caller knows to have been confirmed on it since figures.Since.
+// LengthSince measures a queue with earlier figures; see Observation.Length. recent is the number of messages that
+// the caller has confirmed on it since figures.Since.
 //
 // A QueueDownError or QueueAccessError is of this queue alone.
 func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures QueueFigures, recent int) (QueueLength, error) {
 	return q.observe(ctx, time.Now, queue, figures).Length(recent)
 }
 
-// now asks the broker, over a connection that is kept, for the number of ready
-// messages and of consumers.
+// now declares the queue passively, over a connection that is kept, for the numbers of ready messages and of
+// consumers.
 func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, state amqp.Queue, err error) {
 	conn, channel, err := q.channel(ctx)
 	if err != nil {
@@ -140,7 +139,7 @@ func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, sta
 	}
 	var answer amqp.Queue
 	var left atomic.Int32
-	leave := func() { // closes the channel if the answer has come, and nobody waits for it
+	leave := func() { // closes the channel if the answer came after its caller had left
 		if left.Add(1) == 2 {
 			_ = channel.Close()
 		}
@@ -162,8 +161,8 @@ func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, sta
 	return false, state, err
 }
 
-// channel returns a channel for one question. A connection that does not open one in time is silent, and closed: no queue
-// has to answer for that.
+// channel returns a channel for one request. A connection that does not open one in time counts as silent, and is
+// closed: no queue is blamed for that.
 func (q *QueueInspector) channel(ctx context.Context) (*connection, *amqp.Channel, error) {
 	if err := q.busy.lock(ctx); err != nil {
 		return nil, nil, err
@@ -207,7 +206,7 @@ func (q *QueueInspector) channel(ctx context.Context) (*connection, *amqp.Channe
 	}
 }
 
-// giveBack keeps a channel whose question was answered for the next one.
+// giveBack stores a channel, whose request was answered, for the next request.
 func (q *QueueInspector) giveBack(conn *connection, channel *amqp.Channel) {
 	_ = q.busy.lock(context.Background())
 	keep := conn == q.conn && len(q.idle) < idleChannels
@@ -220,7 +219,7 @@ func (q *QueueInspector) giveBack(conn *connection, channel *amqp.Channel) {
 	}
 }
 
-// forgetIdle has the next question open a channel, which shows whether the connection answers.
+// forgetIdle makes the next request open a channel, which shows whether the connection answers.
 func (q *QueueInspector) forgetIdle() {
 	_ = q.busy.lock(context.Background())
 	idle := q.idle

@@ -20,24 +20,24 @@ import (
 
 // management queries RabbitMQ's management API. It is safe for concurrent use.
 //
-// Once it has not answered, further requests fail at once, and it is tried in the
-// background until it answers: a port whose packets are swallowed costs one time-out.
+// After a time-out, further requests fail at once, and a background loop retries until the API answers. So a port
+// that drops packets costs one time-out.
 type management struct {
 	url     string // empty: derived from the broker's nodes
 	client  *http.Client
 	nodes   []node
 	timeout time.Duration
-	service *service.Service // what knows whether the API tells what it is asked
+	service *service.Service // state of the API: whether it returns the figures
 
 	closed context.Context // ends with close
 	end    context.CancelFunc
 	trying sync.WaitGroup
 
-	state   sync.Mutex // guards these, and the client's TLS configuration
-	current int        // of nodes: the one that answered last
-	silent  error      // why requests fail at once; nil while it answers
+	state   sync.Mutex // guards the fields below, and the client's TLS configuration
+	current int        // index in nodes of the one that answered last
+	silent  error      // error of requests while the API is silent; nil while it answers
 
-	prefetches mutex          // guards these, also while they are asked for
+	prefetches mutex          // guards the fields below, also during their request
 	channels   map[string]int // global prefetch limits by channel name
 	channelsAt time.Time
 }
@@ -57,8 +57,8 @@ func (m *management) close() {
 	m.client.CloseIdleConnections()
 }
 
-// queueStats is what the management API says of a queue. A new queue has no counts yet,
-// and none has if the broker doesn't collect statistics.
+// queueStats are the management API's figures of a queue. A new queue has no counts yet, and no queue has any if the
+// broker doesn't collect statistics.
 type queueStats struct {
 	Ready          *int          `json:"messages_ready"`
 	Unacknowledged *int          `json:"messages_unacknowledged"`
@@ -70,15 +70,15 @@ type queueStats struct {
 	} `json:"message_stats"`
 }
 
-// rate is how many messages a second there were of late.
+// rate is a recent rate in messages a second.
 type rate struct {
 	Rate float64 `json:"rate"`
 }
 
 func (s queueStats) known() bool { return s.Ready != nil && s.Unacknowledged != nil }
 
-// down reports whether the queue is known not to work. Of a quorum queue without a leader
-// the broker itself says that it is empty.
+// down reports whether the queue is unusable by its state. The broker itself reports a quorum queue without a leader
+// as empty.
 func (s queueStats) down() bool {
 	return slices.Contains([]string{"down", "minority", "crashed", "stopped", "terminated"}, s.State)
 }
@@ -103,7 +103,7 @@ func (d *channelDetail) UnmarshalJSON(text []byte) error {
 
 var errNotFound = errors.New("not found")
 
-// queue returns zero counts for a queue that the API doesn't know (yet).
+// queue returns zero counts for a queue that the API doesn't have (yet).
 func (m *management) queue(ctx context.Context, queue string) (queueStats, error) {
 	var stats queueStats
 	err := m.get(ctx, &stats, nil, "queues", vhostInPath, queue)
@@ -117,7 +117,7 @@ func (m *management) queue(ctx context.Context, queue string) (queueStats, error
 	return stats, err
 }
 
-// report notes whether the API has answered.
+// report records whether the API has answered.
 func (m *management) report(ctx context.Context, err error) {
 	switch {
 	case err == nil:
@@ -130,8 +130,8 @@ func (m *management) report(ctx context.Context, err error) {
 // maxMessages is more than any queue holds; counts up to it can be added.
 const maxMessages = 1 << 53
 
-// prefetch returns how many messages the consumers may hold, unless one of them
-// has no limit or one that isn't known. Limits of whole channels may be as old as age.
+// prefetch returns the most messages that the consumers may hold; known is false if one of them has no limit or an
+// unknown one. Limits of whole channels may be as old as age.
 func (m *management) prefetch(ctx context.Context, q queueStats, age time.Duration) (limit int, known bool) {
 	shared := map[string]bool{}
 	for _, c := range q.Consumers {
@@ -150,8 +150,8 @@ func (m *management) prefetch(ctx context.Context, q queueStats, age time.Durati
 	return limit, true
 }
 
-// globalPrefetch returns a channel's own limit, 0 if there is none or it isn't
-// known. It asks for all channels at once, as there may be hundreds.
+// globalPrefetch returns a channel's own limit, 0 if there is none or it is unknown. It requests all channels at
+// once, as there may be hundreds.
 func (m *management) globalPrefetch(ctx context.Context, channel string, most time.Duration) int {
 	if m.prefetches.lock(ctx) != nil {
 		return 0
@@ -174,17 +174,17 @@ func (m *management) globalPrefetch(ctx context.Context, channel string, most ti
 	return m.channels[channel]
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds the size of an answer.
 const maxAnswer = 64 << 20
 
-// ofChannels asks for a list of channels with what is read of it.
+// ofChannels limits a list of channels to the columns that are read.
 var ofChannels = url.Values{"columns": {"name,global_prefetch_count"}}
 
 // vhostInPath stands for the virtual host in a path.
 const vhostInPath = "\x00"
 
-// get asks one node after the other, the one that answered last first, within the
-// time-out. If none answers, it is tried in the background from then on.
+// get tries the nodes in turn, the one that answered last first, within the time-out. If none answers, a background
+// loop retries.
 func (m *management) get(ctx context.Context, into any, query url.Values, path ...string) error {
 	m.state.Lock()
 	silent, current := m.silent, m.current
@@ -203,7 +203,7 @@ func (m *management) get(ctx context.Context, into any, query url.Values, path .
 	return err
 }
 
-// getAny asks one node after the other, from current on, until one answers.
+// getAny tries the nodes in turn, from current on, until one answers.
 func (m *management) getAny(ctx context.Context, current *int, into any, query url.Values, path ...string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -232,7 +232,7 @@ func isTimeout(err error) bool {
 	return failed || errors.Is(err, context.DeadlineExceeded)
 }
 
-// awaitAnswer asks, after growing pauses, until the API answers anything.
+// awaitAnswer retries, with growing pauses, until the API answers.
 func (m *management) awaitAnswer() {
 	backoff := service.Backoff{Min: time.Second}
 	m.state.Lock()
@@ -299,16 +299,16 @@ func (m *management) getFrom(ctx context.Context, n node, into any, query url.Va
 	return nil
 }
 
-// maxRefusal bounds what is read of an answer that refuses, and maxReason what is shown of it.
+// maxRefusal bounds the size of the body of a refusal, and maxReason the length of the reason shown.
 const (
 	maxRefusal = 4 << 10
 	maxReason  = 200
 )
 
-// refusal returns the reason that RabbitMQ gives in the body of an answer to a user, and what helps.
+// refusal returns RabbitMQ's reason for refusing a user, from the body of its answer, and a remedy.
 func refusal(status int, body []byte, user, vhost string) string {
 	var why struct{ Reason string }
-	_ = json.Unmarshal(body, &why) // of another server it may be a page
+	_ = json.Unmarshal(body, &why) // another server may answer with a page
 	said := ""
 	if why.Reason != "" {
 		said = fmt.Sprintf(": RabbitMQ's reason is %q", why.Reason[:min(len(why.Reason), maxReason)])
@@ -348,7 +348,7 @@ func (m *management) base(n node) (*url.URL, error) {
 	return u, m.trust(n, u.Scheme == "https")
 }
 
-// trust accepts the broker's own certificates for the API, too.
+// trust accepts the broker's own certificates for the API as well.
 func (m *management) trust(n node, secure bool) error {
 	m.state.Lock()
 	defer m.state.Unlock()
@@ -358,14 +358,14 @@ func (m *management) trust(n node, secure bool) error {
 	}
 	config, err := n.tlsConfig()
 	if err == nil {
-		config.ServerName = "" // the API's host may be another
+		config.ServerName = "" // the API may have another host name
 		transport.TLSClientConfig = config
 	}
 	return err
 }
 
-// CheckManagement asks the management API once what measurements ask, which needs the same
-// rights; one of the broker's addresses must do. A queue that isn't there is no error.
+// CheckManagement makes one request of the kind that measurements make, which needs the same rights; one of the
+// broker's addresses must answer. A missing queue is no error.
 func (q *QueueInspector) CheckManagement(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(q.management.nodes))*q.management.timeout)
 	defer cancel()
@@ -387,7 +387,7 @@ func (m *management) check(ctx context.Context, n node) error {
 	}
 	var channels []struct{}
 	err := m.getFrom(ctx, n, &channels, ofChannels, "vhosts", vhostInPath, "channels")
-	if errors.Is(err, errNotFound) { // not the queue alone
+	if errors.Is(err, errNotFound) { // more than the queue is missing
 		err = fmt.Errorf("management API: it knows no virtual host %q", n.vhost)
 	}
 	return err

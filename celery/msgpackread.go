@@ -11,10 +11,9 @@ import (
 	"swh-scheduler/internal/msgpack"
 )
 
-// msgpackToJSON rewrites a msgpack document as JSON, so that there is one reader
-// of events and replies. Keys become text, binary data text or base64, NaN and
-// the infinities another value, a timestamp its seconds since 1970, and any other extension
-// null.
+// msgpackToJSON rewrites a msgpack document as JSON, so that events and replies have one reader. Keys become text,
+// binary data text or base64, NaN and the infinities the text other. A timestamp becomes its seconds since 1970, and
+// any other extension null.
 func msgpackToJSON(src []byte, other string) ([]byte, error) {
 	r := msgpackReader{Reader: msgpack.Reader{Rest: src}, out: make([]byte, 0, 2*len(src)), other: other}
 	if err := r.value(false); err != nil {
@@ -84,7 +83,7 @@ func (r *msgpackReader) container(t msgpack.Token) error {
 	return nil
 }
 
-// appendScalar writes what is neither list nor dict, without quotes.
+// appendScalar writes a value that is neither list nor dict, without quotes.
 func (r *msgpackReader) appendScalar(dst []byte, t msgpack.Token) []byte {
 	switch t.Kind {
 	case msgpack.Text, msgpack.Bytes:

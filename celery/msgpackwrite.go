@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/internal/msgpack"
 )
 
-// appendMsgpack writes a value as Python's msgpack does for kombu. It refuses integers of more
-// than 64 bits, as that does.
+// appendMsgpack writes a value as Python's msgpack does for kombu. Like Python's, it refuses integers of more than
+// 64 bits.
 func (v *values) appendMsgpack(dst []byte, at int32) (_ []byte, err error) {
 	it := &v.items[at]
 	switch it.kind {
@@ -43,7 +43,7 @@ func (v *values) appendMsgpack(dst []byte, at int32) (_ []byte, err error) {
 	return dst, err
 }
 
-// afterwards is the last part of a body: what to run before, after or instead of the task.
+// afterwards are the keys of the last part of a body: tasks to run before, after or instead of the task.
 var afterwards = []string{"callbacks", "errbacks", "chain", "chord"}
 
 // appendMsgpackBody writes the body of a message.

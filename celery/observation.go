@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// maxQuestions is how many queues the broker is asked about at once, each on a channel of its own: more than one
-	// process has, as a rule, so that those of a node that is stopped don't hold up the others.
+	// maxQuestions is how many queues are declared passively at once, each on a channel of its own. It is above the
+	// usual number of queues of a process, so that the queues of a stopped node don't delay the others.
 	maxQuestions = 64
 	// maxRequests is how many requests the management API gets at once.
 	maxRequests = 8
-	// idleChannels is how many channels are kept for the next questions.
+	// idleChannels is how many channels are stored for further requests.
 	idleChannels = 8
 )
 
-// Observation is what the broker was seen to hold in a queue: by its statistics, some seconds ago, and by its own
-// answer, at a moment after that.
+// Observation is the broker's state of a queue: by its statistics, some seconds ago, and by a passive declare after
+// that.
 type Observation struct {
-	Figures QueueFigures // of the statistics; the zero value knows nothing
+	Figures QueueFigures // statistics; the zero value has none
 
-	Asked     time.Time // before the broker itself was asked, by the clock of who observes
+	Asked     time.Time // before the passive declare, by the observer's clock
 	Exists    bool
 	Ready     int // messages waiting for a consumer
 	Consumers int
-	Err       error // why the broker told nothing; see IsOfQueue
+	Err       error // why the passive declare failed; see IsOfQueue
 }
 
-// Since returns the earliest moment that the figures may be of: they may not count what was published later. It is
-// not later than Asked.
+// Since returns the earliest moment of the figures: they may not count messages published later. It is not later
+// than Asked.
 func (o Observation) Since() time.Time {
 	if since := o.Figures.Since(); !o.Figures.Asked.IsZero() && since.Before(o.Asked) {
 		return since
@@ -39,16 +39,15 @@ func (o Observation) Since() time.Time {
 	return o.Asked
 }
 
-// Length returns an upper bound of what the queue held when the broker itself was asked. delivered is how many messages
-// the caller knows to have been confirmed on it from Since on and before Asked. Messages that were on their way at
-// Asked are not counted.
+// Length returns an upper bound of the queue's messages at the passive declare. delivered is the number of messages
+// that the caller has confirmed on it from Since on and before Asked. It doesn't count messages that were on their
+// way at Asked.
 //
-// The broker itself counts the ready messages. The count of unacknowledged ones comes
-// from the figures, so it is raised to an upper bound: since then, no more messages can
-// have gone from ready to unacknowledged than were ready or came since, and are not ready
-// now; and no consumer holds more than its prefetch limit. (What can escape is what others published and
-// consumers fetched since, and what a consumer holds above the lower limit of one whose place it took.) If the figures know nothing, the unacknowledged
-// messages are unknown.
+// The passive declare counts the ready messages. The count of unacknowledged messages comes from the figures, so
+// Length raises it to an upper bound. At most the messages that were ready then or came since, and are not ready
+// now, have become unacknowledged. No consumer holds more than its prefetch limit. The bound does not cover messages
+// that others published and consumers fetched since. Nor does it cover what a consumer holds above the lower limit
+// of a consumer that replaced it. If the figures have no counts, the number of unacknowledged messages is unknown.
 func (o Observation) Length(delivered int) (QueueLength, error) {
 	switch {
 	case o.Err != nil:
@@ -66,24 +65,24 @@ func (o Observation) Length(delivered int) (QueueLength, error) {
 	past := o.Figures.stats
 	moved := max(0, *past.Ready+delivered-o.Ready)
 	length.Unacknowledged = *past.Unacknowledged + moved
-	// The limits count only if they are those of all consumers there are now.
+	// The limits apply only if they are those of all present consumers.
 	if moved > 0 && len(past.Consumers) >= o.Consumers && o.Figures.prefetch >= 0 {
-		// What was counted is counted, even if its consumer has left.
+		// A counted message stays counted, even if its consumer has left.
 		length.Unacknowledged = min(length.Unacknowledged, max(o.Figures.prefetch, *past.Unacknowledged))
 	}
 	return length, nil
 }
 
-// Observe observes some queues, all at once, and returns what was seen of each, by name. statistics says whether the
-// management API is asked, too. now is the clock of Asked and Since, which must not be ahead of the clock that the
-// caller compares them with.
+// Observe observes queues, all at once, and returns the observation of each, by name. statistics adds the management
+// API's figures. now is the clock of Asked and Since, which must not be ahead of the clock that the caller compares
+// them with.
 //
-// It takes no longer than the time-out of the management API and twice that of a queue: what has not answered by then
-// is unknown, or a QueueDownError. Queues that answer are not held up by those that don't.
+// It takes no longer than the time-out of the management API and twice that of a queue. A queue without an answer by
+// then is unknown, or a QueueDownError. Such queues don't delay the others.
 func (q *QueueInspector) Observe(ctx context.Context, now func() time.Time, queues []string, statistics bool) map[string]Observation {
 	observed := make([]Observation, len(queues))
 	if statistics {
-		// A second more than the API's own time-out, by which it is taken for silent.
+		// This is a second more than the API's own time-out, after which the API counts as silent.
 		asking, cancel := context.WithTimeout(ctx, q.management.timeout+time.Second)
 		each(len(queues), maxRequests, func(i int) { observed[i].Figures = q.figures(asking, now, queues[i]) })
 		cancel()
@@ -106,7 +105,7 @@ func (q *QueueInspector) Observe(ctx context.Context, now func() time.Time, queu
 
 var errBound = errors.New("the time for all questions is over")
 
-// observe asks the broker itself about a queue.
+// observe declares a queue passively.
 func (q *QueueInspector) observe(ctx context.Context, now func() time.Time, queue string, figures QueueFigures) Observation {
 	o := Observation{Figures: figures, Asked: now()}
 	found, state, err := q.now(ctx, queue)

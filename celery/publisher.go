@@ -23,13 +23,12 @@ type PublisherOptions struct {
 	Logger      *slog.Logger // default: slog.Default()
 	MaxInFlight int          // messages sent and not yet confirmed, over all calls; default: 1,000
 
-	// MaxMessageSize is the largest body in bytes. It must not exceed the broker's
-	// max_message_size: a larger one costs the whole channel. Default: 16 MiB, as
-	// RabbitMQ 4.
+	// MaxMessageSize is the largest body in bytes. It must not exceed the broker's max_message_size: the broker
+	// closes the channel for a larger message. Default: 16 MiB, as RabbitMQ 4.
 	MaxMessageSize int
 
-	// ConfirmTimeout is how long messages in flight may still be confirmed
-	// after the context was cancelled. Default: 5 s.
+	// ConfirmTimeout is how long messages in flight may still be confirmed after the context was cancelled. Default:
+	// 5 s.
 	ConfirmTimeout time.Duration
 
 	// MaxWait bounds how long one call waits for a broker that can't be reached
@@ -75,16 +74,16 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("the broker refused a message for queue %q: the queue is full or can't store it", e.Queue)
 }
 
-// UnansweredError reports that the broker hasn't answered for a message within the time
-// allowed, on a connection that lives: it may still do so. It is an ErrUnconfirmed.
+// UnansweredError reports that the broker hasn't answered for a message within the time allowed, on a connection
+// that is still open: it may still answer. It is an ErrUnconfirmed.
 type UnansweredError struct {
 	err      error
 	answered chan struct{}
 	result   error // once answered
 }
 
-// NewUnansweredError returns an UnansweredError, and the function that gives it its answer: to be called once, with
-// what Publish would have returned.
+// NewUnansweredError returns an UnansweredError, and the function that sets its result. The caller calls that
+// function once, with the result of Publish.
 func NewUnansweredError(err error) (e *UnansweredError, answer func(result error)) {
 	e = &UnansweredError{err: err, answered: make(chan struct{})}
 	return e, func(result error) {
@@ -96,11 +95,10 @@ func NewUnansweredError(err error) (e *UnansweredError, answer func(result error
 func (e *UnansweredError) Error() string { return e.err.Error() }
 func (e *UnansweredError) Unwrap() error { return e.err }
 
-// Answered is closed when the broker has answered, or can't any more because the
-// connection was lost.
+// Answered is closed when the broker has answered, or when the connection was lost and it no longer can.
 func (e *UnansweredError) Answered() <-chan struct{} { return e.answered }
 
-// Result returns what Publish would have returned; only once it is answered.
+// Result returns the result of Publish; it is valid after Answered is closed.
 func (e *UnansweredError) Result() error { return e.result }
 
 // IsPermanent reports whether sending a message again would fail in the same
@@ -138,7 +136,7 @@ type Publisher struct {
 	suspects    *sync.Map  // queues that did not answer
 	forSuspects *Publisher // with connections of its own
 
-	replyTo string // of all messages
+	replyTo string // reply_to of all messages
 }
 
 // NewPublisher makes a publisher. It connects when it is first used.
@@ -169,9 +167,8 @@ func newPublisher(b Broker, o PublisherOptions) *Publisher {
 	return p
 }
 
-// Close stops sending, gives messages in flight ConfirmTimeout to be
-// confirmed, and closes the connection. Calls that are still sending get
-// ErrNotSent for the rest.
+// Close stops sending, waits up to ConfirmTimeout for messages in flight, and closes the connection. Calls that are
+// still sending get ErrNotSent for the rest.
 func (p *Publisher) Close() error {
 	if p.forSuspects != nil {
 		_ = p.forSuspects.Close()
@@ -210,8 +207,7 @@ func (p *Publisher) begin(ctx context.Context) (context.Context, func(), error) 
 	}, nil
 }
 
-// Connect returns once there is a connection, so that a caller can wait for
-// the broker before it takes up work.
+// Connect returns once there is a connection, so that a caller can wait for the broker before it claims work.
 func (p *Publisher) Connect(ctx context.Context) error {
 	ctx, end, err := p.begin(ctx)
 	if err != nil {
@@ -228,8 +224,7 @@ func (p *Publisher) current() *publishSession {
 	return p.session
 }
 
-// connected returns the session in use, or makes a new one, trying until the
-// context ends.
+// connected returns the session in use, or makes a new one, retrying until the context ends.
 func (p *Publisher) connected(ctx context.Context) (*publishSession, error) {
 	if s := p.current(); s != nil && s.alive() {
 		return s, nil
@@ -281,7 +276,7 @@ func (p *Publisher) open(ctx context.Context) (*publishSession, error) {
 	return s, nil
 }
 
-// inFlight is a message that was sent and whose answer is awaited.
+// inFlight is a message that was sent and is not answered yet.
 type inFlight struct {
 	index   int
 	session *publishSession
@@ -289,13 +284,11 @@ type inFlight struct {
 	key     returnKey
 }
 
-// Publish sends the messages of each queue in order and waits for the broker's answers. A
-// queue that does not answer gets few messages until it does, so that it doesn't hold up
-// the others; what is not sent for it by the context's deadline is a QueueDownError. The
-// result has one element per message: nil if the broker has it, else one of the
-// errors that the package comment lists. The queues must exist: see
-// [Publisher.DeclareQueue]. What is not answered by the context's deadline, or within
-// ConfirmTimeout after it was cancelled, is an UnansweredError.
+// Publish sends the messages of each queue in order and waits for the broker's answers. A queue that does not answer
+// gets few messages until it does, so that it doesn't delay the others. Its messages that are unsent at the
+// context's deadline get a QueueDownError. The result has one element per message: nil if the broker has it, else
+// one of the errors in the package comment. The queues must exist: see [Publisher.DeclareQueue]. Messages that are
+// not answered by the context's deadline, or within ConfirmTimeout after it was cancelled, get an UnansweredError.
 func (p *Publisher) Publish(ctx context.Context, msgs []TaskMessage) []error {
 	errs := make([]error, len(msgs))
 	calls := make(map[string]*publishCall)
@@ -338,12 +331,12 @@ func (c *publishCall) do(ctx context.Context) {
 	c.drain(caller)
 }
 
-// A queue that did not answer is asked over a connection of its own kind, where it can hold
-// up only others like it: RabbitMQ's channel waits for seconds for a quorum queue without a
-// majority, and then blocks its whole connection.
+// Messages for a queue that did not answer go over a connection for such queues, where they can delay only each
+// other. RabbitMQ's channel waits for seconds for a quorum queue without a majority, and then blocks its whole
+// connection.
 const (
-	suspectWindow = 30          // how many messages of one call it may leave unanswered
-	suspectTime   = time.Second // how long a call waits for it
+	suspectWindow = 30          // most unanswered messages of one call
+	suspectTime   = time.Second // most time that a call waits for it
 )
 
 // publishCall is the part of a call of Publish that is for one queue.
@@ -351,21 +344,21 @@ type publishCall struct {
 	p       *Publisher
 	msgs    []TaskMessage // of the whole call
 	errs    []error
-	todo    []int      // which of them are for this queue
-	suspect bool       // the queue didn't answer the last time
+	todo    []int      // indexes of the messages for this queue
+	suspect bool       // the queue didn't answer last time
 	flying  []inFlight // in the order sent
 	settled int        // how many of flying have their result
 
-	writing atomic.Pointer[publishSession] // on which it is sending a message; nil while it isn't
+	writing atomic.Pointer[publishSession] // session on which it is sending a message; nil while it isn't
 }
 
-// guard frees a call that is stuck in a socket which the broker doesn't read,
-// some time after its context has ended: it closes the connection that the call writes to, and no other. Other calls take
-// another connection as soon as the context has ended.
+// guard frees a call that is stuck in a socket which the broker doesn't read. Some time after the call's context has
+// ended, guard closes the connection that the call writes to, and no other. Other calls take another connection as
+// soon as the context has ended.
 func (c *publishCall) guard(ctx context.Context) (release func()) {
 	done, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() {
-		// A write that isn't stuck is over at once. The extra second lets the orderly way, drain, come first.
+		// A write that isn't stuck ends at once. During the extra second, drain can end in order.
 		const atOnce = 100 * time.Millisecond
 		if service.Sleep(done, atOnce) != nil {
 			return
@@ -385,7 +378,7 @@ func (c *publishCall) guard(ctx context.Context) (release func()) {
 	}
 }
 
-// unsent sets the result of what is to be done, but for the first done messages.
+// unsent sets the result of todo, except for its first done messages.
 func (c *publishCall) unsent(done int, err error) {
 	_, down := errors.AsType[*QueueDownError](err)
 	for _, i := range c.todo[done:] {
@@ -455,7 +448,7 @@ func (c *publishCall) acquire(ctx context.Context) (*publishSession, error) {
 		default:
 		}
 		if c.settled < len(c.flying) {
-			// Its own messages hold slots: wait for the oldest.
+			// Its own messages use up the slots: wait for the oldest.
 			if !c.settle(ctx) {
 				return nil, context.Cause(ctx)
 			}
@@ -489,7 +482,7 @@ func (c *publishCall) sendOne(ctx context.Context, s *publishSession, i int) (ag
 		if errors.Is(err, amqp.ErrClosed) {
 			return true, nil
 		}
-		c.p.retire(s) // another call is stuck in it
+		c.p.retire(s) // another call is stuck in the session
 		return false, failure(ErrNotSent, m, err)
 	}
 	publishing, err := s.encoder.encode(m, form)
@@ -511,7 +504,7 @@ func (c *publishCall) sendOne(ctx context.Context, s *publishSession, i int) (ag
 		s.end()
 		return true, nil
 	default:
-		// A part of it may have gone out, or all of it.
+		// Some or all of its bytes may have been sent.
 		s.release()
 		s.end()
 		s.conn.kill()
@@ -519,15 +512,14 @@ func (c *publishCall) sendOne(ctx context.Context, s *publishSession, i int) (ag
 	}
 }
 
-// settle waits for the answer to the oldest message in flight. It reports false
-// if the context ended first.
+// settle waits for the answer to the oldest message in flight. It returns false if the context ended first.
 func (c *publishCall) settle(ctx context.Context) bool {
 	f := c.flying[c.settled]
 	select {
 	case <-f.confirm.Done():
 	case <-ctx.Done():
 		select {
-		case <-f.confirm.Done(): // both at once
+		case <-f.confirm.Done(): // both channels may be ready
 		default:
 			return false
 		}
@@ -541,8 +533,7 @@ func (c *publishCall) settle(ctx context.Context) bool {
 	return true
 }
 
-// drain settles what is left until the context's deadline, or for at most ConfirmTimeout
-// after it was cancelled.
+// drain settles the rest until the context's deadline, or for at most ConfirmTimeout after it was cancelled.
 func (c *publishCall) drain(ctx context.Context) {
 	for c.settled < len(c.flying) && c.settle(ctx) {
 	}
@@ -559,8 +550,8 @@ func (c *publishCall) drain(ctx context.Context) {
 		m := &c.msgs[f.index]
 		e, answer := NewUnansweredError(failure(ErrUnconfirmed, m, context.Cause(ctx)))
 		c.errs[f.index] = e
-		// Others may have its slot, and go on over another connection: a queue that
-		// doesn't answer must not hold up the rest.
+		// Other messages get its slot, and go over another connection: a queue that doesn't answer must not delay
+		// the rest.
 		f.session.release()
 		c.p.suspects.Store(m.Queue, true)
 		f.session.late.add(m.Queue, 1)
@@ -577,7 +568,7 @@ func (c *publishCall) drain(ctx context.Context) {
 	}
 }
 
-// result interprets an answer that has come.
+// result interprets an answer.
 func (f *inFlight) result(m *TaskMessage) error {
 	returned := f.session.takeReturn(f.key)
 	f.session.unanswered.Add(-1)
@@ -587,8 +578,7 @@ func (f *inFlight) result(m *TaskMessage) error {
 	case f.confirm.Acked():
 		return nil
 	case !f.session.open():
-		// The library turns every outstanding confirmation into a refusal when
-		// the channel goes.
+		// When the channel closes, the library turns every outstanding confirmation into a refusal.
 		return failure(ErrUnconfirmed, m, errLost)
 	default:
 		return &RejectedError{Queue: m.Queue}

@@ -10,27 +10,27 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// publishSession is one connection's worth of publishing. It is used until
-// its connection or its channel ends, and never again.
+// publishSession is the use of one connection for publishing. It ends with its connection or its channel, and is not
+// used again.
 type publishSession struct {
 	conn    *connection
 	channel *amqp.Channel
 
-	unanswered atomic.Int64 // messages, from before they are sent
+	unanswered atomic.Int64 // messages, counted from before they are sent
 
-	late awaited // messages that nobody waits for
+	late awaited // messages without a waiting call
 
-	slots chan struct{} // one token a message in flight that somebody waits for
+	slots chan struct{} // one token for each message in flight with a waiting call
 
 	closed  chan *amqp.Error // of the connection
 	failed  chan *amqp.Error // of the channel
 	blocks  chan amqp.Blocking
 	returns chan amqp.Return
 
-	ended context.Context // once nobody may use the session any more
+	ended context.Context // ends when the session may not be used for further messages
 	end   context.CancelFunc
 
-	exchanges sync.Map // of routes, that are known to exist
+	exchanges sync.Map // exchanges of routes that exist
 
 	writing mutex    // keeps encoding and sending of one message together
 	encoder *encoder // guarded by writing
@@ -40,7 +40,7 @@ type publishSession struct {
 	unblocked chan struct{} // closed when unblocked; nil while not blocked
 }
 
-// returnKey tells what a returned message was; returns carry no delivery tag.
+// returnKey identifies a returned message; returns carry no delivery tag.
 type returnKey struct{ id, routingKey string }
 
 func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int, e *encoder) *publishSession {
@@ -57,11 +57,10 @@ func newPublishSession(conn *connection, ch *amqp.Channel, maxInFlight int, e *e
 		closed:   conn.NotifyClose(make(chan *amqp.Error, 1)),
 		failed:   ch.NotifyClose(make(chan *amqp.Error, 1)),
 		blocks:   conn.NotifyBlocked(make(chan amqp.Blocking, 8)),
-		// The broker sends a return before its confirmation, and the library's
-		// reader hands both over in that order: a message's return is in the buffer
-		// when its confirmation is seen. There can't be more returns than messages in
-		// flight, so the reader hardly ever waits here; watch empties the buffer
-		// where many messages were unanswered.
+		// The broker sends a return before the message's confirmation, and the library's reader passes both on in
+		// that order. So a message's return is in the buffer when its confirmation arrives. There can't be more
+		// returns than messages in flight, so the reader hardly ever waits here. watch empties the buffer when many
+		// messages were unanswered.
 		returns: ch.NotifyReturn(make(chan amqp.Return, maxInFlight)),
 	}
 }
@@ -93,11 +92,11 @@ func (s *publishSession) lockWriter(ctx context.Context) error {
 	}
 }
 
-// unlockWriter ends what lockWriter began.
+// unlockWriter releases what lockWriter took.
 func (s *publishSession) unlockWriter() { s.writing.unlock() }
 
-// publish sends a message, unless the session has ended: amqp.ErrClosed. It counts the message
-// first and looks then, as a retired session, which has ended, is closed once nothing counts.
+// publish sends a message, or returns amqp.ErrClosed if the session has ended. It counts the message before it
+// checks that: a retired session, which has ended, is closed once its count is zero.
 func (s *publishSession) publish(exchange, key string, m amqp.Publishing) (confirm *amqp.DeferredConfirmation, err error) {
 	s.unanswered.Add(1)
 	if err = amqp.ErrClosed; s.ended.Err() == nil {
@@ -126,8 +125,8 @@ func (s *publishSession) takeReturn(k returnKey) error {
 	return found[0]
 }
 
-// keepReturns empties the buffer of returns. m is locked, so that what was taken from the
-// buffer is in the map for whoever looks for it.
+// keepReturns empties the buffer of returns. The caller holds m, so that all returns taken from the buffer are in
+// the map for its readers.
 func (s *publishSession) keepReturns() {
 	for range len(s.returns) {
 		r := <-s.returns
@@ -203,11 +202,11 @@ func (s *publishSession) watch(log *slog.Logger) {
 			s.blocks = nil
 		case err := <-s.failed:
 			if s.conn.IsClosed() {
-				s.failed = nil // the channel went with its connection
+				s.failed = nil // the channel closed with its connection
 				continue
 			}
-			// A failed channel, say after a message too large for the broker,
-			// leaves the connection open; it isn't worth keeping.
+			// A failed channel, for example after a message too large for the broker, leaves the connection open;
+			// the session closes it.
 			s.end()
 			s.conn.close()
 			if err != nil {

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// queueTimeout is how long a queue may take to answer, by default.
+// queueTimeout is the default time limit for a queue's answer.
 const queueTimeout = 2 * time.Second
 
-// questions asks about queues, on channels of their own. A queue that doesn't answer in
-// time costs that time once: while the answer is awaited, every further question fails at
-// once. It comes when the queue's node does, or when the connection ends.
+// questions makes requests about queues, on channels of their own. A queue that doesn't answer in time costs that
+// time once: until its answer comes, every further request fails at once. The answer comes when the queue's node
+// responds, or when the connection ends.
 type questions struct {
 	timeout time.Duration
-	tasks   *sync.WaitGroup // of questions that nobody waits for any more
+	tasks   *sync.WaitGroup // of requests without a waiting call
 
 	overdue awaited
 }
 
-// awaited counts, by queue, what is not answered yet.
+// awaited counts unanswered requests, by queue.
 type awaited struct {
 	m      sync.Mutex
 	queues map[string]int
@@ -37,7 +37,7 @@ func (a *awaited) add(queue string, more int) {
 	}
 }
 
-// any reports whether an answer of such a queue is awaited.
+// any reports whether an answer of a queue for which such returns true is awaited.
 func (a *awaited) any(such func(queue string) bool) bool {
 	a.m.Lock()
 	defer a.m.Unlock()
@@ -49,7 +49,7 @@ func (a *awaited) any(such func(queue string) bool) bool {
 	return false
 }
 
-// ask calls f, which asks about a queue, and waits for it, but no longer than the time-out.
+// ask calls f, which makes a request about a queue, and waits for it, up to the time-out.
 func (q *questions) ask(ctx context.Context, queue string, f func() error) error {
 	if q.overdue.any(func(other string) bool { return other == queue }) {
 		return q.noAnswer(queue)

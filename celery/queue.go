@@ -7,11 +7,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// DeclareQueue makes sure that a queue exists. One that exists is used as it
-// is, whatever its type and arguments. Otherwise it is made as Celery makes
-// it: a durable direct exchange of the same name, a durable queue with the arguments of
-// Sending, and a binding with that name as its key. A QueueDownError or QueueAccessError is of this queue
-// alone.
+// DeclareQueue makes sure that a queue exists. A queue that exists is used as it is, whatever its type and
+// arguments. Otherwise DeclareQueue creates it as Celery does: a durable direct exchange of the same name, a durable
+// queue with the arguments of Sending, and a binding with that name as its key. A QueueDownError or QueueAccessError
+// is of this queue alone.
 func (p *Publisher) DeclareQueue(ctx context.Context, queue string) error {
 	if err := p.declareQueue(ctx, queue); err != nil {
 		return fmt.Errorf("declaring queue %q: %w", queue, err)
@@ -32,8 +31,8 @@ func (p *Publisher) declareQueue(ctx context.Context, queue string) error {
 	return p.questions.ask(ctx, queue, func() error { return declareQueue(s.conn.Connection, queue, p.forms.sending.arguments(queue)) })
 }
 
-// declareQueue asks first, because declaring a queue with other arguments than
-// it has is an error. Each step has its own channel, because an error closes it.
+// declareQueue first declares the queue passively, because other arguments than the queue's are an error. Each step
+// has its own channel, because an error closes it.
 func declareQueue(conn *amqp.Connection, queue string, arguments amqp.Table) error {
 	found, err := hasQueue(conn, queue)
 	if err != nil || found {
@@ -47,8 +46,8 @@ func declareQueue(conn *amqp.Connection, queue string, arguments amqp.Table) err
 		durableQueue(queue, arguments),
 		func(ch *amqp.Channel) error { return ch.QueueBind(queue, queue, queue, false, nil) },
 	} {
-		// An exchange of another type will do, and so does a queue that somebody
-		// else has made in the meantime. A queue whose arguments are refused can't be bound.
+		// An exchange of another type is usable, and so is a queue that another client has created since. A queue
+		// whose arguments are refused can't be bound.
 		switch err := onChannel(conn, declare); {
 		case hasCode(err, amqp.PreconditionFailed):
 			refusal = err

@@ -8,9 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// QueueDownError reports that a queue can't be asked now: its node is down or doesn't
-// answer, it has no majority, or another connection has it for itself. Nothing is known
-// of what it holds. Other queues are not affected.
+// QueueDownError reports that a queue can't be observed now: its node is down or doesn't answer, it has no majority,
+// or another connection uses it exclusively. Its number of messages is unknown. Other queues are not affected.
 type QueueDownError struct{ Queue, Reason string }
 
 func (e *QueueDownError) Error() string {
@@ -25,11 +24,11 @@ func (e *QueueAccessError) Error() string {
 	return fmt.Sprintf("the broker refuses queue %q: %s%s", e.Queue, e.Reason, howToGrant)
 }
 
-// howToGrant is where the statement is that grants what the broker refused: it has all rights of a daemon, as it
-// takes the place of those that the user has.
+// howToGrant names the command that prints the statement for a missing right. The statement has all rights of a
+// daemon, because it replaces the rights that the user has.
 const howToGrant = ` ("swh-scheduler config check --for DAEMON" prints the statement that grants it)`
 
-// explained adds howToGrant to the broker's refusal for want of rights, and returns another error as it is.
+// explained adds howToGrant to the broker's refusal for missing rights, and returns any other error unchanged.
 func explained(err error) error {
 	if e, ok := errors.AsType[*amqp.Error](err); ok && strings.Contains(e.Reason, " refused for user '") {
 		return fmt.Errorf("%w%s", err, howToGrant)
@@ -37,9 +36,8 @@ func explained(err error) error {
 	return err
 }
 
-// IsOfQueue reports whether an error, or each of those joined in it, concerns single queues
-// only, and says nothing of others: QueueDownError, QueueAccessError, RejectedError,
-// ReturnedError.
+// IsOfQueue reports whether an error, or each of those joined in it, is of single queues only, and does not affect
+// others: QueueDownError, QueueAccessError, RejectedError, ReturnedError.
 func IsOfQueue(err error) bool {
 	switch e := err.(type) {
 	case *QueueDownError, *QueueAccessError, *RejectedError, *ReturnedError:
@@ -58,8 +56,8 @@ func IsOfQueue(err error) bool {
 	return false
 }
 
-// ofQueue gives an answer to a question about a queue its type. RabbitMQ says 404 also of
-// a queue whose node is down or doesn't answer in time.
+// ofQueue gives the error of a request about a queue its type. RabbitMQ also returns 404 for a queue whose node is
+// down or doesn't answer in time.
 func ofQueue(queue string, err error) error {
 	e, ok := errors.AsType[*amqp.Error](err)
 	if !ok || isMissing(err) {
@@ -74,7 +72,7 @@ func ofQueue(queue string, err error) error {
 	return err
 }
 
-// isMissing reports whether the broker says that there is no such queue or exchange.
+// isMissing reports whether the broker's error is that there is no such queue or exchange.
 func isMissing(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == amqp.NotFound &&

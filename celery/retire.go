@@ -6,18 +6,17 @@ import (
 )
 
 const (
-	// maxRetired bounds the connections that are open for late answers only.
+	// maxRetired bounds the connections that stay open only for late answers.
 	maxRetired = 4
 
-	// retiredTime is how long such a connection is kept, if messages for queues that answer
-	// on another one are stuck in it: the queue that doesn't answer blocks it for as long
-	// as it is down.
+	// retiredTime is how long such a connection stays open if messages for queues that answer on another one are
+	// stuck in it. The queue that doesn't answer blocks the connection for as long as it is down.
 	retiredTime = 10 * time.Second
 )
 
-// retire stops sending on a session. Its connection stays open for the answers to what was
-// sent, unless it holds up queues that answer elsewhere. A session that the broker blocks
-// stays in use: in an alarm, the broker would block any other one, too.
+// retire stops sending on a session. Its connection stays open for outstanding answers, unless it delays queues that
+// answer on another connection. A session that the broker blocks stays in use: in an alarm, the broker would block
+// any other one, too.
 func (p *Publisher) retire(s *publishSession) {
 	p.sessionM.Lock()
 	defer p.sessionM.Unlock()
@@ -38,8 +37,8 @@ func (p *Publisher) retire(s *publishSession) {
 	})
 }
 
-// awaitRetired closes a session's connection when all it sent is answered, and resets it
-// when it holds up queues that answer elsewhere.
+// awaitRetired closes a session's connection when all its messages are answered, and resets it when it delays queues
+// that answer on another connection.
 func (p *Publisher) awaitRetired(s *publishSession, since time.Time) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -59,7 +58,7 @@ func (p *Publisher) awaitRetired(s *publishSession, since time.Time) {
 	}
 }
 
-// holdsUp reports whether a message for a queue that is no suspect any more is unanswered.
+// holdsUp reports whether a message for a queue that is no longer a suspect is unanswered.
 func (s *publishSession) holdsUp(suspects *sync.Map) bool {
 	return s.late.any(func(queue string) bool {
 		_, suspect := suspects.Load(queue)

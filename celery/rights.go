@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// A Use is something that a program does at the broker, for which its user needs rights.
+// A Use is a set of operations of a program at the broker, with the rights that they need.
 type Use struct {
 	rights [3]string // patterns, in the order of rightNames
 	probes []probe
@@ -23,8 +23,8 @@ type Use struct {
 // rightNames are RabbitMQ's names of rights, in the order in which set_permissions takes their patterns.
 var rightNames = [3]string{"configure", "write", "read"}
 
-// A probe asks for rights by a method that changes nothing: the broker checks rights first, and then refuses it for
-// another reason, or has nothing to do.
+// A probe checks for rights by a method that changes nothing: the broker checks rights first, and then refuses the
+// method for another reason, or has nothing to do.
 type probe struct {
 	do    func(ch *amqp.Channel) error
 	needs []need
@@ -43,8 +43,8 @@ func (n need) object() string {
 // defaultExchange is the name of the default exchange in RabbitMQ's rights.
 const defaultExchange = "amq.default"
 
-// ToSend is the use of a program that sends messages to queues, and makes those that don't exist. Without a name it
-// is one whose queues' names begin with "swh.".
+// ToSend is the use of a program that sends messages to queues, and creates missing ones. Without names, the queues
+// are those whose names begin with "swh.".
 func ToSend(queues []string, s Sending) Use {
 	if len(queues) == 0 {
 		queues = []string{"swh.check." + uuid.NewString()}
@@ -66,7 +66,7 @@ func ToSend(queues []string, s Sending) Use {
 	return u
 }
 
-// namePattern matches the names of queues: each by its prefix up to "swh." if it has that, else whole.
+// namePattern matches the names of queues: by the prefix up to "swh." if a name has that, else whole.
 func namePattern(queues []string) string {
 	var all []string
 	for _, queue := range queues {
@@ -91,7 +91,7 @@ func ToReadEvents() Use {
 	}
 }
 
-// ToAskWorkers is the use of a program that asks workers by a Control.
+// ToAskWorkers is the use of a program that calls workers by a Control.
 func ToAskWorkers() Use {
 	replies := uuid.NewString() + "." + replyExchange
 	return Use{
@@ -103,7 +103,7 @@ func ToAskWorkers() Use {
 	}
 }
 
-// makeQueue asks for the right to make a queue, by an argument of a type that it can't have.
+// makeQueue probes the right to create a queue, by an argument of a wrong type.
 func makeQueue(queue string) probe {
 	return probe{func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-expires": "never"})
@@ -118,14 +118,14 @@ func makeExchange(exchange string) probe {
 	}, []need{{"configure", "exchange", exchange}}}
 }
 
-// bindQueue asks for the rights to bind a queue, by the end of a binding that is not there.
+// bindQueue probes the rights to bind a queue, by an unbind of a binding that does not exist.
 func bindQueue(queue, exchange string) probe {
 	return probe{func(ch *amqp.Channel) error {
 		return ch.QueueUnbind(queue, uuid.NewString(), exchange, nil)
 	}, []need{{"write", "queue", queue}, {"read", "exchange", exchange}}}
 }
 
-// readQueue asks for the right to read a queue, by an argument of a type that a consumer can't have.
+// readQueue probes the right to read a queue, by a consumer's argument of a wrong type.
 func readQueue(queue string) probe {
 	return probe{func(ch *amqp.Channel) error {
 		_, err := ch.Consume(queue, "", false, false, false, false, amqp.Table{"x-priority": "none"})
@@ -133,18 +133,18 @@ func readQueue(queue string) probe {
 	}, []need{{"read", "queue", queue}}}
 }
 
-// publish asks for the right to publish, by the end of a binding from an exchange that is not there.
+// publish probes the right to publish, by an unbind from an exchange that does not exist.
 func publish(name, exchange string) probe {
 	return probe{func(ch *amqp.Channel) error {
 		return ch.ExchangeUnbind(exchange, uuid.NewString(), "swh.check."+uuid.NewString(), false, nil)
 	}, []need{{"write", "exchange", name}}}
 }
 
-// RightsError says which rights the broker's user lacks, and by which statement an administrator grants all that its
-// uses need.
+// RightsError lists the rights that the broker's user lacks, and the statement by which an administrator grants all
+// that its uses need.
 type RightsError struct {
 	User, Vhost string
-	lacks       []need // none: all
+	lacks       []need // nil: all rights
 	rights      [3]string
 }
 
@@ -157,7 +157,7 @@ func (e *RightsError) Error() string {
 		e.User, lacking, e.Statement())
 }
 
-// Statement returns the command that grants the rights. It takes the place of those that the user has.
+// Statement returns the command that grants the rights. It replaces the rights that the user has.
 func (e *RightsError) Statement() string {
 	words := []string{"rabbitmqctl set_permissions -p", service.ShellWord(e.Vhost), service.ShellWord(e.User)}
 	for _, pattern := range e.rights {
@@ -169,7 +169,7 @@ func (e *RightsError) Statement() string {
 // maxNamed is how many objects are named for each right.
 const maxNamed = 3
 
-// byRight names the rights with their objects.
+// byRight lists the rights with their objects.
 func (e *RightsError) byRight() string {
 	var parts []string
 	for _, right := range rightNames {
@@ -189,7 +189,8 @@ func (e *RightsError) byRight() string {
 	return strings.Join(parts, "; ")
 }
 
-// probesAtOnce is how many probes are under way, each on a channel of its own: there may be hundreds, and the broker may be far.
+// probesAtOnce is how many probes run at once, each on a channel of its own: there may be hundreds, and the round
+// trip may be long.
 const probesAtOnce = 16
 
 // CheckRights returns a RightsError if the broker's user lacks a right that one of these uses needs. It makes one
@@ -237,7 +238,7 @@ func CheckRights(ctx context.Context, b Broker, o ConnectionOptions, uses ...Use
 		if a.err != nil {
 			return fmt.Errorf("asking %s for rights: %w", conn.node, a.err)
 		}
-		if e.lacks = append(e.lacks, a.lacks...); a.user != "" { // as the broker names it, also of a certificate
+		if e.lacks = append(e.lacks, a.lacks...); a.user != "" { // as the broker names it, also for a certificate
 			e.User = a.user
 		}
 	}
@@ -247,7 +248,7 @@ func CheckRights(ctx context.Context, b Broker, o ConnectionOptions, uses ...Use
 	return nil
 }
 
-// ask returns the rights that are refused, and to whom.
+// ask returns the refused rights, and the user.
 func (p probe) ask(conn *connection) (lacks []need, user string, err error) {
 	err = onChannel(conn.Connection, p.do)
 	refusal, ok := errors.AsType[*amqp.Error](err)
@@ -271,7 +272,7 @@ var (
 	ofNoVhost = regexp.MustCompile(`access to vhost '(.*)' refused for user '(.*)'`)
 )
 
-// toUser returns the name of the user whom the broker refuses something; "" if the reason is cut before it.
+// toUser returns the name of the refused user; "" if the reason is cut before it.
 func toUser(reason string) string {
 	if m := ofUser.FindStringSubmatch(reason); m != nil {
 		return m[1]

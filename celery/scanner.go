@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// maxDepth bounds nesting, where Python gives up too.
+// maxDepth bounds nesting at Python's own limit.
 const maxDepth = 1000
 
 var (
 	errTooDeep = fmt.Errorf("nested deeper than %d levels", maxDepth)
 
-	// oddNumber matches the numbers that Python writes and JSON lacks, and texts, which may
-	// contain their names.
-	oddNumber = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|NaN|-?Infinity`)
+	// pythonNumber matches the numbers that Python writes and JSON lacks. It also matches strings, which may contain
+	// their names.
+	pythonNumber = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|NaN|-?Infinity`)
 )
 
-// beyondNumbers stands for NaN and the infinities in events: a number that is too large for a
-// float, and true, as those are for Python.
+// beyondNumbers replaces NaN and the infinities in events: a number that is too large for a float, and true, as
+// those are in Python.
 const beyondNumbers = "1e999"
 
-// validJSON returns an error unless src is a JSON document, in which it also takes NaN,
-// Infinity and -Infinity, as Python does. plain is src with another value in place of those.
+// validJSON returns an error unless src is a JSON document. Like Python, it accepts NaN, Infinity and -Infinity.
+// plain is src with other in place of those.
 func validJSON(src []byte, other string) (plain []byte, err error) {
 	if json.Valid(src) {
 		return src, nil
 	}
 	replacement := []byte(other)
-	plain = oddNumber.ReplaceAllFunc(src, func(found []byte) []byte {
+	plain = pythonNumber.ReplaceAllFunc(src, func(found []byte) []byte {
 		if found[0] == '"' {
 			return found
 		}
@@ -41,7 +41,7 @@ func validJSON(src []byte, other string) (plain []byte, err error) {
 	return plain, err
 }
 
-// scanner steps over a document that validJSON takes, without building anything from it.
+// scanner steps over a document that validJSON accepts, and allocates nothing for it.
 type scanner struct {
 	src   []byte
 	pos   int
@@ -51,15 +51,15 @@ type scanner struct {
 
 func (s *scanner) at(c byte) bool { return s.pos < len(s.src) && s.src[s.pos] == c }
 
-// separators steps over what stands between values.
+// separators steps over blanks and separators between values.
 func (s *scanner) separators() {
 	for s.at(' ') || s.at('\t') || s.at('\n') || s.at('\r') || s.at(',') || s.at(':') {
 		s.pos++
 	}
 }
 
-// elements calls element at each element of the list that begins here, or at each key and
-// each value that element leaves of an object.
+// elements calls element at each element of the list that begins here. For an object, it calls element at each key,
+// and at each value that element did not step over.
 func (s *scanner) elements(element func()) {
 	if s.depth++; s.depth > maxDepth {
 		s.err = errTooDeep

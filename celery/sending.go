@@ -12,27 +12,26 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Sending says how task messages are sent and queues are declared, as Celery's settings do.
-// The zero value is Celery's defaults.
+// Sending configures how task messages are sent and queues are declared, by Celery's settings. The zero value is
+// Celery's defaults.
 type Sending struct {
 	Form
-	Routes []Route // the first that matches a task's name counts
+	Routes []Route // the first route that matches a task's name is used
 
-	Queues      []string // of task_queues, and so never made with MissingType
+	Queues      []string // of task_queues; never created with MissingType
 	MissingType string   // x-queue-type of other queues that are declared; "" for none
 	MaxPriority int      // x-max-priority of queues that are declared; 0 for none
 }
 
-// Form is how one message is sent. A zero value means that of Sending in a route, and
-// Celery's default in Sending.
+// Form is the form of a message. A zero field means that of Sending in a route, and Celery's default in Sending.
 type Form struct {
 	Serializer   string // MsgpackSerializer or JSONSerializer, the default
 	Compression  string // one of Compressions; "" for none
 	DeliveryMode uint8  // amqp.Transient or amqp.Persistent, the default
 	Priority     uint8
 
-	// Exchange and RoutingKey are where it is published: both are given, or neither for the
-	// queue itself.
+	// Exchange and RoutingKey are the destination. Either both are set, or neither, and the queue itself is the
+	// destination.
 	Exchange, RoutingKey string
 }
 
@@ -42,14 +41,14 @@ const (
 	MsgpackSerializer = "msgpack"
 )
 
-// Route is what a setting task_routes says of the tasks whose names Task matches.
+// Route is a setting of task_routes for the tasks whose names Task matches.
 type Route struct {
 	Task  *regexp.Regexp
 	Queue string // "" for the default queue
 	Form
 }
 
-// TaskPattern matches a name of task_routes: one with a * is a pattern as of Python's fnmatch.
+// TaskPattern compiles a name of task_routes: a name with a * is a pattern of Python's fnmatch.
 func TaskPattern(name string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
@@ -99,7 +98,7 @@ func (s *Sending) Route(task string) *Route {
 	return nil
 }
 
-// arguments returns those with which a queue is declared.
+// arguments returns the arguments of a queue's declaration.
 func (s *Sending) arguments(queue string) amqp.Table {
 	arguments := amqp.Table{}
 	if s.MissingType != "" && !slices.Contains(s.Queues, queue) {
@@ -143,8 +142,8 @@ func (f *forms) of(task string) *Form {
 	return &form
 }
 
-// findExchange returns an error if a route's exchange doesn't exist: RabbitMQ would close the
-// channel, with the messages of all others. It asks once a session.
+// findExchange returns an error if a route's exchange doesn't exist: RabbitMQ would close the channel, with the
+// messages of all other calls. It checks once in a session.
 func (c *publishCall) findExchange(s *publishSession, m *TaskMessage, exchange string) error {
 	if _, found := s.exchanges.Load(exchange); found {
 		return nil

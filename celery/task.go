@@ -25,23 +25,22 @@ type TaskMessage struct {
 	// ones. Numbers keep their kind and size, keys their order.
 	Args, Kwargs json.RawMessage
 
-	// ETA is when to run the task at the earliest; zero: at once. It is sent with
-	// its own UTC offset, in microseconds.
+	// ETA is the earliest time to run the task; zero: at once. It is sent with its own UTC offset, in microseconds.
 	ETA time.Time
 
-	Priority uint8 // in a queue with x-max-priority; others don't heed it
+	Priority uint8 // for a queue with x-max-priority; other queues ignore it
 
-	// TimeLimit and SoftTimeLimit override the worker's. Zero: the worker's.
+	// TimeLimit and SoftTimeLimit override the worker's; zero keeps the worker's.
 	TimeLimit, SoftTimeLimit time.Duration
 
 	RootID string // of the whole workflow; default: ID
 
-	// TraceParent is the W3C traceparent, by which the worker's instrumentation
-	// (OpenTelemetry's for Celery) continues a trace; "" for none.
+	// TraceParent is the W3C traceparent with which the worker's instrumentation (OpenTelemetry's for Celery)
+	// continues a trace; "" for none.
 	TraceParent string
 }
 
-// EncodingError reports a message that can never be sent as it is.
+// EncodingError reports a message that can never be sent in this form.
 type EncodingError struct {
 	ID, Name string // of the task
 	Err      error
@@ -53,8 +52,8 @@ func (e *EncodingError) Error() string {
 
 func (e *EncodingError) Unwrap() error { return e.Err }
 
-// encoder turns task messages into AMQP publishings. It reuses its buffers
-// and its headers: a publishing is good until the next one is made.
+// encoder turns task messages into AMQP publishings. It reuses its buffers and its headers: a publishing is valid
+// until the next one is made.
 type encoder struct {
 	values  values
 	body    []byte
@@ -64,7 +63,7 @@ type encoder struct {
 	maxSize int
 
 	compressor  compressor
-	compression string // what headers say of it
+	compression string // for the headers
 }
 
 func newEncoder(maxSize int, replyTo string) *encoder {
@@ -76,7 +75,7 @@ func newEncoder(maxSize int, replyTo string) *encoder {
 		replyTo: replyTo,
 		maxSize: maxSize,
 		headers: amqp.Table{
-			"lang":                  "py",                                       // what workers tell protocol 2 by
+			"lang":                  "py",                                       // by which workers recognise protocol 2
 			"origin":                fmt.Sprintf("gen%d@%s", os.Getpid(), host), // as Celery's anon_nodename
 			"replaced_task_nesting": int32(0),
 			"parent_id":             nil,
@@ -160,7 +159,7 @@ func (e *encoder) setBody(p *amqp.Publishing, args, kwargs int32, form *Form) (e
 	} else {
 		e.body = e.values.appendJSON(append(e.body[:0], '['), args)
 		e.body = e.values.appendJSON(append(e.body, ", "...), kwargs)
-		// What to run before, after or instead.
+		// The tasks to run before, after or instead.
 		e.body = append(e.body, `, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]`...)
 	}
 	p.Body = e.body
@@ -196,7 +195,7 @@ func (e *encoder) container(raw json.RawMessage, want itemKind) (int32, error) {
 	return at, nil
 }
 
-// setHeaders sets those of the headers that differ from message to message.
+// setHeaders sets the headers that differ from message to message.
 func (e *encoder) setHeaders(m *TaskMessage, args, kwargs int32) {
 	h := e.headers
 	h["task"] = m.Name

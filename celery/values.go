@@ -42,7 +42,7 @@ const (
 // elements of a list, or the keys of a dict, each with the index of its value.
 type item struct {
 	kind  itemKind
-	ascii bool   // a string that JSON can carry as it is, between quotes
+	ascii bool   // a string that JSON can hold unescaped, between quotes
 	text  []byte // a string, or a number as Python writes it; never changed once set
 	first int32
 	last  int32
@@ -57,8 +57,7 @@ const (
 	// maxDigits is the longest integer that Python converts from text by default.
 	maxDigits = 4300
 
-	// smallDict is how many keys are compared one by one to find duplicates,
-	// before a map is worth it.
+	// smallDict is the number of keys up to which duplicates are found by comparison. Above it, a map is faster.
 	smallDict = 16
 )
 
@@ -158,7 +157,7 @@ func (v *values) parseDict() int32 {
 	return dict
 }
 
-// fail notes what is wrong with the document, unless something was before.
+// fail records the first error of the document.
 func (v *values) fail(err error) { v.err = cmp.Or(v.err, err) }
 
 // parseText reads a string. It returns its UTF-8 form, and reports whether that
@@ -223,8 +222,7 @@ func hex4(b []byte) rune {
 
 var errLoneSurrogate = errors.New("text holds half a surrogate pair, which has no UTF-8 form")
 
-// parseNumber reads a number. A float becomes the text that Python's repr and json.dumps
-// give it.
+// parseNumber reads a number. It rewrites a float as Python's repr and json.dumps do.
 func (v *values) parseNumber(text []byte) item {
 	if !bytes.ContainsAny(text, ".eENI") {
 		digits := bytes.TrimPrefix(text, []byte("-"))
@@ -232,7 +230,7 @@ func (v *values) parseNumber(text []byte) item {
 			v.fail(fmt.Errorf("an integer has more than %d digits, which Python refuses", maxDigits))
 		}
 		if digits[0] == '0' {
-			text = digits // Python knows no negative zero among integers
+			text = digits // Python has no negative zero among integers
 		}
 		return item{kind: kindInt, text: text}
 	}

@@ -143,7 +143,7 @@ func TestClientCountsHeldVisits(t *testing.T) {
 
 // outcome is the failure of a try.
 func (s *stream) outcome(id string) settle.Outcome {
-	return settle.Outcome{BackendID: id, Heard: at(0), End: &settle.End{Status: model.RunFailed}}
+	return settle.Outcome{BackendID: id, Received: at(0), End: &settle.End{Status: model.RunFailed}}
 }
 
 // A failed visit is held while its try is underway, even if the ledger doesn't yet have its message as

@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The bounds of a batch. The number of messages stays below what the broker
-// sends ahead, so that it can send the next ones while a batch is applied.
+// The bounds of a batch. It has fewer messages than the prefetch, so that the broker sends the next ones while a
+// batch is applied.
 const (
 	maxEvents   = 2000
 	maxBytes    = 8 << 20
@@ -19,17 +19,17 @@ const (
 	maxDelay    = 100 * time.Millisecond
 )
 
-// batch is what a run of messages says, in their order.
+// batch holds the outcomes of a run of messages, in their order.
 type batch struct {
 	outcomes []settle.Outcome
 	rejected []db.RejectedEvent
 	events   int
 	bytes    int
 	messages int
-	last     *celery.Delivery // the last one that is read whole: acknowledging it acknowledges all before; may be nil
+	last     *celery.Delivery // the last message that was read whole: acknowledging it acknowledges all before; may be nil
 
-	applied int // so many outcomes are written, or among rejected
-	kept    int // so many of rejected are written
+	applied int // outcomes that are written, or among rejected
+	kept    int // rejected events that are written
 }
 
 func (b *batch) full() bool {
@@ -41,23 +41,22 @@ func (b *batch) empty() bool { return b.events == 0 && b.last == nil }
 // reject sets an outcome aside.
 func (b *batch) reject(o settle.Outcome, event, sqlState, reason string) {
 	b.rejected = append(b.rejected, db.RejectedEvent{
-		BackendID: o.BackendID, Received: o.Heard, Event: storable(event), SQLState: sqlState, Reason: storable(reason),
+		BackendID: o.BackendID, Received: o.Received, Event: storable(event), SQLState: sqlState, Reason: storable(reason),
 	})
 }
 
-// setAside sets text aside: a message, or the event of it that is about a task, whether or not we
-// know that task.
+// setAside sets text aside: a message, or one of its events on a task, known or unknown.
 func (b *batch) setAside(m *reading, id string, text []byte, reason string) {
-	heard := m.heard
-	if heard.IsZero() {
-		heard = time.Now()
+	received := m.received
+	if received.IsZero() {
+		received = time.Now()
 	}
 	b.rejected = append(b.rejected, db.RejectedEvent{
-		BackendID: storable(id), Received: heard, Event: storable(string(text[:min(len(text), rejectedLength+1)])), Reason: storable(reason), Always: true,
+		BackendID: storable(id), Received: received, Event: storable(string(text[:min(len(text), rejectedLength+1)])), Reason: storable(reason), Always: true,
 	})
 }
 
-// storable returns the beginning of a text, without what PostgreSQL can't store.
+// storable returns the beginning of a text, without the characters that PostgreSQL can't store.
 func storable(text string) string {
 	return excerpt(strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\ufffd"), rejectedLength)
 }

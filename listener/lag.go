@@ -7,17 +7,17 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// lag is how far the listener is behind. The listener writes it, and whoever gathers metrics
-// reads it. Times of events are in seconds since 1970, by the workers' clocks.
+// lag measures the delay of the listener. The listener writes it, and the collector of metrics reads it. Times of
+// events are in seconds since 1970, by the workers' clocks.
 type lag struct {
 	mu     sync.Mutex
-	inHand float64   // when the first event was sent that is not acknowledged; 0 if none
-	last   float64   // seconds from the sending of the last first one to its acknowledgement
+	inHand float64   // sending time of the first event that is not acknowledged; 0 if none
+	last   float64   // seconds from the sending of the last such event to its acknowledgement
 	since  time.Time // when events were last acknowledged, by this host's clock
 }
 
-// read notes an event. The first one counts, as any other may be of a worker whose clock is
-// wrong.
+// read records an event. It keeps the time of the first one only: a later event may come from a worker with a wrong
+// clock.
 func (l *lag) read(sent float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,8 +26,7 @@ func (l *lag) read(sent float64) {
 	}
 }
 
-// acknowledged notes that all that was read is acknowledged: by this host's clock, and by the
-// database's.
+// acknowledged records that all events read are acknowledged: at by this host's clock, and now by the database's.
 func (l *lag) acknowledged(at, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

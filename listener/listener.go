@@ -18,11 +18,11 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// prefetch is how many messages the broker sends ahead of their acknowledgement.
+// prefetch is how many unacknowledged messages the broker sends.
 const prefetch = 1000
 
-// ConsumerOptions are those of a celery.Consumer that is to be a Listener's
-// Source. The queue is the Python scheduler's.
+// ConsumerOptions are the options of a celery.Consumer that is a Listener's Source. The queue is the Python
+// scheduler's.
 func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 	return celery.ConsumerOptions{
 		ConnectionOptions: celery.ConnectionOptions{Name: "swh-scheduler start-listener"},
@@ -34,34 +34,33 @@ func ConsumerOptions(log *slog.Logger) celery.ConsumerOptions {
 }
 
 const (
-	// writeTimeout is of one transaction: a server that vanishes without closing its connections
-	// would otherwise be waited for as long as TCP does.
+	// writeTimeout bounds one transaction. Without it, a server that vanishes without closing its connections would
+	// block the listener for as long as TCP retries.
 	writeTimeout = time.Minute
 	applyTimeout = 5 * time.Minute // of one try of a batch
 )
 
-// Source is where messages come from: a *celery.Consumer.
+// Source delivers messages: a *celery.Consumer.
 type Source interface {
-	// Run sends what is in the queue to out, in order, until ctx ends. What it
-	// sent can still be acknowledged then, until Close.
+	// Run sends the queue's messages to out, in order, until ctx ends. They can still be acknowledged after that,
+	// until Close.
 	Run(ctx context.Context, out chan<- celery.Delivery) error
 	// AckUpTo acknowledges a message and all before it.
 	AckUpTo(d celery.Delivery) error
 	Close() error
 }
 
-// Store is what the listener needs of the database.
+// Store is the listener's part of the database.
 type Store interface {
 	Now() time.Time
-	// ApplyOutcomes writes all outcomes or none, and may be called again with
-	// the same ones. A *postgres.RefusedError says that one of them is at fault, any
-	// other error that the database is.
+	// ApplyOutcomes writes all outcomes or none, and may be called again with the same ones. A
+	// *postgres.RefusedError is caused by one of the outcomes, any other error by the database.
 	ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) error
-	// RejectEvents keeps those events that are about runs of ours.
+	// RejectEvents stores the events that are of our runs.
 	RejectEvents(ctx context.Context, events []db.RejectedEvent) error
 }
 
-// Options are what a Listener is made of.
+// Options configure a Listener.
 type Options struct {
 	Source     Source
 	Store      Store
@@ -78,11 +77,11 @@ type Listener struct {
 	workers    *workers
 	pulse      *service.Pulse
 	size       bulk.BatchSize // of transactions
-	unread     *reading       // of which a part is in a batch; nil for none
+	unread     *reading       // a message of which a batch has only a part; nil for none
 }
 
-// New makes a Listener that does nothing before Run. Its metrics are registered
-// at once; registering two at one registry panics.
+// New makes a Listener, which does nothing before Run. It registers the metrics at once; two Listeners on one
+// registry panic.
 func New(o Options) *Listener {
 	w := newWorkers()
 	return &Listener{
@@ -92,10 +91,9 @@ func New(o Options) *Listener {
 	}
 }
 
-// Run works until ctx ends, then applies and acknowledges the batch in hand
-// (within the grace period of a service.Group; if the database is away, the
-// broker will deliver it again), closes the source and returns nil. It returns
-// an error only if the source gives up for good.
+// Run works until ctx ends, then applies and acknowledges the batch in hand, within the grace period of a
+// service.Group. If the database is unavailable, the broker will deliver the batch again. Run then closes the source
+// and returns nil. It returns an error only if the source ends for good.
 func (l *Listener) Run(ctx context.Context) error {
 	l.pulse = service.HealthOf(ctx).Pulse(l.Log, "applying events")
 	defer l.pulse.Gone()
@@ -125,13 +123,13 @@ func (l *Listener) Run(ctx context.Context) error {
 
 var errSourceEnded = errors.New("nothing reads the event queue any more")
 
-// collect gathers a batch. It returns what it has when ctx or the source ends.
+// collect gathers a batch. When ctx or the source ends, it returns what it has.
 func (l *Listener) collect(ctx context.Context, deliveries <-chan celery.Delivery, ended <-chan struct{}) (*batch, error) {
 	b := &batch{}
 	if l.unread != nil {
 		l.readOn(b)
 	}
-	var timeout <-chan time.Time // none before there is something
+	var timeout <-chan time.Time // nil while the batch is empty
 	for !b.full() {
 		if timeout == nil && !b.empty() {
 			timer := time.NewTimer(maxDelay)
@@ -152,9 +150,8 @@ func (l *Listener) collect(ctx context.Context, deliveries <-chan celery.Deliver
 	return b, nil
 }
 
-// settle applies a batch, trying until the database takes it, and acknowledges it.
-// Only when ctx or the grace period has ended does it give up, and leave the batch
-// to be delivered again.
+// settle applies a batch, retries until the database takes it, and acknowledges it. It gives up only when ctx or the
+// grace period has ended; the batch is then delivered again.
 func (l *Listener) settle(ctx context.Context, b *batch) {
 	inFlight := service.InFlight(ctx)
 	var backoff service.Backoff
@@ -171,7 +168,7 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 	l.trace(b.outcomes)
 	if b.last != nil {
 		if err := l.Source.AckUpTo(*b.last); err != nil {
-			// The connection is gone: the batch comes again, and changes nothing.
+			// The connection was lost: the batch comes again, and changes nothing.
 			l.Log.Debug("batch not acknowledged", "error", err)
 		} else {
 			l.metrics.lag.acknowledged(time.Now(), l.Store.Now())
@@ -180,7 +177,7 @@ func (l *Listener) settle(ctx context.Context, b *batch) {
 	l.pulse.Done(0)
 }
 
-// try applies a batch within a time in which the listener does not count as stuck.
+// try applies a batch within a time limit, during which the listener does not count as stuck.
 func (l *Listener) try(ctx context.Context, b *batch) error {
 	l.pulse.Begin()
 	return service.Within(ctx, applyTimeout, func(ctx context.Context) error { return l.apply(ctx, b) })
@@ -191,13 +188,13 @@ func (l *Listener) trace(outcomes []settle.Outcome) {
 	for _, o := range outcomes {
 		if o.End != nil {
 			failed := o.End.Status != model.RunEventful && o.End.Status != model.RunUneventful
-			l.Tracer.Outcome(o.BackendID, string(o.End.Status), o.Heard, failed)
+			l.Tracer.Outcome(o.BackendID, string(o.End.Status), o.Received, failed)
 		}
 	}
 }
 
-// apply writes a batch. After an error it may be called again with the same one, and goes
-// on where it was.
+// apply writes a batch. After an error the caller may call it again with the same batch: it continues at the first
+// unwritten part.
 func (l *Listener) apply(ctx context.Context, b *batch) (err error) {
 	started := time.Now()
 	b.applied, err = l.size.Write(b.applied, len(b.outcomes), func(first, end int) error {
@@ -223,8 +220,8 @@ func (l *Listener) apply(ctx context.Context, b *batch) (err error) {
 	return nil
 }
 
-// setAside keeps the events of a batch that can't be applied. What the table refuses as
-// well is only in the log.
+// setAside stores the events of a batch that can't be applied. If PostgreSQL refuses such an event as well, it is
+// only logged.
 func (l *Listener) setAside(ctx context.Context, b *batch) (err error) {
 	before := b.kept
 	b.kept, err = l.size.Write(b.kept, len(b.rejected), func(first, end int) error {
@@ -236,5 +233,5 @@ func (l *Listener) setAside(ctx context.Context, b *batch) (err error) {
 	return err
 }
 
-// Workers returns the workers that were heard of in the last minute, 500 at most.
-func (l *Listener) Workers() map[string]db.Worker { return l.workers.tell(l.Store.Now()) }
+// Workers returns the workers with an event in the last minute, 500 at most.
+func (l *Listener) Workers() map[string]db.Worker { return l.workers.list(l.Store.Now()) }

@@ -17,7 +17,7 @@ type metrics struct {
 	outcomes  *prometheus.CounterVec
 	malformed *prometheus.CounterVec
 	rejected  prometheus.Counter
-	// databaseErrors counts tries, which the log doesn't.
+	// databaseErrors counts tries; the log has one line for an outage.
 	databaseErrors prometheus.Counter
 	batchSize      prometheus.Histogram
 	batchTime      prometheus.Histogram
@@ -28,7 +28,7 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 	f := promauto.With(r)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_listener_workers_online",
-		Help: "Celery workers that were heard of in the last minute and have not gone offline.",
+		Help: "Celery workers with an event in the last minute that have not gone offline.",
 	}, func() float64 { return float64(w.online(now())) })
 	counter := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Name: "swh_scheduler_listener_" + name, Help: help}
@@ -41,23 +41,23 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 		events: f.NewCounterVec(counter("handled_event_total", "Events of tasks read from the queue, by type."), []string{"event_type"}),
 		outcomes: f.NewCounterVec(counter("outcomes_total",
 			"Outcomes found in events, of any run: started, or the status by which it ended."), []string{"status"}),
-		malformed:      f.NewCounterVec(counter("malformed_events_total", "Events or messages that made no sense, by what was wrong."), []string{"problem"}),
+		malformed:      f.NewCounterVec(counter("malformed_events_total", "Malformed events or messages, by problem."), []string{"problem"}),
 		rejected:       f.NewCounter(counter("rejected_events_total", "Events set aside in scheduler_go.rejected_events.")),
-		databaseErrors: f.NewCounter(counter("database_errors_total", "Times a batch could not be written because of the state of the database.")),
+		databaseErrors: f.NewCounter(counter("database_errors_total", "Failed attempts to write a batch because of the state of the database.")),
 		batchSize:      histogram("batch_events", "Events in a batch.", prometheus.ExponentialBuckets(1, 4, 7)),
 		batchTime:      histogram("batch_seconds", "Time to apply a batch to the database.", prometheus.ExponentialBuckets(0.001, 4, 8)),
 		lag:            &lag{since: time.Now()},
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_listener_event_lag_seconds",
-		Help: "Age, by the worker's clock, of the first event that is read and not acknowledged; if there is none, how long the last such one took to be acknowledged.",
+		Help: "Age, by the worker's clock, of the first event that is read and not acknowledged; if there is none, the time from the sending of the last such event to its acknowledgement.",
 	}, func() float64 { return m.lag.seconds(now()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_listener_silence_seconds",
 		Help: "Time since events were last acknowledged, or since the start.",
 	}, func() float64 { return m.lag.sinceLastEvent(time.Now()) })
 	for _, p := range problems {
-		m.malformed.WithLabelValues(string(p)) // present from the start, so that rates work
+		m.malformed.WithLabelValues(string(p)) // present from the start, so that rate() has a first value
 	}
 	return m
 }

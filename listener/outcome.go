@@ -15,14 +15,14 @@ import (
 	"swh-scheduler/internal/settle"
 )
 
-// Problem is what can be wrong with an event: a label of a counter.
+// Problem is a kind of error in an event: a label of a counter.
 type Problem string
 
-// What can be wrong.
+// The kinds of errors.
 const (
-	BadBody      Problem = "body"      // no events can be read from a message
+	BadBody      Problem = "body"      // the message has no readable events
 	BadEvent     Problem = "event"     // not an object, or no type
-	BadUUID      Problem = "uuid"      // not a text, or one that can be no task's
+	BadUUID      Problem = "uuid"      // not a text, or not the id of a task
 	BadHostname  Problem = "hostname"  // not a text
 	BadTimestamp Problem = "timestamp" // not a number, negative, or in the future
 	BadResult    Problem = "result"    // a task-result without one
@@ -30,10 +30,10 @@ const (
 	BadError     Problem = "error"     // not a text
 	BadTraceback Problem = "traceback" // not a text
 	BadRuntime   Problem = "runtime"   // not a number of seconds
-	TooLarge     Problem = "too_large" // the message was longer than is read
+	TooLarge     Problem = "too_large" // the message exceeds the size limit
 	TooMany      Problem = "too_many"  // a message with too many events was delivered again
 	Refused      Problem = "refused"   // PostgreSQL refused the outcome
-	Panicked     Problem = "panic"     // it met a fault of the program
+	Panicked     Problem = "panic"     // it caused a fault of the program
 )
 
 var problems = []Problem{
@@ -41,26 +41,25 @@ var problems = []Problem{
 	TooLarge, TooMany, Refused, Panicked,
 }
 
-// verdict says what to do with an event.
+// verdict is the treatment of an event.
 type verdict int
 
 const (
-	ignored  verdict = iota // says nothing about the state of a run
+	ignored  verdict = iota // has no information on the state of a run
 	accepted                // apply its outcome
-	rejected                // should have an outcome, but can't be understood
+	rejected                // should have an outcome, but is malformed
 )
 
-// interpret returns what an event received at heard says about a run. It reports
-// to note every field that can't be understood; those that are not essential are
-// then treated as missing.
+// interpret returns the outcome of an event received at the given time. It calls note for every malformed field;
+// fields that are not essential then count as missing.
 //
 // The rules for task-started, task-result and task-failed are those of the
 // Python scheduler's process_event.
-func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (settle.Outcome, verdict) {
-	o := settle.Outcome{BackendID: e.UUID, Heard: heard}
+func interpret(e celery.Event, received time.Time, note func(Problem, string)) (settle.Outcome, verdict) {
+	o := settle.Outcome{BackendID: e.UUID, Received: received}
 	switch e.Type {
 	case "task-started":
-		o.Start = &settle.Start{Worker: optionalText(e, "hostname", BadHostname, note), EventTime: eventTime(e, heard, note)}
+		o.Start = &settle.Start{Worker: optionalText(e, "hostname", BadHostname, note), EventTime: eventTime(e, received, note)}
 	case "task-result":
 		if o.End = resultEnd(e, note); o.End == nil {
 			return o, rejected
@@ -74,7 +73,7 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (set
 	case "task-revoked":
 		o.End = revokedEnd(e)
 	case "task-rejected":
-		// One that is put back in its queue will run again.
+		// A message that goes back into its queue will run again.
 		if truthy(e.Fields["requeue"]) {
 			return o, ignored
 		}
@@ -87,18 +86,18 @@ func interpret(e celery.Event, heard time.Time, note func(Problem, string)) (set
 		return o, ignored
 	}
 	if o.End != nil {
-		// The end counts without a time, so its problems are not noted.
-		o.End.EventTime = eventTime(e, heard, func(Problem, string) {})
+		// The end is valid without a time, so problems of the time are not reported.
+		o.End.EventTime = eventTime(e, received, func(Problem, string) {})
 	}
 	return o, accepted
 }
 
-// rejection matches the exception by which a task has its worker drop the message: its repr, or the last
-// line of its traceback. There is no task-failed of one that goes back into its queue.
+// rejection matches the exception with which a task makes its worker drop the message: its repr, or the last line of
+// its traceback. There is no task-failed of a message that goes back into its queue.
 var rejection = regexp.MustCompile(`^(?:reject requeue=False|(?:\w+\.)*Reject(?:[:(]|$))`)
 
-// revokedEnd returns how a task ended that did not run, or was terminated. What a person revoked is not
-// retried; what expired in its queue is.
+// revokedEnd returns the end of a task that did not run, or was terminated. A task that an operator revoked is not
+// retried; one that expired in its queue is.
 func revokedEnd(e celery.Event) *settle.End {
 	end := &settle.End{Status: model.RunFailed, Final: settle.Revoked}
 	switch signal, ok := number(e.Fields["signum"]); {
@@ -114,8 +113,8 @@ func revokedEnd(e celery.Event) *settle.End {
 	return end
 }
 
-// endStatuses are the statuses by which a task's result can end its run. Unlike
-// the Python scheduler, we don't accept those of a run that has not ended.
+// endStatuses are the statuses of a task's result that end its run. Unlike the Python scheduler, the listener
+// doesn't accept statuses of a run that has not ended.
 var endStatuses = map[string]model.RunStatus{
 	"eventful":   model.RunEventful,
 	"uneventful": model.RunUneventful,
@@ -124,8 +123,7 @@ var endStatuses = map[string]model.RunStatus{
 	"lost":       model.RunLost,
 }
 
-// resultEnd reads the result of a task that returned; nil if that doesn't say how
-// the run ended.
+// resultEnd reads the result of a task that returned; nil if it has no status that ends the run.
 func resultEnd(e celery.Event, note func(Problem, string)) *settle.End {
 	raw, ok := e.Fields["result"]
 	if !ok {
@@ -177,8 +175,8 @@ func lastLine(e celery.Event, note func(Problem, string)) *string {
 	return new(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
-// optionalText returns the value of a field, nil if it is missing, null, or no
-// text, which is noted as problem.
+// optionalText returns the value of a field, or nil if it is missing, null, or no text. The last of these is
+// reported as problem.
 func optionalText(e celery.Event, field string, problem Problem, note func(Problem, string)) *string {
 	raw := e.Fields[field]
 	if isNull(raw) {
@@ -195,22 +193,21 @@ func optionalText(e celery.Event, field string, problem Problem, note func(Probl
 // clockSkew is how far a worker's clock may be ahead of ours.
 const clockSkew = time.Hour
 
-// eventTime returns the event's timestamp in seconds since 1970, by the worker's
-// clock, or 0 if it has none that makes sense.
-func eventTime(e celery.Event, heard time.Time, note func(Problem, string)) float64 {
+// eventTime returns the event's timestamp in seconds since 1970, by the worker's clock, or 0 if it has no valid one.
+func eventTime(e celery.Event, received time.Time, note func(Problem, string)) float64 {
 	raw, ok := e.Fields["timestamp"]
 	if !ok {
 		return 0
 	}
 	seconds, ok := number(raw)
-	if !ok || seconds < 0 || seconds > float64(heard.Add(clockSkew).Unix()) {
+	if !ok || seconds < 0 || seconds > float64(received.Add(clockSkew).Unix()) {
 		note(BadTimestamp, string(raw))
 		return 0
 	}
 	return seconds
 }
 
-// runtime returns how long the task ran, nil if the event doesn't say.
+// runtime returns the runtime of the task, nil if the event has none.
 func runtime(e celery.Event, note func(Problem, string)) *time.Duration {
 	raw, ok := e.Fields["runtime"]
 	if !ok || isNull(raw) {
@@ -239,7 +236,7 @@ func number(raw json.RawMessage) (f float64, ok bool) {
 // isNull reports whether a value is missing or null.
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
-// truthy reports whether Python takes a JSON value as true; a missing one isn't.
+// truthy reports whether a JSON value is true in Python; a missing one isn't.
 func truthy(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false
@@ -259,17 +256,17 @@ func truthy(raw json.RawMessage) bool {
 	return !ok || f != 0
 }
 
-// timeLimit matches the name of an exception by which a worker ends a task at a
-// time limit: its class at the very start, as in Python's repr and str and in the
-// last line of a traceback. Elsewhere it is only a part of a message.
+// timeLimit matches the name of an exception with which a worker ends a task at a time limit: the class at the start
+// of the text, as in Python's repr and str and in the last line of a traceback. Elsewhere in the text it is a part
+// of a message.
 var timeLimit = regexp.MustCompile(`^(?:\w+\.)*(?:Soft)?TimeLimitExceeded(?:[(:]|$)`)
 
-// wrappedException is what workers call an exception raised by their parent
-// process, such as that of the hard limit: only the traceback has its class.
+// wrappedException is the exception's name in events for one raised by the worker's parent process, such as that of
+// the hard limit: only the traceback has its class.
 const wrappedException = "ExceptionWithTraceback()"
 
-// timeLimitFailed reports whether a task failed by a time limit. line is the last
-// one of its traceback, nil for none.
+// timeLimitFailed reports whether a task failed by a time limit. line is the last line of its traceback, nil for
+// none.
 func timeLimitFailed(e celery.Event, line *string) bool {
 	if exception, ok := text(e.Fields["exception"]); ok && exception != wrappedException {
 		return timeLimit.MatchString(exception)

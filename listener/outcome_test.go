@@ -21,7 +21,7 @@ func ptr[T any](v T) *T { return &v }
 // of those on which the Python scheduler dies.
 func TestInterpret(t *testing.T) {
 	t.Parallel()
-	heard := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	received := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	end := func(status model.RunStatus) settle.Outcome {
 		return settle.Outcome{End: &settle.End{Status: status}}
 	}
@@ -56,7 +56,7 @@ func TestInterpret(t *testing.T) {
 		{`{"type": "task-started", "uuid": "u", "hostname": ["w"]}`, start(nil, 0), accepted, []Problem{BadHostname}},
 		{`{"type": "task-started", "uuid": "u", "hostname": "w\u0000"}`, start(ptr("w"), 0), accepted, nil},
 		{`{"type": "task-started", "uuid": "u", "timestamp": -1}`, start(nil, 0), accepted, []Problem{BadTimestamp}},
-		{`{"type": "task-started", "uuid": "u", "timestamp": 1777638600}`, start(nil, 1777638600), accepted, nil}, // half an hour after heard
+		{`{"type": "task-started", "uuid": "u", "timestamp": 1777638600}`, start(nil, 1777638600), accepted, nil}, // half an hour after received
 		{`{"type": "task-started", "uuid": "u", "timestamp": 1777644000}`, start(nil, 0), accepted, []Problem{BadTimestamp}},
 		{`{"type": "task-started", "uuid": "u", "timestamp": 4e9}`, start(nil, 0), accepted, []Problem{BadTimestamp}},
 		{`{"type": "task-started", "uuid": "u", "timestamp": NaN}`, start(nil, 0), accepted, []Problem{BadTimestamp}},
@@ -159,8 +159,8 @@ func TestInterpret(t *testing.T) {
 		t.Run(c.event, func(t *testing.T) {
 			t.Parallel()
 			var problems []Problem
-			got, verdict := interpret(decodeOne(t, c.event), heard, func(p Problem, _ string) { problems = append(problems, p) })
-			c.want.BackendID, c.want.Heard = "u", heard
+			got, verdict := interpret(decodeOne(t, c.event), received, func(p Problem, _ string) { problems = append(problems, p) })
+			c.want.BackendID, c.want.Received = "u", received
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}

@@ -16,39 +16,39 @@ import (
 
 const (
 	progressPeriod = 5 * time.Second
-	// maxObservations bounds the looks that wait for other listeners, to those of the last 10 minutes.
+	// maxObservations bounds the observations that wait for other listeners, to those of the last 10 minutes.
 	maxObservations = 120
 )
 
-// Progress reports up to when workers' events are written, so that nothing is given up whose events
-// are unread.
+// Progress reports until when workers' events are written, so that no run is given up while its events are unread.
 //
-// A look finds that no message waits in the queue, and how many consumers there are: these have all
-// events that came before it and are not written. The look counts once as many listeners report that
-// they read the queue before it and have written all that was sent to them by its end. A consumer that is no
-// such listener (a stopped process, the Python scheduler's listener) makes the numbers differ, so that no
-// look counts. A listener whose connection ends gives back what it has not written, which waits in the
-// queue again. One that has cancelled its consumer, to stop, makes no looks: it is not among the consumers any more.
+// An observation finds that no message waits in the queue, and how many consumers there are. These consumers have
+// all events that came before it and are not written. The observation counts as soon as that many listeners report
+// two things: they read the queue before it, and they have written all messages that were sent to them by its end. A
+// consumer that is no such listener (a stopped process, the Python scheduler's listener) makes the numbers differ,
+// so that no observation counts. A listener whose connection ends returns its unwritten messages to the queue, where
+// they wait again. A listener that has cancelled its consumer, to stop, makes no observations: it is not among the
+// consumers.
 type Progress struct {
 	ProgressOptions
 
-	session uuid.UUID // of the connection of the last look
-	since   time.Time // that connection has read the queue since then, or earlier
-	pending []look    // over that connection, whose deliveries are not reported as written
-	last    *look     // the last one of all
+	session uuid.UUID     // id of the connection of the last observation
+	since   time.Time     // the connection has read the queue since then, or earlier
+	pending []observation // over that connection, with deliveries that are not reported as written
+	last    *observation  // the last of all observations
 	empty   []ledger.EventObservation
 }
 
-// look is a look, and when it began by the database's clock.
-type look struct {
-	celery.Look
+// observation is a check of the queue, and when it began, by the database's clock.
+type observation struct {
+	celery.QueueCheck
 	began time.Time
 }
 
 // ProgressOptions configure a Progress.
 type ProgressOptions struct {
 	Consumer interface {
-		Look(ctx context.Context) (celery.Look, error)
+		CheckQueue(ctx context.Context) (celery.QueueCheck, error)
 	}
 	Store interface {
 		DatabaseTime(ctx context.Context) (time.Time, error)
@@ -62,29 +62,29 @@ func (p *Progress) Run(ctx context.Context) error {
 	return service.Every(ctx, progressPeriod, p.Log, "reporting progress", p.RunOnce)
 }
 
-// RunOnce looks at the queue and reports what is written. All times are asked of the database.
+// RunOnce observes the queue and reports the written events. All times are the database's.
 func (p *Progress) RunOnce(ctx context.Context) error {
 	began, err := p.Store.DatabaseTime(ctx)
 	if err != nil {
 		return err
 	}
 	if p.last != nil && p.last.Ready == 0 {
-		if len(p.empty) == maxObservations { // the oldest one, as a later one says more once it counts
+		if len(p.empty) == maxObservations { // drops the oldest: a later one covers more
 			p.empty = slices.Delete(p.empty, 0, 1)
 		}
 		p.empty = append(p.empty, ledger.EventObservation{Began: p.last.began, Ended: began, Consumers: p.last.Consumers})
 	}
 	before := p.last
 	p.last = nil
-	found, err := p.Consumer.Look(ctx)
+	found, err := p.Consumer.CheckQueue(ctx)
 	if errors.Is(err, celery.ErrNotReading) {
-		return nil // which the consumer says
+		return nil // the consumer logs it
 	}
 	if err != nil {
 		return err
 	}
-	p.last = &look{found, began}
-	if before == nil || !found.SameConnection(before.Look) {
+	p.last = &observation{found, began}
+	if before == nil || !found.SameConnection(before.QueueCheck) {
 		p.pending, p.session = nil, uuid.New()
 		p.since, err = p.Store.DatabaseTime(ctx)
 		return err
@@ -95,7 +95,7 @@ func (p *Progress) RunOnce(ctx context.Context) error {
 	return p.report(ctx)
 }
 
-// report reports what is written.
+// report reports the written events.
 func (p *Progress) report(ctx context.Context) error {
 	written := 0
 	for written < len(p.pending) && p.pending[written].Acknowledged() {

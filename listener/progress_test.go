@@ -64,7 +64,7 @@ func TestProgressOfListenersThatShareAQueue(t *testing.T) {
 		r := newReader(t, mq.URL, store)
 		readers = append(readers, r)
 		testenv.Becomes(t, "it reads", true, func() bool {
-			_, err := r.consumer.Look(t.Context())
+			_, err := r.consumer.CheckQueue(t.Context())
 			return err == nil
 		})
 		return r

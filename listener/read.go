@@ -17,21 +17,21 @@ import (
 // maxUUID is above the length of any task id that Celery makes (36).
 const maxUUID = 255
 
-// maxMessageEvents is above any number of events that a worker puts into one message: Celery's are
-// 24 at the most. A message with more is read whole when it is delivered for the first time. If
-// it comes again, a listener may have died of it, and it is set aside.
+// maxMessageEvents is above the number of events that a worker puts into one message: Celery's are 24 at most. A
+// message with more is read whole at its first delivery. If it comes again, it may have ended a listener, and is set
+// aside.
 const maxMessageEvents = 10_000
 
-// reading is a message of which a part of the events is read.
+// reading is a message of which a part of the events has been read.
 type reading struct {
 	celery.Delivery
-	opened bool
-	heard  time.Time
-	events *celery.Events // nil: there is nothing more to read
+	opened   bool
+	received time.Time
+	events   *celery.Events // nil at the end of the message
 }
 
-// read adds what a message says to a batch. Once the batch has enough events, l.unread is what is
-// left.
+// read adds the events of a message to a batch. When the batch has enough events, l.unread is the rest of the
+// message.
 func (l *Listener) read(b *batch, d celery.Delivery) {
 	b.messages++
 	b.bytes += len(d.Body)
@@ -39,8 +39,8 @@ func (l *Listener) read(b *batch, d celery.Delivery) {
 	l.readOn(b)
 }
 
-// readOn goes on with l.unread. A fault of the program sets aside the event that meets it, or,
-// if that can't be told, what is left of the message.
+// readOn continues with l.unread. A fault of the program sets aside the event that causes it or, if that event is
+// unknown, the rest of the message.
 func (l *Listener) readOn(b *batch) {
 	m := l.unread
 	if !m.opened {
@@ -65,17 +65,16 @@ func (l *Listener) readNext(b *batch, m *reading) {
 	case isBad:
 		raw := bad.Raw[:min(len(bad.Raw), excerptLength+1)]
 		l.complain(BadEvent, fmt.Sprintf("%v: %s", bad.Err, excerpt(string(raw), excerptLength)))
-	case err != nil: // the end
+	case err != nil: // the end of the message
 		m.events = nil
 		return
 	default:
-		_ = l.recovering(b, m, e.UUID, e.Raw, func() error { l.readEvent(b, e, m.heard); return nil })
+		_ = l.recovering(b, m, e.UUID, e.Raw, func() error { l.readEvent(b, e, m.received); return nil })
 	}
 	b.events++
 }
 
-// recovering calls do. If that panics, it sets text aside: an event about a task, or, if id is empty, the
-// message.
+// recovering calls do. If do panics, recovering sets text aside: an event of a task or, if id is empty, the message.
 func (l *Listener) recovering(b *batch, m *reading, id string, text []byte, do func() error) error {
 	err := service.Recover(do)
 	if fault, ok := errors.AsType[*service.PanicError](err); ok {
@@ -94,9 +93,9 @@ func (l *Listener) fault(fault *service.PanicError) {
 	}
 }
 
-// open begins to read a message.
+// open prepares a message for reading.
 func (l *Listener) open(b *batch, m *reading) error {
-	m.heard = l.Store.Now()
+	m.received = l.Store.Now()
 	if m.Oversized {
 		l.complain(TooLarge, fmt.Sprintf("more than %d bytes: %s", len(m.Body), excerpt(string(m.Body[:excerptLength]), excerptLength)))
 		return nil
@@ -130,27 +129,27 @@ func tooMany(body []byte, contentType string) bool {
 	return true
 }
 
-func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
-	if e.UUID != "" { // of a task; others the Python scheduler doesn't count
+func (l *Listener) readEvent(b *batch, e celery.Event, received time.Time) {
+	if e.UUID != "" { // only events of tasks: the Python scheduler counts no others
 		l.metrics.event(e.Type)
 	}
-	if sent := eventTime(e, heard, func(Problem, string) {}); sent > 0 {
+	if sent := eventTime(e, received, func(Problem, string) {}); sent > 0 {
 		l.metrics.lag.read(sent)
 	}
 	switch {
 	case e.UUID == "" && !truthy(e.Fields["uuid"]):
 		if worker, ok := text(e.Fields["hostname"]); ok {
 			var active int
-			_ = json.Unmarshal(e.Fields["active"], &active) // 0 if it says none
-			l.workers.hear(e.Type, worker, active, heard)
+			_ = json.Unmarshal(e.Fields["active"], &active) // 0 without the field
+			l.workers.record(e.Type, worker, active, received)
 		}
 		return
 	case e.UUID == "", len(e.UUID) > maxUUID, strings.ContainsRune(e.UUID, 0):
 		l.complain(BadUUID, string(e.Fields["uuid"]))
 		return
 	}
-	var last string // what is wrong with the event
-	o, verdict := interpret(e, heard, func(p Problem, detail string) {
+	var last string // the last error of the event
+	o, verdict := interpret(e, received, func(p Problem, detail string) {
 		l.complain(p, detail)
 		last = fmt.Sprintf("%s: %s", p, detail)
 	})
@@ -159,7 +158,7 @@ func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
 		l.metrics.outcome(o)
 		if worker, ok := text(e.Fields["hostname"]); ok && o.End != nil {
 			o.End.Worker = worker
-			l.workers.end(worker, e.UUID, o.End.Status != model.RunEventful && o.End.Status != model.RunUneventful, heard)
+			l.workers.end(worker, e.UUID, o.End.Status != model.RunEventful && o.End.Status != model.RunUneventful, received)
 		}
 		b.outcomes = append(b.outcomes, o)
 	case rejected:
@@ -167,11 +166,10 @@ func (l *Listener) readEvent(b *batch, e celery.Event, heard time.Time) {
 	}
 }
 
-// excerptLength bounds what is logged of what was wrong, in bytes.
+// excerptLength bounds the logged part of an error, in bytes.
 const excerptLength = 200
 
-// complain counts what is wrong with an event, and logs it if nothing of its kind
-// was logged within a minute.
+// complain counts an error of an event. It logs the error if it logged none of that kind within a minute.
 func (l *Listener) complain(p Problem, detail string) {
 	l.metrics.malformed.WithLabelValues(string(p)).Inc()
 	if held, ok := l.complaints.Log(string(p)); ok {

@@ -11,71 +11,69 @@ import (
 )
 
 const (
-	// workerSilence is how long a worker that is well may be silent: it sends a
-	// heartbeat every two seconds, but listeners that share the queue get only
-	// some of them.
+	// workerSilence is the longest time between events of a live worker. A worker sends a heartbeat every two
+	// seconds, but listeners that share the queue get only some of them.
 	workerSilence = time.Minute
-	// maxWorkers bounds the memory that made-up names can take.
+	// maxWorkers bounds the memory that forged names can take.
 	maxWorkers = 100_000
 	// maxListed is how many workers a listener reports at most.
 	maxListed = 500
-	// maxEnds is how many ends are remembered at least, more than a listener has in hand
-	// when its connection is lost: the broker delivers those again.
+	// maxEnds is how many ends are stored at least. It is above the number of events in a listener's memory when its
+	// connection is lost: the broker delivers those again.
 	maxEnds = 20_000
-	// endsMinutes is over how many whole minutes a worker's ends are counted.
+	// endsMinutes is the number of whole minutes over which a worker's ends are counted.
 	endsMinutes = 5
 )
 
-// workers remembers which workers were heard of lately, and what they did. The listener writes it,
-// and whoever gathers metrics reads it.
+// workers holds the workers with recent events, and counts their ends. The listener writes it, and the collector of
+// metrics reads it.
 type workers struct {
-	mu    sync.Mutex
-	heard map[string]*worker
+	mu     sync.Mutex
+	byName map[string]*worker
 
-	// Hashes of the last ends that were counted, and of those before them.
+	// Hashes of the last ends that were counted, and of the ends before them.
 	seed               maphash.Seed
 	ended, endedBefore map[uint64]bool
 }
 
 type worker struct {
 	last   time.Time
-	active int                         // tasks in hand, by the last heartbeat
-	ends   [endsMinutes + 1]minuteEnds // of the minutes, in turn
+	active int                         // running tasks, by the last heartbeat
+	ends   [endsMinutes + 1]minuteEnds // by minute, in rotation
 }
 
-// minuteEnds counts what ended in a minute.
+// minuteEnds counts the ends of a minute.
 type minuteEnds struct{ minute, ended, failed int }
 
 func newWorkers() *workers {
-	return &workers{heard: make(map[string]*worker), seed: maphash.MakeSeed(), ended: make(map[uint64]bool)}
+	return &workers{byName: make(map[string]*worker), seed: maphash.MakeSeed(), ended: make(map[uint64]bool)}
 }
 
-// hear takes note of an event about a worker with so many tasks in hand.
-func (w *workers) hear(eventType, name string, active int, now time.Time) {
+// record stores an event of a worker with so many running tasks.
+func (w *workers) record(eventType, name string, active int, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch eventType {
 	case "worker-online", "worker-heartbeat":
-		if len(w.heard) >= maxWorkers {
+		if len(w.byName) >= maxWorkers {
 			w.forget(now)
 		}
-		if w.heard[name] == nil && len(w.heard) < maxWorkers {
-			w.heard[name] = &worker{}
+		if w.byName[name] == nil && len(w.byName) < maxWorkers {
+			w.byName[name] = &worker{}
 		}
-		if known := w.heard[name]; known != nil {
+		if known := w.byName[name]; known != nil {
 			known.last, known.active = now, active
 		}
 	case "worker-offline":
-		delete(w.heard, name)
+		delete(w.byName, name)
 	}
 }
 
-// end counts the end of a task, by Celery's id, on a worker that was heard of. What was
-// counted of late is not counted again.
+// end counts the end of a task, by Celery's id, on a worker with recent events. It counts a repeated end only once.
 func (w *workers) end(name, id string, failed bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known, key := w.heard[name], maphash.Comparable(w.seed, [2]string{name, id})
+	known, key := w.byName[name], maphash.Comparable(w.seed, [2]string{name, id})
 	if known == nil || w.ended[key] || w.endedBefore[key] {
 		return
 	}
@@ -94,14 +92,14 @@ func (w *workers) end(name, id string, failed bool, now time.Time) {
 	}
 }
 
-// tell returns the first workers by name.
-func (w *workers) tell(now time.Time) map[string]db.Worker {
+// list returns the first workers by name.
+func (w *workers) list(now time.Time) map[string]db.Worker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(now)
 	told := make(map[string]db.Worker)
-	for _, name := range slices.Sorted(maps.Keys(w.heard))[:min(len(w.heard), maxListed)] {
-		known := w.heard[name]
+	for _, name := range slices.Sorted(maps.Keys(w.byName))[:min(len(w.byName), maxListed)] {
+		known := w.byName[name]
 		t := db.Worker{Heard: known.last, Active: known.active}
 		for _, e := range known.ends {
 			if ago := int(now.Unix()/60) - e.minute; ago >= 1 && ago <= endsMinutes {
@@ -118,10 +116,10 @@ func (w *workers) online(now time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(now)
-	return len(w.heard)
+	return len(w.byName)
 }
 
-// forget drops the silent ones; it needs the lock.
+// forget removes workers without recent events; the caller holds the lock.
 func (w *workers) forget(now time.Time) {
-	maps.DeleteFunc(w.heard, func(_ string, known *worker) bool { return now.Sub(known.last) > workerSilence })
+	maps.DeleteFunc(w.byName, func(_ string, known *worker) bool { return now.Sub(known.last) > workerSilence })
 }

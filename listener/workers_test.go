@@ -36,14 +36,14 @@ func TestWorkersOnline(t *testing.T) {
 		{2 * time.Minute, "worker-promoted", "d", 0},
 	} {
 		now = now.Add(step.after)
-		w.hear(step.event, step.worker, 0, now)
+		w.record(step.event, step.worker, 0, now)
 		if got := w.online(now); got != step.want {
 			t.Errorf("after %s of %s: %d online, want %d", step.event, step.worker, got, step.want)
 		}
 	}
 }
 
-// A worker's ends are told of the last five whole minutes, with what it has in hand by its last heartbeat; those of a
+// A worker's ends are listed of the last five whole minutes, with what it has in hand by its last heartbeat; those of a
 // worker that was not heard of are not counted.
 func TestWorkersTold(t *testing.T) {
 	t.Parallel()
@@ -53,17 +53,17 @@ func TestWorkersTold(t *testing.T) {
 	var last time.Time
 	for minute := range 8 {
 		last = begin.Add(time.Duration(minute) * time.Minute)
-		w.hear("worker-heartbeat", "a", minute, last)
+		w.record("worker-heartbeat", "a", minute, last)
 		w.end("a", fmt.Sprint(minute), minute%2 == 0, last)
 	}
-	w.hear("worker-heartbeat", "idle", 0, last)
+	w.record("worker-heartbeat", "idle", 0, last)
 	// The minute in progress is the seventh; 2 to 6 count.
 	want := map[string]db.Worker{"a": {Heard: last, Active: 7, Ended: 5, Failed: 3}, "idle": {Heard: last}}
-	if diff := cmp.Diff(want, w.tell(last.Add(59*time.Second))); diff != "" {
+	if diff := cmp.Diff(want, w.list(last.Add(59*time.Second))); diff != "" {
 		t.Error(diff)
 	}
-	if told := w.tell(last.Add(2 * time.Minute)); len(told) != 0 {
-		t.Errorf("silent workers are told of: %v", told)
+	if listed := w.list(last.Add(2 * time.Minute)); len(listed) != 0 {
+		t.Errorf("silent workers are listed: %v", listed)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestWorkersEndsHeardTwice(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	l := New(Options{Store: stopped{now: now}, Registerer: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	for _, worker := range []string{"a", "b"} {
-		l.workers.hear("worker-heartbeat", worker, 0, now)
+		l.workers.record("worker-heartbeat", worker, 0, now)
 	}
 	for range 2 {
 		for _, event := range []string{
@@ -87,7 +87,7 @@ func TestWorkersEndsHeardTwice(t *testing.T) {
 		}
 	}
 	want := map[string]db.Worker{"a": {Heard: now, Ended: 2, Failed: 1}, "b": {Heard: now, Ended: 1, Failed: 1}}
-	if diff := cmp.Diff(want, l.workers.tell(now.Add(time.Minute))); diff != "" {
+	if diff := cmp.Diff(want, l.workers.list(now.Add(time.Minute))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -105,12 +105,12 @@ func TestWorkersEndsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorkers()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	w.hear("worker-heartbeat", "a", 0, now)
+	w.record("worker-heartbeat", "a", 0, now)
 	for i := range 5 * maxEnds {
 		w.end("a", fmt.Sprint(i), false, now)
 		w.end("a", fmt.Sprint(max(0, i-maxEnds+1)), false, now)
 	}
-	if got := w.tell(now.Add(time.Minute))["a"].Ended; got != 5*maxEnds {
+	if got := w.list(now.Add(time.Minute))["a"].Ended; got != 5*maxEnds {
 		t.Errorf("%d ends, want %d", got, 5*maxEnds)
 	}
 	if n := len(w.ended) + len(w.endedBefore); n > 2*maxEnds {
@@ -122,9 +122,9 @@ func TestWorkersEndsAreBounded(t *testing.T) {
 func TestWorkersByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Store: behind{}, Registerer: prometheus.NewRegistry()})
-	l.workers.hear("worker-online", "a", 0, l.Store.Now())
-	if told := l.Workers(); len(told) != 1 {
-		t.Errorf("told %v, want one worker", told)
+	l.workers.record("worker-online", "a", 0, l.Store.Now())
+	if listed := l.Workers(); len(listed) != 1 {
+		t.Errorf("listed %v, want one worker", listed)
 	}
 }
 
@@ -139,16 +139,16 @@ func TestWorkersAreBounded(t *testing.T) {
 	w := newWorkers()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	for i := range maxWorkers + 10 {
-		w.hear("worker-heartbeat", fmt.Sprint(i), 0, now)
+		w.record("worker-heartbeat", fmt.Sprint(i), 0, now)
 	}
 	if got := w.online(now); got != maxWorkers {
 		t.Errorf("%d workers remembered, want %d", got, maxWorkers)
 	}
-	if told := w.tell(now); len(told) != maxListed {
-		t.Errorf("%d workers are told of, want %d", len(told), maxListed)
+	if listed := w.list(now); len(listed) != maxListed {
+		t.Errorf("%d workers are listed of, want %d", len(listed), maxListed)
 	}
 	now = now.Add(2 * time.Minute)
-	w.hear("worker-heartbeat", "real", 0, now)
+	w.record("worker-heartbeat", "real", 0, now)
 	if got := w.online(now); got != 1 {
 		t.Errorf("%d workers online, want 1", got)
 	}
@@ -162,9 +162,9 @@ func TestWorkersAtOnce(t *testing.T) {
 	for i := range 4 {
 		all.Go(func() {
 			for n := range 100 {
-				w.hear([]string{"worker-online", "worker-offline"}[n%2], fmt.Sprint(i), 0, now)
+				w.record([]string{"worker-online", "worker-offline"}[n%2], fmt.Sprint(i), 0, now)
 				w.end(fmt.Sprint(i), fmt.Sprint(n), n%3 == 0, now)
-				w.tell(now)
+				w.list(now)
 				w.online(now)
 			}
 		})

@@ -178,8 +178,8 @@ func (w *hosterWorld) end(t *testing.T, r *rand.Rand, one int) {
 	for id := range w.inFlight {
 		if r.IntN(one) == 0 {
 			outcomes = append(outcomes,
-				settle.Outcome{BackendID: id, Heard: w.now, Start: &settle.Start{EventTime: model.UnixSeconds(w.now)}},
-				settle.Outcome{BackendID: id, Heard: w.now, End: &settle.End{Status: model.RunEventful, EventTime: model.UnixSeconds(w.now)}})
+				settle.Outcome{BackendID: id, Received: w.now, Start: &settle.Start{EventTime: model.UnixSeconds(w.now)}},
+				settle.Outcome{BackendID: id, Received: w.now, End: &settle.End{Status: model.RunEventful, EventTime: model.UnixSeconds(w.now)}})
 			delete(w.inFlight, id)
 		}
 	}

@@ -110,7 +110,7 @@ func (w *world) finish(t *testing.T) {
 	var outcomes []settle.Outcome
 	runtime := time.Second
 	for _, id := range testenv.Column[string](t, w.store.Pool(), "select task_id::text from scheduler_go.work where share_group is not null") {
-		outcomes = append(outcomes, settle.Outcome{BackendID: id, Heard: time.Now(), Runtime: &runtime})
+		outcomes = append(outcomes, settle.Outcome{BackendID: id, Received: time.Now(), Runtime: &runtime})
 	}
 	if err := (settle.Store{Store: w.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {
 		t.Fatal(err)

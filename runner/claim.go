@@ -9,13 +9,12 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// job is what one claim of a pass serves: a task type, or all ready types of a shared
-// queue.
+// job is the work of one claim of a pass: a task type, or all ready types of a shared queue.
 type job struct {
 	types  []model.TaskType
-	only   []string // where types are the groups: those that this runner serves
+	only   []string // types that this runner sends, if types are the groups
 	queue  dispatch.Queue
-	shares *model.Shares // nil where the queue is not shared
+	shares *model.Shares // nil if the queue is not shared
 }
 
 // name is for logs and errors.
@@ -26,8 +25,7 @@ func (j job) typeOf(name string) model.TaskType {
 	return j.types[slices.IndexFunc(j.types, func(tt model.TaskType) bool { return tt.Type == name })]
 }
 
-// jobs returns the jobs for the ready types, in their order. Tasks with priority are
-// never divided between groups.
+// jobs returns the jobs of the ready types, in their order. Tasks with priority are never divided between groups.
 func (r *Runner) jobs(ready, all []model.TaskType) []job {
 	byType := make(map[string]model.Shares) // queues whose groups are task types
 	limits := make(map[string]*int64)
@@ -44,7 +42,7 @@ func (r *Runner) jobs(ready, all []model.TaskType) []job {
 		}
 	}
 	var jobs []job
-	at := make(map[string]int) // in jobs, of the queues in byType
+	at := make(map[string]int) // indexes in jobs, by queue in byType
 	for _, tt := range ready {
 		j := job{
 			types: []model.TaskType{tt},
@@ -68,8 +66,8 @@ func (r *Runner) jobs(ready, all []model.TaskType) []job {
 	return jobs
 }
 
-// withLanes returns the queue of a job with the lane set of its type; if types are the
-// groups, with that of the first type of the queue that has one.
+// withLanes returns the queue of a job with the lane set of its type. If types are the groups, it takes the lane set
+// of the queue's first type that has one.
 func (r *Runner) withLanes(j job, all []model.TaskType) dispatch.Queue {
 	owners := j.types[:1]
 	if j.shares != nil && j.shares.By == model.ShareByTaskType {
@@ -90,7 +88,7 @@ func (r *Runner) withLanes(j job, all []model.TaskType) dispatch.Queue {
 	return j.queue
 }
 
-// take claims tasks of a job up to the size of a claim. It returns their number by type, for types with any, and their
+// take claims tasks of a job up to the size of a claim. It returns their number by type, without zeros, and their
 // messages.
 func (r *Runner) take(ctx context.Context, c *dispatch.Claim, j job) (taken map[string]int, work []ledger.Work, err error) {
 	claim := ledger.TaskClaim{Type: j.types[0], Queue: j.queue.Name, WithPriority: r.WithPriority, Ageing: r.Ageing, Now: r.now(), Tried: j.queue.Lanes != nil}

@@ -40,16 +40,15 @@ type FirstVisitsOptions struct {
 
 	Period time.Duration // between passes
 
-	// By model.KeyOf: the prefix of the listers' queue, and the task type.
+	// By model.KeyOf of the prefix of the listers' queue and the task type.
 	Shares map[string]model.Shares
 	Lanes  map[string][]model.Lane
 }
 
-// FirstVisits schedules the first visits of origins after their listing, for the listers
-// that have a queue prefix for them. They go to the queue <prefix>:<backend name of
-// load-<visit type>>, within its task type's limit, by the lanes of that queue, if it has some.
-// Listers that have the same queue follow one another, unless they share it. A lister is done
-// when all of its enabled origins have been scheduled since the listing ended.
+// FirstVisits schedules the first visits of origins after their listing, for the listers that have a queue prefix
+// for them. The visits go to the queue <prefix>:<backend name of load-<visit type>>, within its task type's limit,
+// and to the lanes of that queue, if it has any. Listers with the same queue follow one another, unless they share
+// it. A lister is done when all of its enabled origins have been scheduled since the listing ended.
 type FirstVisits struct {
 	FirstVisitsOptions
 	now    func() time.Time
@@ -73,7 +72,7 @@ func (f *FirstVisits) Run(ctx context.Context) error {
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			_, err := f.RunOnce(ctx)
 			if celery.IsOfQueue(err) {
-				err = nil // no outage: the other queues go on
+				err = nil // not an outage: the other queues continue
 			}
 			return service.Result{}, err
 		},
@@ -171,7 +170,7 @@ type firstGrab struct {
 	visits    []dispatch.Visit
 }
 
-// grab grabs up to n origins of listers, of one after the other, and returns their number.
+// grab grabs up to n origins of listers, one lister after the other, and returns their number.
 func (g *firstGrab) grab(ctx context.Context, listers []model.Lister, n int, share ledger.Share) (grabbed int, err error) {
 	for _, lister := range listers {
 		if grabbed == n {
@@ -189,8 +188,7 @@ func (g *firstGrab) grab(ctx context.Context, listers []model.Lister, n int, sha
 	return grabbed, nil
 }
 
-// firstVisitsOf filters the first visits of a lister, without cooldowns: its origins are new,
-// or new again.
+// firstVisitsOf filters the first visits of a lister, without cooldowns: its origins are new, or listed again.
 func firstVisitsOf(l model.Lister, visitType string) model.VisitFilter {
 	return model.VisitFilter{VisitType: visitType, Policy: model.FirstVisitsAfterListing, ListerID: uuid.NullUUID{UUID: l.ID, Valid: true}}
 }

@@ -41,7 +41,7 @@ type Options struct {
 	Log   *slog.Logger
 	Reg   prometheus.Registerer
 
-	Period           time.Duration // between passes that find nothing
+	Period           time.Duration // between the last pass, which found nothing, and the next
 	TaskTypes        []string      // only these, if any
 	TaskTypePatterns []string      // only types whose name starts with one of these, if any
 	WithPriority     bool          // tasks of any priority instead of those with none
@@ -50,8 +50,8 @@ type Options struct {
 	Shares map[string]model.Shares // by task type; not for tasks with priority
 	Lanes  map[string][]model.Lane // by key of the lane set: a task type or model.PriorityLanes
 
-	// Listen, if not nil, calls wake when there may be something to claim, until ctx ends
-	// or it fails. A pass then follows at once.
+	// Listen, if not nil, calls wake when there may be something to claim, until ctx ends or it fails. A pass
+	// follows at once.
 	Listen func(ctx context.Context, wake func()) error
 }
 
@@ -81,7 +81,7 @@ func New(o Options) *Runner {
 	}
 }
 
-// Run claims what is ready every Period, and when it is woken, until ctx ends.
+// Run claims ready tasks every Period, and when it is woken, until ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
 	return (&service.Loop{
 		Name: "claiming tasks", Log: r.Log, Period: r.Period, Listen: r.Listen,
@@ -92,7 +92,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			}
 			n, err := r.RunOnce(ctx)
 			if celery.IsOfQueue(err) {
-				err = nil // no outage: the other queues go on
+				err = nil // not an outage: the other queues continue
 			}
 			result.Again = result.Again || n > 0
 			return result, errors.Join(graphErr, err)
@@ -100,9 +100,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// Drain releases tasks of graphs and claims until nothing is ready that has a free slot,
-// and returns the number of tasks. What it claims must be delivered meanwhile. Queues that
-// can't be asked are an error, once the others are full.
+// Drain releases tasks of graphs and claims until no ready task has a free slot. It returns the number of tasks. The
+// caller must deliver the messages meanwhile. Drain fills all other queues before it returns the error of one that
+// can't be observed.
 func (r *Runner) Drain(ctx context.Context) (int, error) {
 	total := 0
 	for {
@@ -135,15 +135,15 @@ const (
 	claimAtMost = 2000
 )
 
-// tooManyOutgoing reports whether so many messages are outgoing that claiming more would
-// mark tasks as scheduled long before they are sent.
+// tooManyOutgoing reports whether so many messages are outgoing that further claims would mark tasks as scheduled
+// long before they are sent.
 func (r *Runner) tooManyOutgoing(ctx context.Context) (bool, error) {
 	n, err := r.Store.OutgoingDue(ctx, r.WithPriority)
 	return n >= dispatch.MaxClaim, err
 }
 
-// RunOnce makes one pass over the task types that have something ready. It returns the
-// number of claimed tasks, and the errors of all types.
+// RunOnce makes one pass over the task types with ready tasks. It returns the number of claimed tasks, and the
+// errors of all types.
 func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	jobs, err := r.readyJobs(ctx)
 	if err != nil {
@@ -162,8 +162,7 @@ func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	return total, errors.Join(failed...)
 }
 
-// readyJobs returns the jobs of this pass, in the database's order of types, whose limits
-// may have changed since the last one.
+// readyJobs returns the jobs of this pass, in the database's order of types. It reads the types' limits anew.
 func (r *Runner) readyJobs(ctx context.Context) ([]job, error) {
 	names, err := r.Store.ReadyTaskTypes(ctx, r.now(), r.WithPriority)
 	if err != nil || len(names) == 0 {
@@ -179,8 +178,8 @@ func (r *Runner) readyJobs(ctx context.Context) ([]job, error) {
 	return r.jobs(ready, all), nil
 }
 
-// wanted applies --task-type and --task-type-pattern: a type passes if it is
-// named (or none is) and starts with a pattern (or there is none).
+// wanted applies --task-type and --task-type-pattern: a type passes if it is among the names (or there are none) and
+// starts with a pattern (or there is none).
 func (r *Runner) wanted(name string) bool {
 	named := len(r.TaskTypes) == 0 || slices.Contains(r.TaskTypes, name)
 	return named && (len(r.TaskTypePatterns) == 0 ||
@@ -210,9 +209,8 @@ func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 	return n, nil
 }
 
-// worthRefilling reports whether more than a fifth of a queue is free, so that claims
-// are not too small (the Python scheduler's rule, but not for tasks with priority, which
-// don't wait).
+// worthRefilling reports whether more than a fifth of a queue is free, so that claims are not too small. It is the
+// Python scheduler's rule, except that here tasks with priority don't wait.
 func worthRefilling(free int, limit *int64) bool {
 	var fifth int64
 	if limit != nil {
@@ -222,15 +220,14 @@ func worthRefilling(free int, limit *int64) bool {
 }
 
 const (
-	// graphRounds is how many rounds of the drain of graphs precede a pass: enough to fill
-	// the queues, while other ready tasks need not wait for all of a large fan-out.
+	// graphRounds is how many rounds of the drain of graphs precede a pass. That is enough to fill the queues, and
+	// other ready tasks don't wait for all of a large fan-out.
 	graphRounds = 10
-	// othersWait is the delay for other transactions that drain graphs or hold rows.
+	// othersWait is the delay when other transactions drain graphs or hold rows.
 	othersWait = 100 * time.Millisecond
 )
 
-// graphs drains graphs of tasks before a pass. It asks for another pass at once if there
-// is more.
+// graphs drains graphs of tasks before a pass. Its result asks for another pass at once if there is more.
 func (r *Runner) graphs(ctx context.Context) (service.Result, error) {
 	var round graphs.Round
 	for range graphRounds {

@@ -80,9 +80,9 @@ func TestStatements(t *testing.T) {
 			now := time.Now()
 			for _, id := range testenv.Column[string](t, uncounted.Pool(), "select backend_id from task_run order by id limit 334") {
 				events = append(events,
-					settle.Outcome{BackendID: id, Heard: now, Start: &settle.Start{EventTime: model.UnixSeconds(now)}},
-					settle.Outcome{BackendID: id, Heard: now, End: &settle.End{Status: model.RunEventful, EventTime: model.UnixSeconds(now)}},
-					settle.Outcome{BackendID: id, Heard: now, Runtime: new(time.Second)})
+					settle.Outcome{BackendID: id, Received: now, Start: &settle.Start{EventTime: model.UnixSeconds(now)}},
+					settle.Outcome{BackendID: id, Received: now, End: &settle.End{Status: model.RunEventful, EventTime: model.UnixSeconds(now)}},
+					settle.Outcome{BackendID: id, Received: now, Runtime: new(time.Second)})
 			}
 			sent()
 			if err := (settle.Store{Store: counted}).ApplyOutcomes(t.Context(), events[:1000]); err != nil {

@@ -67,11 +67,11 @@ func TestWhatEndedIsShown(t *testing.T) {
 		if n == 4 {
 			end = settle.End{Status: model.RunFailed, Error: new("requests.exceptions.ConnectionError: no route")}
 		} else {
-			events = append(events, settle.Outcome{BackendID: id, Heard: told, Runtime: new(time.Duration(n) * 10 * time.Second)})
+			events = append(events, settle.Outcome{BackendID: id, Received: told, Runtime: new(time.Duration(n) * 10 * time.Second)})
 		}
-		events = append(events, settle.Outcome{BackendID: id, Heard: told, End: &end})
+		events = append(events, settle.Outcome{BackendID: id, Received: told, End: &end})
 	}
-	events = append(events, settle.Outcome{BackendID: uuid.NewString(), Heard: told, End: &settle.End{Status: model.RunEventful}}) // of an unknown one
+	events = append(events, settle.Outcome{BackendID: uuid.NewString(), Received: told, End: &settle.End{Status: model.RunEventful}}) // of an unknown one
 	workers := settle.Store{Store: s.store, Metrics: settle.NewMetrics(prometheus.NewRegistry())}
 	rules := journal.Rules{Visits: &model.DefaultVisitRules}
 	for range 2 { // they come again

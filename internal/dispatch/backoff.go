@@ -12,49 +12,48 @@ import (
 )
 
 const (
-	// A queue that fails is left alone for firstBackOff, and twice as long each time that it
-	// fails again, up to longestBackOff.
+	// A queue that fails gets no messages for firstBackOff. The time doubles with each further failure, up to
+	// longestBackOff.
 	firstBackOff   = time.Second
 	longestBackOff = 15 * time.Second
 
-	// leaseTime is how long, by the database's clock, an unanswered message is kept from
-	// being sent by anyone. Its lease is renewed after leaseRenewal. If this process dies,
-	// the lease ends.
+	// leaseTime is how long an unanswered message is kept from all deliverers, by the database's clock. The lease is
+	// renewed after leaseRenewal. If this process dies, the lease expires.
 	leaseTime    = time.Minute
 	leaseRenewal = 15 * time.Second
 )
 
-// backOff has the queues that a Deliverer sends nothing to for now: those that failed, until
-// their time has come, and those that did not answer more than once, until they do.
+// backOff holds the queues that a Deliverer skips: those that failed, until their delay is over, and those that did
+// not answer more than once, until they answer.
 type backOff struct {
 	m          sync.Mutex
 	failed     map[string]*failure
 	unanswered map[uuid.UUID]*unanswered
 
-	// inHand has the messages of all batches. The database's locks on them are gone with the
-	// batch's connection, which may be before it knows what became of them.
+	// inHand has the messages of all batches. The database's locks on them end with the batch's connection, which
+	// may close before the batch has their outcome.
 	inHand map[uuid.UUID]bool
 }
 
-// failure is that of a queue.
+// failure is the back-off of one queue.
 type failure struct {
 	delay time.Duration
 	until time.Time
 
-	// unansweredTimes counts how often it did not answer. The first time another queue may be the
-	// cause, on the same connection.
+	// unansweredTimes counts the times without an answer. After the first one, another queue on the same connection
+	// may be the cause.
 	unansweredTimes int
 }
 
-// unanswered is a message that the broker may still confirm: it was sent on a connection
-// that lives. Or it was confirmed, and that could not be written.
+// unanswered is a message without a recorded outcome. Either it was sent on a connection that is still open, and the
+// broker may confirm it; or it was confirmed, and the confirmation could not be written.
 type unanswered struct {
 	row    ledger.Outgoing
 	answer answer
-	leased time.Time // when the lease was last written, or left to another deliverer
+	leased time.Time // when the lease was last written, or found to be another deliverer's
 }
 
-// answer is a celery.UnansweredError, or confirmed.
+// answer is a *celery.UnansweredError, or confirmed.
 type answer interface {
 	Answered() <-chan struct{}
 	Result() error
@@ -75,7 +74,7 @@ func newBackOff() *backOff {
 	return &backOff{failed: make(map[string]*failure), unanswered: make(map[uuid.UUID]*unanswered), inHand: make(map[uuid.UUID]bool)}
 }
 
-// queues returns those to skip at now; never nil.
+// queues returns the queues to skip at now; never nil.
 func (p *backOff) queues(now time.Time) []string {
 	p.m.Lock()
 	defer p.m.Unlock()
@@ -93,8 +92,8 @@ func (p *backOff) queues(now time.Time) []string {
 	return skip
 }
 
-// silent notes that a queue did not answer. It is tried again once, then left alone until
-// it answers, or its connection is lost.
+// silent records that a queue did not answer. The queue is tried once more, then skipped until it answers or its
+// connection is lost.
 func (p *backOff) silent(queue string, now time.Time) {
 	p.m.Lock()
 	defer p.m.Unlock()
@@ -109,7 +108,7 @@ func (p *backOff) silent(queue string, now time.Time) {
 	}
 }
 
-// fail backs off from a queue. It returns for how long, and whether that is longer than before.
+// fail backs off from a queue. It returns the delay, and whether it is longer than before.
 func (p *backOff) fail(queue string, now time.Time) (delay time.Duration, longer bool) {
 	p.m.Lock()
 	defer p.m.Unlock()
@@ -119,7 +118,7 @@ func (p *backOff) fail(queue string, now time.Time) (delay time.Duration, longer
 		f, longer = &failure{delay: firstBackOff}, true
 		p.failed[queue] = f
 	case now.Before(f.until):
-		return f.until.Sub(now), false // another batch was first
+		return f.until.Sub(now), false // another batch has reported this failure
 	case f.delay < longestBackOff:
 		f.delay, longer = min(max(2*f.delay, firstBackOff), longestBackOff), true
 	}
@@ -127,7 +126,7 @@ func (p *backOff) fail(queue string, now time.Time) (delay time.Duration, longer
 	return f.delay, longer
 }
 
-// works ends the failure of a queue, and reports whether there was one.
+// works ends the back-off of a queue, and reports whether there was one.
 func (p *backOff) works(queue string) bool {
 	p.m.Lock()
 	defer p.m.Unlock()
@@ -145,15 +144,15 @@ func (p *backOff) addUnanswered(rows []*unanswered) {
 	}
 }
 
-// messages returns the unanswered ones, which are not to be read again; never nil.
+// messages returns the ids of unanswered messages, which must not be read again; never nil.
 func (p *backOff) messages() []uuid.UUID {
 	p.m.Lock()
 	defer p.m.Unlock()
 	return slices.AppendSeq([]uuid.UUID{}, maps.Keys(p.unanswered))
 }
 
-// reserve reserves rows for a batch until release, and returns them without those of another batch and of
-// unanswered messages: another batch may be about to write what became of them.
+// reserve reserves rows for a batch until release. It returns the rows without those of another batch and without
+// unanswered messages: another batch may be about to write their outcome.
 func (p *backOff) reserve(rows []ledger.Outgoing) []ledger.Outgoing {
 	p.m.Lock()
 	defer p.m.Unlock()
@@ -173,8 +172,7 @@ func (p *backOff) release(rows []ledger.Outgoing) {
 	}
 }
 
-// answers returns the messages that were answered meanwhile, and the others whose leases
-// are to be renewed at now.
+// answers returns the messages that were answered since, and the others whose leases are due for renewal at now.
 func (p *backOff) answers(now time.Time) (answered, renew []*unanswered) {
 	p.m.Lock()
 	defer p.m.Unlock()
@@ -191,7 +189,7 @@ func (p *backOff) answers(now time.Time) (answered, renew []*unanswered) {
 	return answered, renew
 }
 
-// settled forgets answered messages, and notes that leases were renewed at now.
+// settled removes answered messages, and records that leases were renewed at now.
 func (p *backOff) settled(answered, renewed []*unanswered, now time.Time) {
 	p.m.Lock()
 	defer p.m.Unlock()
@@ -203,7 +201,7 @@ func (p *backOff) settled(answered, renewed []*unanswered, now time.Time) {
 	}
 }
 
-// waiting returns how many messages are unanswered.
+// waiting returns the number of unanswered messages.
 func (p *backOff) waiting() int {
 	p.m.Lock()
 	defer p.m.Unlock()

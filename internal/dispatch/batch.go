@@ -13,22 +13,22 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// batch is what became of some messages, to be written in one transaction.
+// batch holds the outcomes of some messages, to be written in one transaction.
 type batch struct {
 	*Deliverer
 	inHand     []ledger.Outgoing
 	delivered  Delivered
 	confirmed  []ledger.Outgoing
 	unanswered []*unanswered
-	lost       []*ledger.Outgoing // may be sent again at once
-	refused    []refusal          // by what is wrong with them
-	failed     map[string]refusal // by queue: it can't take any messages now
+	lost       []*ledger.Outgoing // free to be sent again at once
+	refused    []refusal          // by reason
+	failed     map[string]refusal // by queue that takes no messages now
 	backedOff  []backedOff
-	insisted   bool  // on its being written
-	outage     error // concerns all messages
+	insisted   bool  // the batch waited for disk space
+	outage     error // affects all messages
 }
 
-// refusal is why messages were not taken.
+// refusal is a reason, with the messages that were refused for it.
 type refusal struct {
 	rows   []*ledger.Outgoing
 	reason error
@@ -40,7 +40,7 @@ type backedOff struct {
 	delay time.Duration
 }
 
-// classify sorts messages by their outcomes, and decides which queues are backed off and which messages are.
+// classify sorts messages by their outcomes, and decides which queues and which messages are backed off.
 func (b *batch) classify(rows []ledger.Outgoing, outcomes []error) {
 	b.delivered.taken = len(rows)
 	b.failed = make(map[string]refusal)
@@ -78,7 +78,7 @@ func (b *batch) classify(rows []ledger.Outgoing, outcomes []error) {
 		r := b.failed[queue]
 		delay, longer := b.backOff.fail(queue, b.now())
 		if longer {
-			b.log.Error("queue backed off: it takes no messages; the others go on", "queue", queue, "messages", len(r.rows), "again_in", delay, "reason", r.reason)
+			b.log.Error("queue backed off: it takes no messages; the others continue", "queue", queue, "messages", len(r.rows), "again_in", delay, "reason", r.reason)
 		}
 		b.postpone(r, delay)
 	}
@@ -104,7 +104,7 @@ func (b *batch) postpone(r refusal, delay time.Duration) {
 	b.backedOff = append(b.backedOff, backedOff{r, delay})
 }
 
-// write records the outcomes. Rows that are to be sent again stay as they are.
+// write records the outcomes. It leaves rows that are to be sent again unchanged.
 func (b *batch) write(ctx context.Context, tx *db.Tx) error {
 	for _, p := range b.backedOff {
 		if err := tx.BackOff(ctx, p.rows, p.reason.Error(), p.delay); err != nil {
@@ -126,13 +126,12 @@ func lease(ctx context.Context, tx *db.Tx, messages []*unanswered) error {
 	return tx.Lease(ctx, rows, leaseTime)
 }
 
-// trackUnanswered keeps the leases of unanswered messages, and wakes the Deliverer when they are
-// answered.
+// trackUnanswered keeps unanswered messages, for their leases, and wakes the Deliverer when they are answered.
 func (d *Deliverer) trackUnanswered(rows []*unanswered) {
 	if len(rows) == 0 {
 		return
 	}
-	d.log.Warn("messages sent and not answered for; they are not sent again while their connection lives", "messages", len(rows), "queue", rows[0].row.Queue)
+	d.log.Warn("messages sent and not answered; they are not sent again while their connection is open", "messages", len(rows), "queue", rows[0].row.Queue)
 	d.backOff.addUnanswered(rows)
 	go func() {
 		for _, u := range rows {
@@ -142,8 +141,8 @@ func (d *Deliverer) trackUnanswered(rows []*unanswered) {
 	}()
 }
 
-// unwritten remembers what became of messages although it could not be written: what the
-// broker has, or may have, is not sent again by this process.
+// unwritten keeps outcomes that could not be written. This process does not send again the messages that the broker
+// has or may have.
 func (d *Deliverer) unwritten(b batch) {
 	var rows []*unanswered
 	for _, row := range b.confirmed {
@@ -155,8 +154,8 @@ func (d *Deliverer) unwritten(b batch) {
 	d.backOff.addUnanswered(rows)
 }
 
-// settleAnswers writes what became of messages that were answered late, and renews the
-// leases of the others. What was lost with its connection is freed.
+// settleAnswers writes the outcomes of messages that were answered late, and renews the leases of the others.
+// Messages that were lost with their connection become free.
 func (d *Deliverer) settleAnswers(ctx context.Context) error {
 	if !d.settling.TryLock() {
 		return nil
@@ -184,13 +183,13 @@ func (d *Deliverer) settleAnswers(ctx context.Context) error {
 	}
 	d.backOff.settled(answered, renew, now)
 	if len(rows) > 0 {
-		d.log.Info("messages answered for late", "confirmed", len(b.confirmed), "sent_again", len(b.lost), "refused", b.delivered.Refused)
+		d.log.Info("messages answered late", "confirmed", len(b.confirmed), "sent_again", len(b.lost), "refused", b.delivered.Refused)
 	}
 	return nil
 }
 
-// awaitAnswers waits until no message is unanswered. What still is when ctx ends stays
-// leased for at most leaseTime.
+// awaitAnswers waits until no message is unanswered. Messages that are unanswered when ctx ends stay leased for at
+// most leaseTime.
 func (d *Deliverer) awaitAnswers(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -205,7 +204,7 @@ func (d *Deliverer) awaitAnswers(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the broker has not answered for %d messages: what it hasn't got is sent again in a minute", n)
+			return fmt.Errorf("the broker has not answered for %d messages: those that it does not have are sent again in a minute", n)
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Claim is an open claim for a queue: a transaction that holds the queue's lock, and those of its lanes, so that
-// Free stays true until Commit. It is not safe for concurrent use.
+// Claim is an open claim for a queue: a transaction that holds the locks of the queue and of its lanes, so that Free
+// stays true until Commit. It is not safe for concurrent use.
 type Claim struct {
 	Tx   *db.Tx
-	Free int // free slots; with lanes: those of all lanes, minus the backlogs. It may be 0
-	Size int // how many messages to claim: Free, or fewer after a claim that timed out. The claimer may lower it
+	Free int // free slots; with lanes: those of all lanes, minus the backlogs. May be 0
+	Size int // messages to claim: Free, or fewer after a claim that timed out. The claimer may lower it
 
-	// Moved is how many messages of backlogs the claimer made outgoing.
+	// Moved is the number of backlog messages that the claimer made outgoing.
 	Moved int
 
 	slots  *Slots
@@ -29,17 +29,17 @@ type Claim struct {
 	began  time.Time
 }
 
-// Open observes a queue at the broker, begins a transaction, takes the queue's lock and counts its free slots. Each
+// Open observes a queue at the broker, begins a transaction, takes the queue's lock and counts its free slots. Every
 // open claim must end by Commit: until then it holds a connection and the locks.
 //
-// If the broker can't be asked for the queue, nothing can be claimed for it, whatever its limit, and
-// celery.IsOfQueue holds for the error. Lanes whose queues can't be asked get nothing; the others go on.
+// If the broker can't observe the queue, Open returns an error for which celery.IsOfQueue holds, whatever the
+// queue's limit. Lanes whose queues can't be observed get nothing; the others continue.
 func (s *Slots) Open(ctx context.Context, q Queue) (*Claim, error) {
 	observed, err := s.observe(ctx, q.destination())
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{slots: s, queue: q, size: batchSize(&s.sizes, q.Name), began: time.Now()} // the lock reads the database's clock anew
+	c := &Claim{slots: s, queue: q, size: batchSize(&s.sizes, q.Name), began: time.Now()} // the lock reads the database's clock again
 	if c.Tx, err = s.store.Begin(ctx); err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func (s *Slots) Open(ctx context.Context, q Queue) (*Claim, error) {
 	return c, nil
 }
 
-// count takes the locks of a queue and of those behind it, and counts the free slots. Lanes need the queue's own lock,
-// too: the state of its groups is that of all claims for it, with lanes or not.
+// count takes the locks of a queue and of its lanes, and counts the free slots. A claim with lanes takes the queue's
+// own lock too, as all claims for the queue share the state of its groups.
 func (c *Claim) count(ctx context.Context, observed observations) (err error) {
 	to := c.queue.destination()
 	if err = c.Tx.LockQueues(ctx, append(to.queues(), c.queue.Name)...); err != nil {
@@ -63,10 +63,10 @@ func (c *Claim) count(ctx context.Context, observed observations) (err error) {
 	return nil
 }
 
-// Commit writes the work that was claimed to the ledger, to the queue or, if it has lanes, to its lanes and their
-// backlogs, and sends backlogs as far as there are slots. Then it commits, wakes the deliverer, and returns the number
-// of messages in work. If err is not nil, the claim failed: Commit rolls back and returns err. After a
-// time-out the next claim for the queue is half as large.
+// Commit writes the claimed work to the ledger: for the queue or, if it has lanes, for its lanes and their backlogs.
+// It also sends backlogs as far as there are slots. Then it commits, wakes the deliverer, and returns the number of
+// messages in work. If err is not nil, the claim failed: Commit rolls back and returns err. After a time-out the
+// next claim for the queue is half as large.
 func (c *Claim) Commit(ctx context.Context, work []ledger.Work, err error) (int, error) {
 	sent := c.Moved
 	if err == nil {
@@ -86,7 +86,7 @@ func (c *Claim) Commit(ctx context.Context, work []ledger.Work, err error) (int,
 	return len(work), nil
 }
 
-// Fill sends the backlogs of a queue with lanes as far as there are slots. Nothing is claimed.
+// Fill sends the backlogs of a queue with lanes as far as there are slots. It claims nothing.
 func (s *Slots) Fill(ctx context.Context, q Queue) error {
 	c, err := s.Open(ctx, q)
 	if err != nil {

@@ -180,7 +180,7 @@ func TestEndsBeforeConfirmationsLeaveNoSlot(t *testing.T) {
 			}
 			var outcomes []settle.Outcome
 			for _, id := range ids {
-				outcomes = append(outcomes, settle.Outcome{BackendID: id, Heard: time.Now(), End: &settle.End{Status: model.RunEventful}})
+				outcomes = append(outcomes, settle.Outcome{BackendID: id, Received: time.Now(), End: &settle.End{Status: model.RunEventful}})
 			}
 			if err := (settle.Store{Store: b.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {
 				t.Fatal(err)

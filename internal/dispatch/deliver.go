@@ -22,31 +22,30 @@ import (
 )
 
 const (
-	// DeliverBatch is how many messages are locked, sent and confirmed together; urgentBatch,
-	// how many urgent ones.
+	// DeliverBatch is the number of messages that are locked, sent and confirmed together; urgentBatch is that of
+	// urgent ones.
 	DeliverBatch, urgentBatch = 225, 50
 
-	// parallelBatches is how many batches of messages that are not urgent a deliverer works on: it
-	// sends one while another is confirmed or read. A deliverer that is killed between the broker's
-	// confirms and its own commits repeats at most 2×225 + 50 = 500 messages, with the same ids.
+	// parallelBatches is how many batches of messages that are not urgent a deliverer works on at once: it sends one
+	// while another is confirmed or read. A deliverer that is killed between the broker's confirms and its own
+	// commits repeats at most 2×225 + 50 = 500 messages, with the same ids.
 	parallelBatches = 2
 
-	// deliverTimeout bounds one batch, so that neither a broker nor a queue that doesn't
-	// answer keeps a transaction open or holds up other queues. Rows that are unanswered
-	// by then are leased (backOff).
+	// deliverTimeout bounds one batch. So a broker or a queue without an answer neither keeps a transaction open nor
+	// blocks other queues. Rows that are unanswered by then are leased (backOff).
 	deliverTimeout = 3 * time.Second
 
-	idlePoll = 2 * time.Second // how often an idle Deliverer looks for rows of others
+	idlePoll = 2 * time.Second // how often an idle Deliverer reads rows of other processes
 
-	// roundTime bounds a round of Run, as a loop whose round doesn't end counts as stuck.
+	// roundTime bounds a round of Run: a loop whose round doesn't end counts as stuck.
 	roundTime = time.Minute
 
-	// StopBound is how long Run goes on delivering after it was told to stop. What is
-	// left then waits for the next start.
+	// StopBound is how long Run continues to deliver after its context ends. Rows that are left wait for the next
+	// start.
 	StopBound = 10 * time.Second
 )
 
-// Publisher sends messages and returns an error for each that the broker may not have.
+// Publisher sends messages and returns an error for each message that the broker may not have.
 type Publisher interface {
 	DeclareQueue(ctx context.Context, queue string) error
 	Publish(ctx context.Context, messages []celery.TaskMessage) []error
@@ -64,10 +63,10 @@ type Deliverer struct {
 	lowered   *prometheus.CounterVec
 	backOff   *backOff
 	settling  sync.Mutex
-	short     atomic.Bool // PostgreSQL had no room for answers
+	short     atomic.Bool // PostgreSQL had no disk space for outcomes
 
-	// Ageing is how long work waits in a queue until messages with a higher priority don't
-	// pass it by any more; 0 is for ever.
+	// Ageing is how long work waits in a queue until messages with a higher priority no longer overtake it; 0 turns
+	// that off.
 	Ageing time.Duration
 
 	// Tracer, if not nil, makes a span from each message's claim to the broker, and
@@ -75,12 +74,12 @@ type Deliverer struct {
 	Tracer *tracing.Tracer
 }
 
-// stream is the urgent messages, or the others. Each is delivered by itself, so that what is
-// urgent doesn't wait for a batch of others.
+// stream is either the urgent messages or the others. Each stream has its own batches, so that urgent messages don't
+// wait for a batch of others.
 type stream struct {
 	urgent             bool
-	work               string // of its loop
-	batchSize, batches int    // how many messages, and batches at once
+	work               string // name of its loop
+	batchSize, batches int    // messages in a batch, and batches at once
 	wake               chan struct{}
 	turn               turn
 }
@@ -95,16 +94,16 @@ func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg pr
 		},
 		messages: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_messages_total",
-			Help: "Messages taken from the ledger, by queue and by what became of them: confirmed, refused (backed off), unanswered (not sent again until their connection is lost), unconfirmed (sent again).",
+			Help: "Messages taken from the ledger, by queue and outcome: confirmed, refused (backed off), unanswered (not sent again until their connection is lost), unconfirmed (sent again).",
 		}, []string{"queue", "result"}),
 		lowered: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_dispatch_lowered_total",
-			Help: "Messages sent with a lower priority than their group's, as others had waited in the queue for priority_ageing.",
+			Help: "Messages sent with a lower priority than their group's, because other work had waited in the queue for priority_ageing.",
 		}, []string{"queue"}),
 	}
 }
 
-// Wake tells the Deliverer that there are new rows. It never blocks.
+// Wake wakes the Deliverer: there are new rows. It never blocks.
 func (d *Deliverer) Wake() {
 	for _, s := range d.streams {
 		select {
@@ -114,8 +113,8 @@ func (d *Deliverer) Wake() {
 	}
 }
 
-// Run delivers until ctx ends, then for at most StopBound what is still outgoing. An
-// outage is retried with back-off and logged once.
+// Run delivers until ctx ends, then for at most StopBound the messages that are still outgoing. It retries an outage
+// with back-off and logs it once.
 func (d *Deliverer) Run(ctx context.Context) error {
 	var unreachable atomic.Bool
 	if _, err := d.each(func(s *stream) (Delivered, error) {
@@ -124,7 +123,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 			Name: s.work, Log: d.log,
 			RunOnce: func(ctx context.Context) (service.Result, error) {
 				done, more, err := d.round(ctx, s, time.After(roundTime))
-				// A round cut short by ctx doesn't show an outage.
+				// A round cut short by ctx is no sign of an outage.
 				reachable = err == nil || done.Confirmed > 0 || ctx.Err() != nil
 				return service.Result{Again: more}, err
 			},
@@ -150,7 +149,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	return nil
 }
 
-// each does something for both streams at once.
+// each calls do for both streams at once.
 func (d *Deliverer) each(do func(s *stream) (Delivered, error)) (sum Delivered, err error) {
 	var both sync.WaitGroup
 	var done [len(d.streams)]Delivered
@@ -165,8 +164,8 @@ func (d *Deliverer) each(do func(s *stream) (Delivered, error)) (sum Delivered, 
 	return sum, errors.Join(errs[:]...)
 }
 
-// Drain delivers until no row is due and unlocked, those of each stream in their order. It
-// returns what became of the rows it took, and the errors.
+// Drain delivers until no row is due and unlocked, in the order of each stream. It returns the outcomes of the rows
+// that it took, and the errors.
 func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
 	return d.each(func(s *stream) (Delivered, error) {
 		done, _, err := d.round(ctx, s, nil)
@@ -174,8 +173,8 @@ func (d *Deliverer) Drain(ctx context.Context) (Delivered, error) {
 	})
 }
 
-// round delivers a stream until no row is due and unlocked, but begins no batch once it is
-// over. Then it reports that there may be more.
+// round delivers a stream until no row is due and unlocked. It begins no batch after over, and then returns true for
+// more.
 func (d *Deliverer) round(ctx context.Context, s *stream, over <-chan time.Time) (sum Delivered, more bool, err error) {
 	var batches sync.WaitGroup
 	total, errs := make([]Delivered, s.batches), make([]error, s.batches)
@@ -211,8 +210,8 @@ func (d *Deliverer) round(ctx context.Context, s *stream, over <-chan time.Time)
 // are sent in the order in which they were read.
 type turn struct{ read, send sync.Mutex }
 
-// DrainUntil drains whenever there may be something to deliver, and a last time when
-// done is closed. It stops at the first error. It returns what became of all rows.
+// DrainUntil drains whenever there may be rows, and a last time when done is closed. It stops at the first error. It
+// returns the outcomes of all rows.
 func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Delivered, error) {
 	total, err := d.each(func(s *stream) (total Delivered, err error) {
 		for last := false; ; {
@@ -236,7 +235,7 @@ func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Deliv
 	return total, err
 }
 
-// Delivered counts messages by what became of them.
+// Delivered counts messages by outcome.
 type Delivered struct {
 	Confirmed int // in their queue
 	Refused   int // backed off, with the reason in last_error
@@ -248,8 +247,8 @@ func (d *Delivered) add(more Delivered) {
 	d.Refused += more.Refused
 }
 
-// deliverBatch locks, sends and confirms one batch. When ctx ends, no more is sent, but
-// the transaction is committed, so that confirmed messages are not sent twice.
+// deliverBatch locks, sends and confirms one batch. When ctx ends, it sends no more, but commits the transaction, so
+// that confirmed messages are not sent twice.
 func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, error) {
 	if err := ctx.Err(); err != nil {
 		return Delivered{}, err
@@ -258,7 +257,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		return Delivered{}, err
 	}
 	b := batch{Deliverer: d}
-	defer func() { d.backOff.release(b.inHand) }() // once written or remembered
+	defer func() { d.backOff.release(b.inHand) }() // after the outcomes are written or kept
 	err := d.store.ByPlace(context.WithoutCancel(ctx), func(commit context.Context, tx *db.Tx) error {
 		s.turn.read.Lock()
 		rows, err := tx.NextOutgoing(commit, s.urgent, s.batchSize, d.backOff.queues(d.now()), d.backOff.messages())
@@ -294,9 +293,8 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 	return b.delivered, b.outage
 }
 
-// LowerPriorities lowers the priority of messages to that of work that has waited in their
-// queue for longer than ageing, so that they don't pass it by; 0 is never. It calls lowered
-// for each.
+// LowerPriorities lowers the priority of messages to that of work that has waited in their queue for longer than
+// ageing, so that the messages don't overtake it; 0 turns that off. It calls lowered for each message.
 func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.Duration, rows []ledger.Outgoing, lowered func(queue string)) error {
 	var homes []string
 	for _, row := range rows {
@@ -320,9 +318,8 @@ func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.
 	return nil
 }
 
-// publish declares the rows' queues and sends the rows, within deliverTimeout. If a
-// queue cannot be declared, only its own rows fail. Rows of queues that were backed off
-// since they were read are left alone.
+// publish declares the rows' queues and sends the rows, within deliverTimeout. If a queue cannot be declared, only
+// its own rows fail. It skips rows of queues that were backed off since the rows were read.
 func (d *Deliverer) publish(ctx context.Context, rows []ledger.Outgoing) []error {
 	ctx, cancel := context.WithTimeout(ctx, deliverTimeout)
 	defer cancel()
@@ -355,7 +352,7 @@ func (d *Deliverer) publish(ctx context.Context, rows []ledger.Outgoing) []error
 	return outcomes
 }
 
-// errBackedOff is the outcome of a row from whose queue this process has backed off since it was read.
+// errBackedOff is the outcome of a row whose queue this process has backed off since it read the row.
 var errBackedOff = errors.New("its queue is left alone for now")
 
 // declare declares the queues of rows, all at once, and returns the error of each.

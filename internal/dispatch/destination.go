@@ -6,19 +6,19 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// A destination is where the work of a claim goes: the queue itself, or the lanes behind it.
+// A destination receives the work of a claim: the queue itself, or the lanes behind it.
 type destination interface {
-	// queues are those that workers read. A claim observes them, then takes their locks.
+	// queues returns the queues that workers consume. A claim observes them, then takes their locks.
 	queues() []string
-	// bounded reports whether messages that workers hold unacknowledged count.
+	// bounded reports whether unacknowledged messages count against the limit.
 	bounded() bool
-	// free counts the free slots. The locks are held.
+	// free counts the free slots. The caller holds the locks.
 	free(ctx context.Context, c *Claim, observed observations) (int, error)
-	// write routes work and writes it to the ledger. It returns how many messages are outgoing by it.
+	// write routes work and writes it to the ledger. It returns the number of messages that became outgoing.
 	write(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error)
 }
 
-// destination returns where the work of claims for the queue goes.
+// destination returns the destination of claims for the queue.
 func (q Queue) destination() destination {
 	if q.Lanes != nil {
 		return q.Lanes

@@ -28,7 +28,7 @@ func NewHosterGauges(store *db.Store, hosters model.Hosters, log *slog.Logger, r
 	}
 	return &HosterGauges{
 		store: store, hosters: hosters, log: log,
-		inFlight:   gauge("swh_scheduler_hoster_in_flight", "Visits of hosters with a limit that are claimed and not known to have ended"),
+		inFlight:   gauge("swh_scheduler_hoster_in_flight", "Visits of hosters with a limit that are claimed and whose end is not recorded"),
 		lastMinute: gauge("swh_scheduler_hoster_visits_per_minute", "Visits claimed in the last minute of hosters whose visits a minute are limited"),
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// pumpPeriod is how often a LanePump looks if nothing wakes it, the period of the
-// broker's statistics.
+// pumpPeriod is how often a LanePump runs if nothing wakes it: the period of the broker's statistics.
 const pumpPeriod = 5 * time.Second
 
 // LanePump sends backlogs of lanes as slots become free, independently of claims. It also
@@ -36,7 +35,7 @@ type LanePumpOptions struct {
 	Log   *slog.Logger
 	Reg   prometheus.Registerer
 
-	// Queues returns the queues that have lanes now.
+	// Queues returns the present queues with lanes.
 	Queues func(ctx context.Context) ([]Queue, error)
 	// Listen, if not nil, calls wake when a backlog grew, until ctx ends or it fails.
 	Listen func(ctx context.Context, wake func()) error
@@ -48,10 +47,10 @@ func NewLanePump(o LanePumpOptions) *LanePump {
 		return newGauge(o.Reg, name, help, append([]string{"lane_set", "lane"}, labels...)...)
 	}
 	return &LanePump{LanePumpOptions: o,
-		waiting: gauge("swh_scheduler_lane_waiting", "Backlog of a lane, by kind: first tries, or work that timed out in a lane before.", "kind"),
-		oldest:  gauge("swh_scheduler_lane_oldest_seconds", "For how long the first of a lane's backlog has waited; 0 if nothing waits."),
+		waiting: gauge("swh_scheduler_lane_waiting", "Backlog of a lane, by kind: first tries, or work that timed out at an earlier try.", "kind"),
+		oldest:  gauge("swh_scheduler_lane_oldest_seconds", "How long the oldest work of a lane's backlog has waited; 0 if the backlog is empty."),
 		sent:    gauge("swh_scheduler_lane_sent", "Work in a lane's queue, outgoing, or running."),
-		running: gauge("swh_scheduler_lane_running", "Work of a lane that is known to have started."),
+		running: gauge("swh_scheduler_lane_running", "Work of a lane whose start is recorded."),
 		slots:   gauge("swh_scheduler_lane_slots", "How many messages a lane's queue may hold, as configured."),
 	}
 }
@@ -67,15 +66,15 @@ func (p *LanePump) Run(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// RunOnce sends what there are slots for. Once a minute it measures, and records that
-// this process has the lanes.
+// RunOnce sends backlogs as far as there are slots. Once a minute it measures the lanes, and records that this
+// process has them.
 func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	queues, err := p.Queues(ctx)
 	if err != nil {
 		return err
 	}
 	var failed []error
-	// First of all: after an outage, others may take the lanes for removed.
+	// This comes first: after an outage, other processes may take the lanes for removed.
 	if now.Sub(p.recorded) >= measurePeriod {
 		var sets []string
 		for _, q := range queues {
@@ -87,7 +86,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 		p.recorded = now
 	}
 	for _, q := range queues {
-		// A queue that can't be asked is no outage: the other lane sets go on.
+		// A queue that can't be observed is no outage: the other lane sets continue.
 		if err := p.Slots.Fill(ctx, q); err != nil && !celery.IsOfQueue(err) {
 			failed = append(failed, fmt.Errorf("lanes of %q: %w", q.Lanes.Name, err))
 		}

@@ -13,19 +13,19 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// maxBacklog bounds the backlogs of a lane set. They grow while claims find much work for
-// a full lane and little for the others; beyond this nothing is claimed.
+// maxBacklog bounds the backlogs of a lane set. They grow while claims find much work for a full lane and little for
+// the others. At this size, claims stop.
 const maxBacklog = 100_000
 
 // LaneSet is the lane set of a task type.
 type LaneSet struct {
-	Name      string // in the configuration: see model.PriorityLanes
+	Name      string // key in the configuration: see model.PriorityLanes
 	TaskType  string
-	VisitType string       // of the origins that it loads; "" if it loads none
+	VisitType string       // visit type of its origins; "" if it loads none
 	Lanes     []model.Lane // with their queues and slots
 }
 
-// limits returns the soft limits, by which work is divided.
+// limits returns the lanes' soft limits, which divide the work.
 func (l *LaneSet) limits() []time.Duration {
 	limits := make([]time.Duration, len(l.Lanes))
 	for i, lane := range l.Lanes {
@@ -42,14 +42,13 @@ func (l *LaneSet) queues() []string {
 	return queues
 }
 
-// left returns how many lanes come after one.
+// left returns the number of lanes after the given one.
 func (l *LaneSet) left(lane int) int { return len(l.Lanes) - 1 - lane }
 
-// WithLanes attaches the lane set configured for the given key, if any: the type's name,
-// or model.PriorityLanes of it. The queue's limit, of which a part must be free for a
-// claim, is then the first lane's: a larger lane that is full does not keep that one
-// empty. {backend_name} in the names of their queues is the type's, with the prefix of
-// tasks with priority for those.
+// WithLanes attaches the lane set configured for the given key, if any: the type's name, or model.PriorityLanes of
+// it. A claim needs a part of the queue's limit to be free. That limit becomes the first lane's, so that a larger
+// lane that is full does not keep the first one empty. {backend_name} in the names of the lanes' queues is the
+// type's; for tasks with priority it has their prefix.
 func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.Lane) Queue {
 	configured, ok := all[key]
 	if !ok {
@@ -68,7 +67,7 @@ func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.L
 
 func (l *LaneSet) bounded() bool { return true }
 
-// free counts the free slots of the lanes and the room of their backlogs.
+// free counts the free slots of the lanes, and the free space of their backlogs.
 func (l *LaneSet) free(ctx context.Context, c *Claim, observed observations) (free int, err error) {
 	if c.states, err = c.slots.laneStates(ctx, c.Tx, l, observed); err != nil {
 		return 0, err
@@ -85,14 +84,14 @@ func (l *LaneSet) free(ctx context.Context, c *Claim, observed observations) (fr
 
 // write records whether the claim found all the work that it asked for, and sends work and backlogs to the lanes.
 func (l *LaneSet) write(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
-	if int64(c.Free) > *c.queue.Limit/5 { // for fewer slots the claim may not have tried
+	if int64(c.Free) > *c.queue.Limit/5 { // a claim for fewer slots may not have been tried
 		c.slots.idle.Store(l.Name, len(work) < c.Size)
 	}
 	return l.send(ctx, c, work)
 }
 
-// send routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns how
-// many messages are outgoing by it.
+// send routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns the
+// number of messages that became outgoing.
 func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
 	s := c.slots
 	expected, err := s.predict(ctx, c.Tx, l, work)
@@ -102,7 +101,7 @@ func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgo
 	idle, _ := s.idle.Load(l.Name)
 	size := batchSize(&s.sends, l.Name)
 	for _, move := range route(l, c.states, idle != true, work, expected) {
-		n := size.Of(move.Count) // the rest when it is looked at next
+		n := size.Of(move.Count) // the rest follows at the next claim or Fill
 		outgoing += n + move.fresh
 		if n > 0 {
 			err := c.Tx.SendBacklog(ctx, l.Name, move.From, move.To, n, l.Lanes[move.To], l.left(move.To), s.now())
@@ -115,9 +114,9 @@ func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgo
 	return outgoing, c.Tx.AddWork(ctx, work)
 }
 
-// laneStates counts the messages in the lanes' queues and backlogs. The queues' locks
-// are held. A lane whose queue can't be asked counts as full: it gets nothing, and neither
-// lends nor borrows slots. If none can be asked, that is an error of theirs.
+// laneStates counts the messages in the lanes' queues and backlogs. The caller holds the queues' locks. A lane whose
+// queue can't be observed counts as full: it gets nothing, and neither lends nor borrows slots. If no lane's queue
+// can be observed, laneStates returns their errors.
 func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, observed observations) ([]lanes.State, error) {
 	backlogs, err := tx.Backlogs(ctx, l.Name, len(l.Lanes))
 	if err != nil {
@@ -150,12 +149,12 @@ func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, observed 
 	return states, nil
 }
 
-// unreadAfter is for how long a lane's queue has messages and no consumer until that is shown: workers may be
-// restarted.
+// unreadAfter is how long a lane's queue has messages and no consumer before the metric and the log show it. A
+// restart of workers is shorter.
 const unreadAfter = 45 * time.Second
 
-// showUnread shows whether a lane's queue has had messages and no consumer for long, and logs it once.
-// Its messages are there nevertheless: an autoscaler may start workers by them.
+// showUnread sets the metric of a lane's queue that has had messages and no consumer for unreadAfter, and logs it
+// once. The messages stay in the queue: an autoscaler may start workers because of them.
 func (s *Slots) showUnread(set string, lane model.Lane, c messageCount) {
 	if c.err != nil || c.Consumers > 0 || c.total() == 0 {
 		s.withoutConsumer.Delete(lane.Queue)

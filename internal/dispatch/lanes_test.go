@@ -157,20 +157,20 @@ func (l *laned) apply(outcomes ...settle.Outcome) {
 }
 
 func (l *laned) start(id uuid.UUID) settle.Outcome {
-	return settle.Outcome{BackendID: id.String(), Heard: l.now, Start: &settle.Start{EventTime: float64(l.now.Unix())}}
+	return settle.Outcome{BackendID: id.String(), Received: l.now, Start: &settle.Start{EventTime: float64(l.now.Unix())}}
 }
 
 // over is what is told when the time of a piece of work was over, so long after it
 // began.
 func (l *laned) over(id uuid.UUID, after time.Duration) settle.Outcome {
 	ended := l.now.Add(after)
-	return settle.Outcome{BackendID: id.String(), Heard: ended, End: &settle.End{
+	return settle.Outcome{BackendID: id.String(), Received: ended, End: &settle.End{
 		Status: model.RunFailed, Error: new("TimeLimitExceeded(66)"), TimedOut: true, EventTime: float64(ended.Unix()),
 	}}
 }
 
 func (l *laned) done(id uuid.UUID, took time.Duration) settle.Outcome {
-	return settle.Outcome{BackendID: id.String(), Heard: l.now.Add(took), Runtime: &took}
+	return settle.Outcome{BackendID: id.String(), Received: l.now.Add(took), Runtime: &took}
 }
 
 // What is unknown goes to the express lane; what waits beyond its slots takes free
@@ -668,7 +668,7 @@ func TestLateEventsAreLearntFrom(t *testing.T) {
 	l.claim(1)
 	id := l.outboxOf("express:" + lanedQueue)[0].id
 	l.exec("update scheduler_go.work set home = 'q', share_group = 'gitea', cost = 10 where task_id = $1", id)
-	result := settle.Outcome{BackendID: id.String(), Heard: l.now, End: &settle.End{Status: model.RunEventful, EventTime: float64(l.now.Unix())}}
+	result := settle.Outcome{BackendID: id.String(), Received: l.now, End: &settle.End{Status: model.RunEventful, EventTime: float64(l.now.Unix())}}
 	l.apply(result)
 	for range 2 {
 		l.apply(result, l.start(id), l.done(id, 400*time.Millisecond))

@@ -68,7 +68,7 @@ func TestRootIsTheFirstTry(t *testing.T) {
 		values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'load-git', 0, 'express', 5, 60, 1, '', true, 0)`, first)
 	id := first
 	for range 2 {
-		timedOut := settle.Outcome{BackendID: id.String(), Heard: time.Now(), End: &settle.End{Status: model.RunFailed, TimedOut: true}}
+		timedOut := settle.Outcome{BackendID: id.String(), Received: time.Now(), End: &settle.End{Status: model.RunFailed, TimedOut: true}}
 		if err := (settle.Store{Store: b.store}).ApplyOutcomes(t.Context(), []settle.Outcome{timedOut}); err != nil {
 			t.Fatal(err)
 		}

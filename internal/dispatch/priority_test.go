@@ -66,7 +66,7 @@ func TestPriorityOfAGroup(t *testing.T) {
 				served = append(served, group)
 				runtime := time.Minute
 				s.now = s.now.Add(runtime)
-				outcome := settle.Outcome{BackendID: m.CorrelationId, Heard: s.now, Runtime: &runtime}
+				outcome := settle.Outcome{BackendID: m.CorrelationId, Received: s.now, Runtime: &runtime}
 				if err := (settle.Store{Store: s.store}).ApplyOutcomes(t.Context(), []settle.Outcome{outcome}); err != nil {
 					t.Fatal(err)
 				}

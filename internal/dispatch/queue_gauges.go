@@ -11,17 +11,16 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// observePeriod is how often a QueueGauges looks.
+// observePeriod is the period of a QueueGauges.
 const observePeriod = 30 * time.Second
 
-// QueueGauges show how many messages and consumers queues have now, also those for which
-// nothing is claimed.
+// QueueGauges show the present numbers of messages and consumers of queues, also of queues without claims.
 type QueueGauges struct {
 	Lengths Observer
 	Log     *slog.Logger
-	// Queues lists the queues to look at. Those that don't exist are left out.
+	// Queues lists the queues to measure. Queues that don't exist are left out.
 	Queues func(ctx context.Context) ([]string, error)
-	// Unacknowledged asks the management API, too, how many messages consumers hold.
+	// Unacknowledged adds the number of unacknowledged messages, from the management API.
 	Unacknowledged bool
 
 	messages, consumers *prometheus.GaugeVec
@@ -34,7 +33,7 @@ func newMessages() *prometheus.GaugeVec {
 
 // Register registers the gauges. slots, if not nil, counts messages as well.
 func (g *QueueGauges) Register(reg prometheus.Registerer, slots *Slots) {
-	g.consumers = newGauge(reg, "swh_scheduler_queue_consumers", "How many consumers read a queue.", "queue")
+	g.consumers = newGauge(reg, "swh_scheduler_queue_consumers", "Number of consumers of a queue.", "queue")
 	if slots != nil {
 		g.messages = slots.metrics.messages
 		return
@@ -43,18 +42,18 @@ func (g *QueueGauges) Register(reg prometheus.Registerer, slots *Slots) {
 	reg.MustRegister(g.messages)
 }
 
-// Run looks every half minute until ctx ends.
+// Run measures every half minute until ctx ends.
 func (g *QueueGauges) Run(ctx context.Context) error {
 	return service.Every(ctx, observePeriod, g.Log, "measuring queues", g.RunOnce)
 }
 
-// RunOnce looks once.
+// RunOnce measures once.
 func (g *QueueGauges) RunOnce(ctx context.Context) error {
 	queues, err := g.Queues(ctx)
 	if err != nil {
 		return err
 	}
-	g.consumers.Reset() // of queues that are gone
+	g.consumers.Reset() // removes queues that are gone
 	observed := g.Lengths.Observe(ctx, time.Now, queues, g.Unacknowledged)
 	for _, queue := range queues {
 		length, err := observed[queue].Length(0)

@@ -37,7 +37,7 @@ func TestQueueGauges(t *testing.T) {
 			if err := g.RunOnce(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want := "# HELP swh_scheduler_queue_consumers How many consumers read a queue.\n# TYPE swh_scheduler_queue_consumers gauge\n"
+			want := "# HELP swh_scheduler_queue_consumers Number of consumers of a queue.\n# TYPE swh_scheduler_queue_consumers gauge\n"
 			return testutil.GatherAndCompare(reg, strings.NewReader(want+strings.Join(lines, "\n")+"\n"), "swh_scheduler_queue_consumers")
 		})
 	}

@@ -32,17 +32,17 @@ func LanedQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 type KnownQueue struct {
 	Name     string
 	TaskType string
-	Limit    int64  // how many messages it may hold; 0 is no limit
-	LaneSet  string // whose lane it is; "" if it is none
-	Lane     int    // its number in the set
+	Limit    int64  // most messages; 0 is no limit
+	LaneSet  string // lane set of which it is a lane; "" if it is none
+	Lane     int    // number of the lane in the set
 	Lanes    *LaneSet
-	Takes    TakenTasks // of those without lanes
+	Takes    TakenTasks // for queues without lanes
 }
 
-// TakenTasks says which tasks of a type a queue takes.
+// TakenTasks are the tasks of a type that go to a queue.
 type TakenTasks int
 
-// Which tasks a queue takes.
+// The tasks that go to a queue.
 const (
 	NoTasks     TakenTasks = iota // only visits
 	PlainTasks                    // those without priority
@@ -72,7 +72,7 @@ func KnownQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 		}
 		names := []string{tt.Queue(), model.PriorityLanes(tt.BackendName)}
 		if _, ok := model.LoadedVisitType(tt.Type); ok {
-			names = append(names, tt.BackendName) // of its visits, whatever routes say
+			names = append(names, tt.BackendName) // its visits go there, whatever the routes of tasks
 			for _, l := range listers {
 				names = append(names, *l.FirstVisitsQueuePrefix+":"+tt.BackendName)
 			}
@@ -96,8 +96,8 @@ func KnownQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 	return slices.SortedFunc(maps.Values(known), func(a, b KnownQueue) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
-// SharedQueues returns the queues that groups share, in the order of their task types. policies are those of the visits
-// that this process sends into them; nil if it sends none.
+// SharedQueues returns the queues that groups share, in the order of their task types. policies are those of the
+// visits that this process sends; nil if it sends none.
 func SharedQueues(ctx context.Context, store *db.Store, shares map[string]model.Shares, policies map[string][]model.WeightedPolicy) ([]SharedQueue, error) {
 	if len(shares) == 0 {
 		return nil, nil

@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	// insistAtMost is how long a batch waits for room in the database, less than a round may last.
+	// insistAtMost is how long a batch waits for disk space in the database. It is less than the time limit of a
+	// round.
 	insistAtMost = 10 * time.Minute
 	insistEvery  = time.Second
 )
 
-// While PostgreSQL's disk is full, the answers of the broker can't be written. A transaction that fails lets
-// its locks go, and another process would send the messages again. So once that has happened, a batch writes at a
-// savepoint: its transaction keeps the messages locked, and tries again until there is room. In all other
-// times there is none, as PostgreSQL makes a multixact of each row that is locked before a savepoint and
-// changed after it.
+// While PostgreSQL's disk is full, the outcomes of messages can't be written. A failed transaction releases its
+// locks, and another process would send the messages again. So after such a failure, a batch writes at a savepoint:
+// its transaction keeps the messages locked, and retries until there is disk space. Otherwise it uses no savepoint,
+// because PostgreSQL makes a multixact of each row that is locked before a savepoint and changed after it.
 
-// insist writes a batch, and tries again as long as PostgreSQL has no room; for StopBound if ctx has ended.
+// insist writes a batch, and retries while PostgreSQL has no disk space; for StopBound if ctx has ended.
 func (d *Deliverer) insist(ctx, commit context.Context, tx *db.Tx, b *batch) error {
 	tries, until := 0, time.Now().Add(insistAtMost)
 	stopped := false
 	b.insisted = true
 	err := tx.Insist(commit, func() error { return b.write(commit, tx) }, func(err error) bool {
 		if tries++; tries == 1 {
-			d.log.Error("PostgreSQL has no room for what became of messages; they stay locked until it has", "messages", b.delivered.taken, "error", err)
+			d.log.Error("PostgreSQL has no disk space for the outcomes of messages; they stay locked until it has", "messages", b.delivered.taken, "error", err)
 		}
 		if ctx.Err() != nil && !stopped {
 			stopped, until = true, time.Now().Add(StopBound)
@@ -40,7 +40,7 @@ func (d *Deliverer) insist(ctx, commit context.Context, tx *db.Tx, b *batch) err
 	return err
 }
 
-// lockAgain locks the messages of a batch that could not be written, and insists. Between the two transactions
+// lockAgain locks the messages of a batch that could not be written, and insists. Between the two transactions,
 // another process may have taken some of them.
 func (d *Deliverer) lockAgain(ctx context.Context, b *batch) error {
 	d.short.Store(true)

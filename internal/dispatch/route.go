@@ -12,23 +12,22 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// move sends the first Count messages of a lane's backlog to a lane's queue, then the
-// first fresh ones of those just claimed for it.
+// move sends the first Count messages of a lane's backlog to a lane's queue, then the first fresh messages that were
+// just claimed for that backlog.
 type move struct {
 	lanes.Send
 	fresh int
 }
 
-// route sets where each message just claimed for a queue with lanes goes, and returns
-// which part of the backlogs goes to which queue. expected is how long each message
-// takes, in seconds, 0 if unknown. states are those of the lanes before, and are changed;
-// more says that there may be unclaimed work.
+// route sets the queue or backlog of each message just claimed for a queue with lanes, and returns the parts of the
+// backlogs to send. expected is the expected runtime of each message in seconds, 0 if unknown. states are those of
+// the lanes before the claim; route changes them. more reports whether there may be unclaimed work.
 //
-// A message goes to the first lane in which it is expected to be done. It waits at the
-// end of that lane's backlog, unless there is a slot for it at once: of its own lane, or
-// of a later one that doesn't need it (package lanes), which takes the slowest.
+// A message goes to the first lane whose limit its expected runtime fits. It waits at the end of that lane's
+// backlog, unless there is a slot for it at once. The slot is one of its own lane, or one that a later lane lends
+// (package lanes); the slowest messages get these.
 func route(l *LaneSet, states []lanes.State, more bool, work []ledger.Work, expected []float64) []move {
-	waiting := make([]int, len(states)) // in each backlog, before the claim
+	waiting := make([]int, len(states)) // by backlog, before the claim
 	for i, s := range states {
 		waiting[i] = s.TimedOut + s.FirstTries
 	}
@@ -77,14 +76,14 @@ func take(work []*ledger.Work, n int, slowest bool) (taken, rest []*ledger.Work)
 func (l *LaneSet) assign(w *ledger.Work, to int) {
 	lane := l.Lanes[to]
 	if w.Lane.Number != to {
-		w.Lane.Number, w.Lane.Below = to, 0 // the prediction did not decide
+		w.Lane.Number, w.Lane.Below = to, 0 // chosen without a prediction
 	}
 	w.Queue, w.Lane.Backlog, w.Lane.Name, w.Lane.Left, w.Lane.Retried = lane.Queue, false, lane.Name, l.left(to), lane.Retry
 	w.Lane.SoftLimit, w.Lane.HardLimit = lane.SoftTimeLimit, lane.TimeLimit
 }
 
-// predict looks up what is known of work, sets its LaneFeatures, and returns how long
-// each message is expected to take, in seconds, 0 if unknown.
+// predict loads the history of work, sets its LaneFeatures, and returns the expected runtime of each message in
+// seconds, 0 if unknown.
 func (s *Slots) predict(ctx context.Context, tx *db.Tx, l *LaneSet, work []ledger.Work) ([]float64, error) {
 	if len(work) == 0 {
 		return nil, nil
@@ -120,8 +119,8 @@ func (s *Slots) predict(ctx context.Context, tx *db.Tx, l *LaneSet, work []ledge
 	return expected, nil
 }
 
-// memoryKey returns the key of the memory of work: its type, and the origin that it
-// visits, or all its arguments.
+// memoryKey returns the key of the recorded runtimes of work: its type, and the origin that it visits, or else all
+// its arguments.
 func memoryKey(taskType, url string, w *ledger.Work) string {
 	if url != "" {
 		return taskType + " " + url
@@ -129,8 +128,7 @@ func memoryKey(taskType, url string, w *ledger.Work) string {
 	return taskType + " " + string(w.Args) + string(w.Kwargs)
 }
 
-// textArgument reads a keyword argument as PostgreSQL's ->> does: null as "", any other
-// value but a text as JSON.
+// textArgument reads a keyword argument as PostgreSQL's ->> does: null as "", and a value other than a text as JSON.
 func textArgument(raw json.RawMessage) string {
 	var text string
 	if len(raw) == 0 || string(raw) == "null" || raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
@@ -139,18 +137,18 @@ func textArgument(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// maxIndexed is the length up to which the ledger's indexes take a text, in bytes. Names
-// of listers and URLs of origins are shorter.
+// maxIndexed is the length limit of the ledger's indexes for a text, in bytes. Names of listers and URLs of origins
+// are shorter.
 const maxIndexed = 2000
 
-// origin reads the lister's name and the URL of a message's keyword arguments, "" for
-// missing ones and for those too long for an index.
+// origin reads the lister's name and the URL from a message's keyword arguments. It returns "" for a missing one,
+// and for one that is too long for an index.
 func origin(w *ledger.Work) (lister, url string) {
 	var kwargs struct {
 		Lister json.RawMessage `json:"lister_name"`
 		URL    json.RawMessage `json:"url"`
 	}
-	_ = json.Unmarshal(w.Kwargs, &kwargs) // other than objects have neither
+	_ = json.Unmarshal(w.Kwargs, &kwargs) // arguments that are no object have neither
 	lister, url = textArgument(kwargs.Lister), textArgument(kwargs.URL)
 	if len(lister) > maxIndexed {
 		lister = ""

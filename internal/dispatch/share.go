@@ -17,24 +17,24 @@ type SharedQueue struct {
 	Name   string
 	Shares model.Shares
 
-	// For ShareGauges: the type whose own queue it is, nil for one with a prefix, and the policies, by
-	// visit type, by which the process picks visits.
+	// Type and Policies are for ShareGauges. Type is nil for a queue with a prefix. Policies are those by which the
+	// process picks visits, by visit type.
 	Type     *model.TaskType
 	Policies map[string][]model.WeightedPolicy
 }
 
-// Demand is what a claim looked at, and which groups of it have work waiting.
+// Demand is the kind of work that a claim read, and the groups with such work waiting.
 type Demand struct {
 	Groups []string // with work waiting
-	Visits bool     // it looked at visits; otherwise at tasks
-	Only   []string // the groups that it looked at; nil is all
+	Visits bool     // the work is visits; otherwise tasks
+	Only   []string // the groups that were read; nil is all
 }
 
-// otherClaims is how long it counts that a claim of the other kind left work waiting.
+// otherClaims is how long the waiting work left by a claim of the other kind counts.
 const otherClaims = 10 * time.Minute
 
-// since returns when a claim of the same kind left work of a group waiting, and one of the
-// other kind.
+// since returns the fields with the times at which a claim of the same kind, and one of the other kind, left work
+// of a group waiting: seconds since 1970 UTC, 0 for none.
 func (w Demand) since(s *ledger.ShareState) (same, other *float64) {
 	if w.Visits {
 		return &s.VisitsWaited, &s.TasksWaited
@@ -42,33 +42,33 @@ func (w Demand) since(s *ledger.ShareState) (same, other *float64) {
 	return &s.TasksWaited, &s.VisitsWaited
 }
 
-// busy reports whether the last claim of the same kind left work of a group waiting, or lately
-// one of the other kind.
+// busy reports whether the last claim of the same kind left work of a group waiting, or one of the other kind within
+// otherClaims.
 func (w Demand) busy(s *ledger.ShareState, now time.Time) bool {
 	same, other := w.since(s)
 	return *same > 0 || *other > model.UnixSeconds(now.Add(-otherClaims))
 }
 
-// Ask is how many messages of a group are wanted, and their expected cost, in seconds.
+// Ask is the number of messages to claim for a group, and their expected cost, in seconds.
 type Ask = ledger.TaskGroup
 
 // Division divides free slots of a queue between the groups that have work waiting (see package shares), in rounds:
-// what a group has no work for goes to the others in the next one. A claim asks Next, claims, and says Gave, until
-// there is nothing to ask; then it calls Save.
+// slots that a group has no work for go to the others in the next round. A claim calls Next, claims, and calls Gave,
+// until Next returns nothing; then it calls Save.
 type Division struct {
 	AtCeiling bool // a group that may have work waiting is at its ceiling
 
-	queue   *SharedQueue // nil if nobody shares it
+	queue   *SharedQueue // nil if it has no shares
 	now     time.Time
 	waiting Demand
 	states  map[string]*ledger.ShareState
-	groups  []shares.Group // that may get more
+	groups  []shares.Group // groups that may get more
 	asked   []Ask
-	left    int // slots
+	left    int // free slots
 }
 
-// Divide begins the division of free slots in a transaction that holds the queue's lock. Groups that the claim didn't
-// look at keep their credit.
+// Divide begins the division of free slots in a transaction that holds the queue's lock. Groups that the claim
+// didn't read keep their credit.
 func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting Demand) (*Division, error) {
 	states, err := tx.Shares(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
@@ -80,12 +80,12 @@ func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free i
 	return d, nil
 }
 
-// Undivided is the division of a queue that nobody shares: all slots go to one group without a name.
+// Undivided is the division of a queue without shares: all slots go to one group without a name.
 func Undivided(free int) *Division {
 	return &Division{states: map[string]*ledger.ShareState{"": {}}, groups: []shares.Group{{Weight: 1, Cost: 1}}, left: free}
 }
 
-// Next returns how many messages of which groups to claim now; nil if there is nothing to claim.
+// Next returns the number of messages to claim for each group; nil if there is nothing to claim.
 func (d *Division) Next() []Ask {
 	d.asked = nil
 	if d.left > 0 && len(d.groups) > 0 {
@@ -94,8 +94,8 @@ func (d *Division) Next() []Ask {
 	return d.asked
 }
 
-// Gave records how many messages there were of each group that Next has returned. A group with fewer than asked has no
-// more.
+// Gave records the number of messages claimed for each group that Next returned. A group with fewer than asked has
+// no more.
 func (d *Division) Gave(given []int) {
 	for i, ask := range d.asked {
 		at := slices.IndexFunc(d.groups, func(g shares.Group) bool { return g.Name == ask.Name })
@@ -112,7 +112,7 @@ func (d *Division) Gave(given []int) {
 	}
 }
 
-// Save writes the state of the groups, if a queue has some, and which of them have work waiting.
+// Save writes the state of the groups, if the queue has any, and which of them have work waiting.
 func (d *Division) Save(ctx context.Context, tx *db.Tx) error {
 	if d.queue == nil {
 		return nil
@@ -123,14 +123,14 @@ func (d *Division) Save(ctx context.Context, tx *db.Tx) error {
 			*same = 0
 		}
 	}
-	for _, g := range d.groups { // those left still have work waiting
+	for _, g := range d.groups { // the groups that are left still have work waiting
 		same, _ := d.waiting.since(d.states[g.Name])
 		*same = model.UnixSeconds(d.now)
 	}
 	return tx.SaveShares(ctx, d.queue.Name, d.now, d.states)
 }
 
-// ShareVisits sets the groups of visits that no Division chose, such as those sent by hand.
+// ShareVisits sets the groups of visits that no Division chose, such as visits sent by hand.
 func ShareVisits(ctx context.Context, tx *db.Tx, q SharedQueue, visits []Visit, now time.Time) error {
 	listers, err := listersOf(ctx, tx, Origins(visits))
 	if err != nil {
@@ -158,7 +158,7 @@ func ShareWork(ctx context.Context, tx *db.Tx, q SharedQueue, taskType string, w
 	return nil
 }
 
-// sharesOf returns what makes the share of a message of a group.
+// sharesOf returns the function that makes the ledger.Share of a message of a group.
 func sharesOf(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time) (func(group string) ledger.Share, error) {
 	states, err := tx.ShareStates(ctx, q.Name, now, q.Shares.HalfLife)
 	mean := meanCost(states)
@@ -171,22 +171,21 @@ func sharesOf(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time) (fun
 	}, err
 }
 
-// groupOf returns the group of a task, as a claim has it.
+// groupOf returns the group of a task, computed as claims compute it.
 func groupOf(by model.ShareKey, taskType string, kwargs json.RawMessage) string {
 	if by == model.ShareByTaskType {
 		return taskType
 	}
 	var all map[string]json.RawMessage
-	_ = json.Unmarshal(kwargs, &all) // other than objects have none
+	_ = json.Unmarshal(kwargs, &all) // arguments that are no object have none
 	if name, ok := by.Kwarg(); ok {
 		return textArgument(all[name])
 	}
 	return model.ListerGroup(by, model.Lister{Name: textArgument(all["lister_name"]), InstanceName: textArgument(all["lister_instance_name"])})
 }
 
-// join returns the groups that take part in a division: those with work waiting that are
-// below their ceilings, each at the level where it may start. It adds what they forfeit to
-// states.
+// join returns the groups that take part in a division: those with work waiting and below their ceilings, each at
+// its starting level. It adds the credit that they forfeit to states.
 func join(states map[string]*ledger.ShareState, s model.Shares, waiting Demand, now time.Time) []shares.Group {
 	cost := meanCost(states)
 	var groups, busy []shares.Group
@@ -218,7 +217,7 @@ func join(states map[string]*ledger.ShareState, s model.Shares, waiting Demand, 
 	return groups
 }
 
-// ask asks the groups that get a part.
+// ask records the parts of the groups that get any.
 func (d *Division) ask(parts []int) {
 	for i, g := range d.groups {
 		if parts[i] == 0 {
@@ -232,8 +231,8 @@ func (d *Division) ask(parts []int) {
 	}
 }
 
-// meanCost returns what a message of a queue took lately, in seconds; 1 if nothing is
-// known, so that groups are compared by their number of messages.
+// meanCost returns the recent mean runtime of a message of a queue, in seconds. It returns 1 if none is recorded, so
+// that groups are compared by their number of messages.
 func meanCost(states map[string]*ledger.ShareState) float64 {
 	var used, pieces float64
 	for _, s := range states {
@@ -246,9 +245,8 @@ func meanCost(states map[string]*ledger.ShareState) float64 {
 	return used / pieces
 }
 
-// costOf returns what a message of a group is expected to take, in seconds: what it took
-// lately, averaged with one mean message of the queue, so that the first one heard of
-// does not decide alone.
+// costOf returns the expected runtime of a message of a group, in seconds. It averages the group's recent runtimes
+// with one mean message of the queue, so that a group's first message does not decide alone.
 func costOf(s *ledger.ShareState, mean float64) float64 {
 	return (s.Used + mean) / (s.Pieces + 1)
 }

@@ -16,7 +16,7 @@ func (s *sharing) begin(group string, at float64) int {
 	s.t.Helper()
 	var starts []settle.Outcome
 	for _, id := range s.sent[group] {
-		starts = append(starts, settle.Outcome{BackendID: id.String(), Heard: s.now, Start: &settle.Start{EventTime: at}})
+		starts = append(starts, settle.Outcome{BackendID: id.String(), Received: s.now, Start: &settle.Start{EventTime: at}})
 	}
 	delete(s.sent, group)
 	if err := (settle.Store{Store: s.store}).ApplyOutcomes(s.t.Context(), starts); err != nil {

@@ -41,7 +41,7 @@ func NewShareGauges(store *db.Store, queues func(ctx context.Context) ([]SharedQ
 		store: store, queues: queues, log: log,
 		weight:   gauge("swh_scheduler_share_weight", "Weights of the groups that have work waiting and are below their ceilings"),
 		most:     newGauge(reg, "swh_scheduler_share_max_in_flight", "Ceiling of swh_scheduler_share_in_flight, by queue and group; only groups that have one.", "queue", "group"),
-		inFlight: gauge("swh_scheduler_share_in_flight", "Visits and tasks sent and not known to have ended"),
+		inFlight: gauge("swh_scheduler_share_in_flight", "Visits and tasks that are sent and whose end is not recorded"),
 		used:     gauge("swh_scheduler_share_used_seconds", "Work that ended in the last hour, in seconds"),
 	}
 }
@@ -68,8 +68,7 @@ func (g *ShareGauges) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// forget deletes the series of gauges with two labels whose values were shown before and are
-// not now.
+// forget deletes the series of gauges with two labels whose values are in before and not in now.
 func forget(gauges []*prometheus.GaugeVec, labels [2]string, before, now map[[2]string]bool) {
 	for values := range before {
 		for _, gauge := range gauges {
@@ -89,7 +88,7 @@ func (g *ShareGauges) measure(ctx context.Context, q SharedQueue, now time.Time,
 	if err != nil {
 		return err
 	}
-	// No claim looks at what waits while the queue is full.
+	// While the queue is full, no claim counts waiting work.
 	var waiting map[string]int
 	if q.Type != nil {
 		if waiting, err = g.store.WaitingByGroup(ctx, *q.Type, q.Shares.By, q.Policies, now, 1); err != nil {

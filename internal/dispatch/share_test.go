@@ -97,7 +97,7 @@ func (s *sharing) end(group string, seconds float64) {
 	var outcomes []settle.Outcome
 	for _, id := range s.sent[group] {
 		runtime := time.Duration(seconds * float64(time.Second))
-		outcomes = append(outcomes, settle.Outcome{BackendID: id.String(), Heard: s.now, Runtime: &runtime})
+		outcomes = append(outcomes, settle.Outcome{BackendID: id.String(), Received: s.now, Runtime: &runtime})
 	}
 	delete(s.sent, group)
 	if err := (settle.Store{Store: s.store}).ApplyOutcomes(s.t.Context(), outcomes); err != nil {
@@ -205,7 +205,7 @@ func TestSlowWorkIsPaidFor(t *testing.T) {
 	s.want(first, map[string]int{"slow": 10, "quick": 10}, 0)
 	var starts []settle.Outcome
 	for _, id := range s.sent["slow"] {
-		starts = append(starts, settle.Outcome{BackendID: id.String(), Heard: s.now, Start: &settle.Start{EventTime: float64(s.now.Unix())}})
+		starts = append(starts, settle.Outcome{BackendID: id.String(), Received: s.now, Start: &settle.Start{EventTime: float64(s.now.Unix())}})
 	}
 	if err := (settle.Store{Store: s.store}).ApplyOutcomes(t.Context(), starts); err != nil {
 		t.Fatal(err)
@@ -232,12 +232,12 @@ func TestOutcomesSettleWhatIsUnderwayOnce(t *testing.T) {
 	ids := s.sent["a"]
 	runtime := 5 * time.Second
 	outcomes := []settle.Outcome{
-		{BackendID: ids[0].String(), Heard: s.now, Runtime: &runtime},
-		{BackendID: ids[1].String(), Heard: s.now, Start: &settle.Start{EventTime: 1000}},
-		{BackendID: ids[1].String(), Heard: s.now, End: &settle.End{Status: model.RunFailed, EventTime: 1007}},
-		{BackendID: ids[2].String(), Heard: s.now, End: &settle.End{Status: model.RunEventful}}, // never heard to start
-		{BackendID: uuid.NewString(), Heard: s.now, Runtime: &runtime},
-		{BackendID: "no uuid", Heard: s.now, Runtime: &runtime},
+		{BackendID: ids[0].String(), Received: s.now, Runtime: &runtime},
+		{BackendID: ids[1].String(), Received: s.now, Start: &settle.Start{EventTime: 1000}},
+		{BackendID: ids[1].String(), Received: s.now, End: &settle.End{Status: model.RunFailed, EventTime: 1007}},
+		{BackendID: ids[2].String(), Received: s.now, End: &settle.End{Status: model.RunEventful}}, // never heard to start
+		{BackendID: uuid.NewString(), Received: s.now, Runtime: &runtime},
+		{BackendID: "no uuid", Received: s.now, Runtime: &runtime},
 	}
 	for range 2 {
 		if err := (settle.Store{Store: s.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {

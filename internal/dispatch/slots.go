@@ -27,21 +27,20 @@ type Queue struct {
 	Lanes *LaneSet // may be nil
 }
 
-// Observer observes what the broker holds, for claims. It may take seconds, so no lock is held and no transaction
-// is open.
+// Observer observes queues at the broker, for claims. It may take seconds, so no lock is held and no transaction is
+// open.
 type Observer interface {
-	// Observe returns what the broker holds in each of some queues. now is a lower bound of the database's time;
-	// statistics says whether the unacknowledged messages are asked for, too.
+	// Observe returns the broker's observation of each queue. now returns a lower bound of the database's time.
+	// statistics adds the number of unacknowledged messages.
 	Observe(ctx context.Context, now func() time.Time, queues []string, statistics bool) map[string]celery.Observation
 }
 
-// QueueLengths counts the messages at the broker, to show them.
+// QueueLengths counts the messages at the broker, for display.
 type QueueLengths interface {
-	// Figures returns what the broker's statistics say of a queue, if anything. It may
-	// take seconds, so no lock is held.
+	// Figures returns the broker's statistics of a queue, if any. It may take seconds, so no lock is held.
 	Figures(ctx context.Context, queue string) celery.QueueFigures
-	// LengthSince counts the messages of a queue. recent is how many were confirmed since
-	// figures.Since, which the figures may not count.
+	// LengthSince counts the messages of a queue. recent is the number of messages confirmed since figures.Since,
+	// which the figures may not include.
 	LengthSince(ctx context.Context, queue string, figures celery.QueueFigures, recent int) (celery.QueueLength, error)
 }
 
@@ -55,11 +54,11 @@ type Slots struct {
 	sizes           sync.Map // by name of the queue: the *bulk.BatchSize of its claims
 	idle            sync.Map // by name of the lane set: true if the last claim left no work waiting
 	sends           sync.Map // by name of the lane set: the *bulk.BatchSize in which its backlogs are sent
-	failing         sync.Map // queues that can't be asked
+	failing         sync.Map // queues that can't be observed
 	ready           sync.Map // by name of the queue: whether messages waited for a worker at the last count
 	withoutConsumer sync.Map // by lanes' queues without a consumer: the *unreadQueue
 
-	// Log, if not nil, says when a queue can't be asked, and when it can again.
+	// Log, if not nil, gets a line when a queue can't be observed, and one when it can again.
 	Log *slog.Logger
 }
 
@@ -79,7 +78,7 @@ func newSlotMetrics() slotMetrics {
 		messages: newMessages(),
 		limit:    newGauge(nil, "swh_scheduler_queue_limit", "How many messages a queue may hold; 0 is no limit.", "queue"),
 		free:     newGauge(nil, "swh_scheduler_queue_free_slots", "How many messages the last claim for a queue could add.", "queue"),
-		known:    newGauge(nil, "swh_scheduler_queue_unacknowledged_known", "Whether the last claim for a queue was told how many messages workers hold unacknowledged (1), or had to estimate it (0).", "queue"),
+		known:    newGauge(nil, "swh_scheduler_queue_unacknowledged_known", "Whether the last claim for a queue had the number of unacknowledged messages (1), or estimated it (0).", "queue"),
 		unread:   newGauge(nil, "swh_scheduler_lane_unread", "Whether a lane's queue has had messages and no consumer for 45 seconds (1).", "lane_set", "lane"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "swh_scheduler_claim_seconds", Help: "Time of a claim, from the queue's lock to its commit: counting slots, taking work, writing it to the ledger.",
@@ -106,12 +105,12 @@ func NewSlots(store *db.Store, broker Observer, claimed func()) *Slots {
 // observations are by queue.
 type observations = map[string]celery.Observation
 
-// observe observes the queues that a claim counts, before it takes their locks.
+// observe observes the queues of a claim, before the claim takes their locks.
 func (s *Slots) observe(ctx context.Context, to destination) (observations, error) {
 	return observe(ctx, s.store, s.broker, to.bounded(), to.queues()...)
 }
 
-// observe observes queues, with dates that are lower bounds of the database's time.
+// observe observes queues. Its dates are lower bounds of the database's time.
 func observe(ctx context.Context, store *db.Store, broker Observer, statistics bool, queues ...string) (observations, error) {
 	if err := store.LearnTime(ctx); err != nil {
 		return nil, err
@@ -131,8 +130,8 @@ func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, observed observati
 			return 0, err
 		}
 		s.ready.Store(q.Name, length.Ready > 0)
-		// Without the broker's count, outgoing messages bound it: while they can't be
-		// delivered, nothing more is claimed.
+		// Without the broker's count, outgoing messages are the bound: while they can't be delivered, nothing more
+		// is claimed.
 		ledgers, err := tx.QueueLedgers(ctx, ledger.QueueObserved{Name: q.Name, Since: s.now(), Asked: s.now()})
 		if err != nil {
 			return 0, err
@@ -179,8 +178,8 @@ func (s *Slots) count(ctx context.Context, tx *db.Tx, observed observations, que
 	return counts, nil
 }
 
-// Waiting reports whether messages of a queue, or of one of its lanes, waited for a worker when a
-// claim last counted them. Those that workers have don't.
+// Waiting reports whether a claim last counted ready messages in a queue or in one of its lanes. Unacknowledged
+// messages don't count.
 func (s *Slots) Waiting(q Queue) bool {
 	return slices.ContainsFunc(q.destination().queues(), func(queue string) bool {
 		waiting, _ := s.ready.Load(queue)
@@ -188,7 +187,7 @@ func (s *Slots) Waiting(q Queue) bool {
 	})
 }
 
-// logFailure logs once that a queue can't be asked, and once that it can again.
+// logFailure logs once that a queue can't be observed, and once that it can again.
 func (s *Slots) logFailure(queue string, err error) {
 	if s.Log == nil {
 		return
@@ -200,30 +199,30 @@ func (s *Slots) logFailure(queue string, err error) {
 		return
 	}
 	if _, failing := s.failing.Swap(queue, true); !failing {
-		s.Log.Warn("nothing is claimed for a queue: it can't be asked", "queue", queue, "error", err)
+		s.Log.Warn("nothing is claimed for a queue: it can't be observed", "queue", queue, "error", err)
 	}
 }
 
 // messageCount is an upper bound of the messages of a queue, unless Unknown.
 type messageCount struct {
 	celery.QueueLength
-	since    int // delivered since the broker was asked, ready or unacknowledged
+	since    int // delivered since the observation, ready or unacknowledged
 	outgoing int
-	err      error // of this queue alone: nothing else is known
+	err      error // of this queue alone; nothing else is known of it
 }
 
 func (c messageCount) total() int { return c.outgoing + c.Messages() + c.since }
 
-// queueLedgers is what is asked of the queueLedgers, in a transaction or not.
+// queueLedgers reads the ledger's counts, in a transaction or outside one.
 type queueLedgers interface {
 	LeastNow() time.Time
 	QueueLedgers(ctx context.Context, observed ...ledger.QueueObserved) ([]ledger.QueueLedger, error)
 	SentMessages(ctx context.Context, queue string) (int, error)
 }
 
-// countMessages counts the messages of some queues, in their order, by observations that are older than the caller's locks:
-// see the package comment. What is unacknowledged and unknown is estimated by the ledger: what was
-// delivered of late, and what was sent and is not known to have ended.
+// countMessages counts the messages of queues, in their order, by observations that are older than the caller's
+// locks: see the package comment. It estimates an unknown number of unacknowledged messages by the ledger's recent
+// deliveries and messages without a recorded end.
 func countMessages(ctx context.Context, l queueLedgers, observed observations, queues ...string) ([]messageCount, error) {
 	asked := make([]ledger.QueueObserved, len(queues))
 	for i, queue := range queues {
@@ -231,9 +230,9 @@ func countMessages(ctx context.Context, l queueLedgers, observed observations, q
 		asked[i] = ledger.QueueObserved{Name: queue, Since: o.Since(), Asked: o.Asked}
 		switch now := l.LeastNow(); {
 		case o.Err != nil:
-			asked[i].Since, asked[i].Asked = now, now // none is counted
+			asked[i].Since, asked[i].Asked = now, now // counts none
 		case now.Sub(o.Since()) > ledger.DeliveriesKept:
-			return nil, errors.New("the locks of the queues took so long that the figures are too old")
+			return nil, errors.New("the locks of the queues took so long that the observations are too old")
 		case now.Before(o.Asked):
 			return nil, errors.New("the database's clock was set back while the queues were observed")
 		}
@@ -258,7 +257,7 @@ func countMessages(ctx context.Context, l queueLedgers, observed observations, q
 			if err != nil {
 				return nil, err
 			}
-			if recent := before + since; sent > recent { // else the queue may be new
+			if recent := before + since; sent > recent { // otherwise the queue may be new
 				length.Unacknowledged = max(length.Unacknowledged, sent-since-length.Ready)
 			}
 		}

@@ -23,7 +23,7 @@ var noArgs = json.RawMessage("[]")
 type Visit struct {
 	origins.GrabbedVisit
 	Share  ledger.Share
-	Policy model.VisitPolicy // by which it was picked; "" if that doesn't matter
+	Policy model.VisitPolicy // policy that picked it; "" if that doesn't matter
 }
 
 // Visits makes visits without groups.
@@ -35,9 +35,8 @@ func Visits(grabbed []origins.GrabbedVisit) []Visit {
 	return visits
 }
 
-// VisitWork makes the message of each visit, in their order: the loader task named
-// taskName, claimed at now for the given queue, in the transaction that marks the origins
-// as scheduled.
+// VisitWork makes the message of each visit, in their order: the loader task taskName for the given queue, claimed
+// at now. tx is the transaction that marks the origins as scheduled.
 func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []Visit, now time.Time) ([]ledger.Work, error) {
 	kwargs, err := LoaderKwargs(ctx, tx, Origins(visits))
 	if err != nil {
@@ -77,8 +76,8 @@ func listersOf(ctx context.Context, from Listers, origins []model.ListedOrigin) 
 	return listers, err
 }
 
-// LoaderKwargs returns the keyword arguments of the loader task of each origin, a
-// JSON object with its keys in the Python scheduler's order.
+// LoaderKwargs returns the keyword arguments of the loader task of each origin: a JSON object with its keys in the
+// Python scheduler's order.
 func LoaderKwargs(ctx context.Context, from Listers, origins []model.ListedOrigin) ([]json.RawMessage, error) {
 	if len(origins) == 0 {
 		return nil, nil

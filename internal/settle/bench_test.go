@@ -23,7 +23,7 @@ func BenchmarkApplyOutcomes(b *testing.B) {
 			var batch []settle.Outcome
 			b.ResetTimer()
 			for i := range b.N {
-				// A run ends 200 outcomes after it has started.
+				// A run ends 200 outcomes after its start.
 				run := i/400*200 + i%200
 				if id := fmt.Sprint("run-", 1+run); i/200%2 == 0 {
 					batch = append(batch, started(id, "worker@host", 1))

@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A failure of a run or of a visit in the ledger is recorded once, with its message, its worker and its origin, however often it is heard of.
-// How long each waited until its first start is counted once, too.
+// A failure of a run or of a visit in the ledger is recorded once, with its message, its worker and its origin, even
+// if its event repeats. The wait until a message's first start is counted once, too.
 func TestFailuresAreRecorded(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -39,12 +39,12 @@ func TestFailuresAreRecorded(t *testing.T) {
 	heard := time.Now()
 	var outcomes []settle.Outcome
 	for _, id := range []string{"run-1", "run-2", shared.String(), laned.String(), odd.String(), uuid.NewString()} {
-		outcomes = append(outcomes, settle.Outcome{BackendID: id, Heard: heard, Start: &settle.Start{Worker: new("loader@host1"), EventTime: model.UnixSeconds(heard)}})
+		outcomes = append(outcomes, settle.Outcome{BackendID: id, Received: heard, Start: &settle.Start{Worker: new("loader@host1"), EventTime: model.UnixSeconds(heard)}})
 	}
 	for _, id := range []string{"run-1", shared.String(), laned.String(), odd.String(), uuid.NewString()} {
-		outcomes = append(outcomes, settle.Outcome{BackendID: id, Heard: heard, End: &settle.End{Status: model.RunFailed, Error: new("m.NotFound: " + strings.Repeat("é", 600)), Worker: "loader@host2"}})
+		outcomes = append(outcomes, settle.Outcome{BackendID: id, Received: heard, End: &settle.End{Status: model.RunFailed, Error: new("m.NotFound: " + strings.Repeat("é", 600)), Worker: "loader@host2"}})
 	}
-	outcomes = append(outcomes, settle.Outcome{BackendID: "run-2", Heard: heard, End: &settle.End{Status: model.RunFailed}}) // names no worker
+	outcomes = append(outcomes, settle.Outcome{BackendID: "run-2", Received: heard, End: &settle.End{Status: model.RunFailed}}) // an event without a worker
 	for range 2 {
 		if err := store.ApplyOutcomes(t.Context(), outcomes); err != nil {
 			t.Fatal(err)

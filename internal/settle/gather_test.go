@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// That a time limit ended a run is not lost when another report of the same end
-// is first; a run that ended well has not timed out, whatever is said later.
+// A run counts as timed out even if another report of the same end comes first. A run that ended well has not timed
+// out, whatever a later event says.
 func TestTimedOutOutlivesTheFirstEnd(t *testing.T) {
 	t.Parallel()
 	plain := Outcome{BackendID: "run", End: &End{Status: model.RunFailed, Error: new("lost")}}

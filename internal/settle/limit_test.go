@@ -10,9 +10,9 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Of work that caught its time-out Celery tells a runtime, which may be a little below
-// the limit, and the result that it failed, in any order: it goes on in the next lane.
-// What took less, or did not fail, has ended.
+// For a task that catches its time-out, Celery sends a runtime, which may be a little below the limit, and the
+// task's failed result, in any order. Such work is requeued on the next lane. Work with a shorter runtime, or
+// without a failure, has ended.
 func TestRuntimeAtTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -34,8 +34,8 @@ func TestRuntimeAtTheLimit(t *testing.T) {
 					Lane: ledger.WorkLane{Set: "load-git", Name: "express", Left: 1, SoftLimit: softLimit * time.Second}}
 				over := begin.Add(time.Duration(c.took * float64(time.Second)))
 				outcomes := []Outcome{
-					{BackendID: id.String(), Heard: over, Runtime: new(over.Sub(begin))},
-					{BackendID: id.String(), Heard: over, End: &End{Status: c.status, EventTime: model.UnixSeconds(over)}},
+					{BackendID: id.String(), Received: over, Runtime: new(over.Sub(begin))},
+					{BackendID: id.String(), Received: over, End: &End{Status: c.status, EventTime: model.UnixSeconds(over)}},
 				}
 				for _, batch := range batches {
 					var told []Outcome

@@ -18,15 +18,15 @@ const (
 	// maxExceptions bounds the classes of exceptions that are counted by name.
 	maxExceptions = 50
 
-	// otherTypes is the type of what the database doesn't know: visits of queues without
-	// groups and lanes, and tasks that others sent.
+	// otherTypes is the type of messages without a row in the database: visits of queues without groups and lanes,
+	// and tasks of other senders.
 	otherTypes = "other"
 )
 
 // seconds are the buckets of runtimes and waits: from a second to a week.
 var seconds = []float64{1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600}
 
-// Metrics count what became of tasks. Each end counts once, however often it is heard of.
+// Metrics count the outcomes of tasks. Each end counts once, even if its event repeats.
 type Metrics struct {
 	outcomes, failures       *prometheus.CounterVec
 	runtime, wait, laneWait  *prometheus.HistogramVec
@@ -51,29 +51,29 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		wait:       histogram("task_wait_seconds", "Time from the claim of a task to its first start, by type.", "task_type"),
 		laneWait:   histogram("lane_wait_seconds", "Time from the claim to the start of the first try, by lane.", "lane_set", "lane"),
 		ended:      counter("lane_ended_total", "Work that ended in a lane, other than by a time-out.", "lane_set", "lane"),
-		timedOut:   counter("lane_timeouts_total", "Work that timed out in a lane, by what became of it: moved to the next lane, or failed.", "lane_set", "lane", "outcome"),
+		timedOut:   counter("lane_timeouts_total", "Work that timed out in a lane, by outcome: moved to the next lane, or failed.", "lane_set", "lane", "outcome"),
 		guesses:    counter("lane_wrong_predictions_total", "Work that ended and was sent to the wrong lane: quick_sent_slow, slow_sent_express.", "lane_set", "lane", "kind"),
 	}
 }
 
-// observation is what a batch shows of one message. Times are in seconds, negative if unknown.
+// observation is the new information of a batch on one message. Times are in seconds, negative if unknown.
 type observation struct {
 	taskType     string
 	status       model.RunStatus // "" if it did not end
-	exception    string          // of a failure: its class, if it has one
+	exception    string          // class of a failure's exception; "" if it has none
 	took, waited float64
-	lane         ledger.WorkLane // Set is "" if it was on none
-	task         int64           // task.id; 0: it is no run of a task
-	work         uuid.UUID       // of the ledger; uuid.Nil: it is not there
-	worker       string          // that told of the end, or began it; "" if unknown
+	lane         ledger.WorkLane // Set is "" if it has no lane
+	task         int64           // task.id; 0 if it is not a run of a task
+	work         uuid.UUID       // id in the ledger; uuid.Nil if it has no row
+	worker       string          // worker that reported the end or the start; "" if unknown
 	message      string          // of a failure
-	at           time.Time       // when its end was heard of
-	open         bool            // it had not ended before, as far as is known
-	moved        bool            // it timed out and goes on in the next lane
+	at           time.Time       // when the listener received its end
+	open         bool            // its end was not recorded before
+	moved        bool            // it timed out and was requeued on the next lane
 }
 
-// observe returns what a batch shows that was not known before. runs and work are those of
-// decide, and s what that returned. It is pure.
+// observe returns the information of a batch that was not recorded before. runs and work are the arguments of
+// decide, and s is its result. observe is pure.
 func observe(byID map[string]*report, runs []ledger.LockedRun, work []ledger.LockedWork, s ledger.Settlement) []observation {
 	all := make(map[string]*observation, len(byID))
 	for id, t := range byID {
@@ -100,7 +100,7 @@ func observe(byID map[string]*report, runs []ledger.LockedRun, work []ledger.Loc
 	return found
 }
 
-// addWork adds what a row of the ledger tells.
+// addWork adds the fields of a row of the ledger.
 func (o *observation) addWork(w ledger.LockedWork, t *report) {
 	if w.TaskType != "" {
 		o.taskType = w.TaskType
@@ -108,7 +108,7 @@ func (o *observation) addWork(w ledger.LockedWork, t *report) {
 	o.lane, o.open, o.work = w.Lane, !w.Settled, w.TaskID
 	if t.start != nil {
 		if w.Started == nil && w.TimedOut == 0 {
-			o.waited = max(0, t.start.Heard.Sub(w.Claimed).Seconds())
+			o.waited = max(0, t.start.Received.Sub(w.Claimed).Seconds())
 		}
 		w.Started = new(t.startTime())
 	}
@@ -117,13 +117,13 @@ func (o *observation) addWork(w ledger.LockedWork, t *report) {
 	}
 }
 
-// addRun adds what a run of a task tells.
+// addRun adds the fields of a run of a task.
 func (o *observation) addRun(r ledger.LockedRun, t *report) {
 	o.taskType, o.open, o.task = r.TaskType, r.Open(), r.Task
 	start := r.Newest
 	if t.start != nil {
 		if start == nil && !r.Scheduled.IsZero() {
-			o.waited = max(0, t.start.Heard.Sub(r.Scheduled).Seconds())
+			o.waited = max(0, t.start.Received.Sub(r.Scheduled).Seconds())
 		}
 		start = new(t.start.Start.observed())
 	}
@@ -135,20 +135,20 @@ func (o *observation) addRun(r ledger.LockedRun, t *report) {
 	}
 }
 
-// tookSince computes a runtime that no event tells. start is in seconds since 1970.
+// tookSince computes a runtime that no event has. start is in seconds since 1970 UTC.
 func (o *observation) tookSince(start float64, t *report) {
 	if o.took < 0 && t.end != nil {
 		o.took = max(0, t.endTime()-start)
 	}
 }
 
-// setEnd sets how it ended, if it did now.
+// setEnd sets the end, if this batch is the first to report one.
 func (o *observation) setEnd(t *report) {
 	if t.end == nil || !o.open || o.moved {
 		o.took = -1
 		return
 	}
-	o.status, o.at = t.end.End.Status, t.end.Heard
+	o.status, o.at = t.end.End.Status, t.end.Received
 	if t.start != nil {
 		o.worker = *cmp.Or(t.start.Start.Worker, &o.worker)
 	}
@@ -165,8 +165,8 @@ func (o *observation) setEnd(t *report) {
 // exceptionLine matches the last line of a traceback, and Python's repr of an exception.
 var exceptionLine = regexp.MustCompile(`^(?:\w+\.)*([A-Z]\w*)(?:[:(]|$)`)
 
-// exceptionClass returns the class of the exception by which a task failed, without its
-// module, or "" if that is not told.
+// exceptionClass returns the class of the exception of a failed task, without its module, or "" if the events name
+// none.
 func exceptionClass(t *report) string {
 	for _, text := range []*string{t.end.End.Error, t.lateError} {
 		if text != nil {
@@ -178,7 +178,7 @@ func exceptionClass(t *report) string {
 	return ""
 }
 
-// ends counts what ended, and what began, of the types that are known.
+// ends counts ends and starts of known types.
 func (m *Metrics) ends(all []observation) ledger.Ends {
 	ends := ledger.Ends{}
 	for _, o := range all {
@@ -196,7 +196,7 @@ func (m *Metrics) ends(all []observation) ledger.Ends {
 	return ends
 }
 
-// failed lists the failures of known types. Their exceptions are named as ends counts them.
+// failed lists the failures of known types. It names their exceptions as ends does.
 func (m *Metrics) failed(all []observation) (failures []ledger.Failure) {
 	for _, o := range all {
 		if o.taskType == otherTypes || !o.status.Failed() {
@@ -214,7 +214,7 @@ func (m *Metrics) failed(all []observation) (failures []ledger.Failure) {
 	return failures
 }
 
-// exception returns the class of an observation's exception as it is counted.
+// exception returns the class under which an observation's exception is counted: its own, or one for all others.
 func (m *Metrics) exception(o observation) string {
 	if m == nil || o.exception == "" {
 		return o.exception
@@ -232,12 +232,12 @@ func beginning(text string, characters int) string {
 	return text
 }
 
-// count adds what a batch has shown, once it is written.
+// count adds a batch to the metrics, after its commit.
 func (m *Metrics) count(all []observation, records ledger.LaneRecords) {
 	if m == nil {
 		return
 	}
-	failed := map[[2]string]int{} // of those that timed out, by lane
+	failed := map[[2]string]int{} // failed messages among those that timed out, by lane
 	for _, o := range all {
 		if o.status != "" {
 			m.outcomes.WithLabelValues(o.taskType, string(o.status)).Inc()

@@ -14,9 +14,9 @@ import (
 	"swh-scheduler/internal/settle"
 )
 
-// Metrics count each end once, by the task's type and status, a failure by the class of its
-// exception, how long a task took and how long it waited; a message of a lane by its lane.
-// Types are those of the database, and exceptions are bounded.
+// Metrics count each end once, by the task's type and status. They count a failure by the class of its exception,
+// and measure the runtime and the wait. They count a message of a lane by its lane. Types are those of the database,
+// and the number of exceptions is bounded.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	store, reg := outcomesStore(t), prometheus.NewRegistry()
@@ -42,7 +42,7 @@ func TestMetrics(t *testing.T) {
 		started(bad, "w", 70), failed(bad, "swh.loader.exception.NotFound: https://x/", 80),
 		started(visit, "w", 2), ended(visit, model.RunUneventful, 5),
 		timedOut(moved), timedOut(final),
-		failed(uuid.NewString(), "it failed", 80), // of whom nothing is known
+		failed(uuid.NewString(), "it failed", 80), // of an unknown task
 	}
 	for range 2 {
 		apply(t, store, events[:len(events)-1]...)

@@ -18,8 +18,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// world is what the database would hold, without one: it loads and writes as
-// db.Store.Settle does.
+// world is an in-memory model of the database's rows. It loads and writes as db.Store.Settle does.
 type world struct {
 	runs    map[int64]*modelRun
 	work    map[uuid.UUID]*ledger.LockedWork
@@ -41,7 +40,7 @@ type modelRun struct {
 	ended    time.Time
 	worker   string
 	error    string
-	ends     int // how often it ended: the trigger moves its task on each time
+	ends     int // number of ends: the trigger moves the task on at each
 	seconds  float64
 	requeued int
 	final    bool
@@ -180,7 +179,7 @@ func (w *world) writeWork(s ledger.Settlement) {
 	}
 }
 
-// The pieces of a drawn world: runs of tasks and visits, of groups and on lanes.
+// drawn says what a drawn message is: a run of a task or a visit, of a group, on lanes.
 type drawn struct {
 	runs, shared, laned bool
 	lanesLeft           int
@@ -192,11 +191,10 @@ var begin = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 const softLimit = 60
 
-// draw makes one message and the events that Celery and the workers may send of it:
-// perhaps some retries' starts, then a result, or a time-out, and a runtime. Of a
-// failure, no event tells how long it took: it is expected to take what it took, so
-// that it doesn't matter whether its start is heard before its end. For the same
-// reason only what is neither shared nor on lanes is retried.
+// draw makes one message and the events that Celery and the workers may send for it: perhaps starts of retries, then
+// a result, or a time-out, and a runtime. No event has the runtime of a failure, so its group is charged the
+// expected cost. That cost equals the real runtime, so the order of start and end makes no difference. For the same
+// reason, draw retries only messages without groups and lanes.
 func draw(t *rapid.T, n int) (uuid.UUID, drawn) {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(n+1))
@@ -207,7 +205,7 @@ func draw(t *rapid.T, n int) (uuid.UUID, drawn) {
 	text := id.String()
 	at := begin.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "begins")) * time.Second)
 	event := func(after float64) Outcome {
-		return Outcome{BackendID: text, Heard: at.Add(time.Duration((after + 0.001) * float64(time.Second)))}
+		return Outcome{BackendID: text, Received: at.Add(time.Duration((after + 0.001) * float64(time.Second)))}
 	}
 	clock := func(after float64) float64 { return float64(at.Unix()) + after }
 	starts := 1
@@ -259,9 +257,8 @@ func (w *world) add(n int, id uuid.UUID, d drawn) {
 // waitKey is where the waits of the drawn messages are recorded.
 const waitKey = "load-git/express/" + ledger.LaneWait
 
-// summary is what must not depend on the order in which events came. A start that
-// comes last of all may not be heard: by a run that went on, on another lane, nor as a
-// wait, if all else was known before.
+// summary returns the state that must not depend on the order of events. It leaves out a start that comes last: one
+// of a run that was requeued on another lane, or one that would add a wait after all else is recorded.
 func (w *world) summary() any {
 	type run struct {
 		Status         model.RunStatus
@@ -278,7 +275,7 @@ func (w *world) summary() any {
 	}
 	charged := make(map[string]float64)
 	for group, seconds := range w.charged {
-		charged[group] = math.Round(seconds) // events come a moment after what they tell of
+		charged[group] = math.Round(seconds) // events carry times a moment after those of the model
 	}
 	memory := make(map[int64]float64)
 	for key, m := range w.memory {
@@ -288,17 +285,16 @@ func (w *world) summary() any {
 	delete(records, waitKey)
 	underway := 0
 	for _, row := range w.work {
-		if !row.Settled { // of what failed, no event tells the time: that is forgotten later
+		if !row.Settled { // no event has the runtime of a failure, so the settled row stays until it expires
 			underway++
 		}
 	}
 	return []any{runs, underway, len(w.backlog), charged, w.pieces, records, memory, w.counted}
 }
 
-// In whatever order and batches the events of some messages come, and however often
-// batches are repeated, the runs, the ledger, the charges and what is learnt end as
-// after the events in order, each once; no run ends twice, in metrics neither, and nothing is
-// charged twice.
+// In every order and partition of events into batches, with any repetition of batches, the runs, the ledger, the
+// charges and the recorded runtimes end as after the events in order, each once. No run ends twice, in metrics
+// neither, and nothing is charged twice.
 func TestOrderAndRepetitionChangeNothing(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		ordered, shuffled := newWorld(), newWorld()

@@ -8,20 +8,20 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Outcome is what one event says of a run or of work in the ledger: visits have no run. Exactly one of Start, End and
-// Runtime is set.
+// Outcome is the content of one event on a run or on work in the ledger (visits have no run). Exactly one of Start,
+// End and Runtime is set.
 type Outcome struct {
 	BackendID string    // Celery's task id, as in task_run.backend_id
-	Heard     time.Time // when the listener got the event; what the run's times are set to
+	Received  time.Time // when the listener received the event, in the database's time; the run's times are set to it
 	Start     *Start
 	End       *End
-	Runtime   *time.Duration // how long a successful run took
+	Runtime   *time.Duration // runtime of a successful run
 }
 
 // Start is the start of a run by a worker.
 type Start struct {
 	Worker    *string // nil if the event names none
-	EventTime float64 // worker's clock, seconds since 1970 UTC; it only orders the starts of a run
+	EventTime float64 // worker's clock, seconds since 1970 UTC; orders the starts of a run, and nothing else
 }
 
 func (s *Start) observed() ledger.StartEvent {
@@ -38,13 +38,13 @@ type End struct {
 	Status    model.RunStatus
 	Error     *string // of a failure; goes into the run's metadata; nil for none
 	TimedOut  bool    // a time limit ended the run; Status is failed then
-	Final     Final   // why the task is not tried again before its next regular run; Status is failed then
-	Unstarted bool    // no worker began it
-	Worker    string  // that tells of it; "" if the event names none
+	Final     Final   // why the task is not retried before its next regular run; Status is failed then
+	Unstarted bool    // no worker started it
+	Worker    string  // worker that reports it; "" if the event names none
 	EventTime float64 // worker's clock, seconds since 1970 UTC; 0 if unknown
 }
 
-// Final is why a failed run is not retried, in one word, for the run's metadata; "" if it is.
+// Final is the reason why a failed run is not retried, as one word for the run's metadata; "" if it is retried.
 type Final string
 
 const (
@@ -87,14 +87,14 @@ func gather(outcomes []Outcome) map[string]*report {
 				t.end = &first
 			}
 		case o.Runtime != nil && t.runtime == nil:
-			t.runtime, t.runtimeReported = o.Runtime, o.Heard
+			t.runtime, t.runtimeReported = o.Runtime, o.Received
 		}
 	}
 	return byID
 }
 
-// merged adds to the end of a failed run what a later one tells of it. Workers that acknowledge late may
-// reject the message of a task that failed: then the failure decides whether it is retried.
+// merged adds to the end of a failed run the details of a later end. Workers that acknowledge late may reject the
+// message of a task that failed: then the failure decides whether the task is retried.
 func merged(first, later End) End {
 	first.TimedOut = first.TimedOut || later.TimedOut
 	switch {
@@ -106,7 +106,7 @@ func merged(first, later End) End {
 	return first
 }
 
-// keysOf lists what a batch is about, for the store to load.
+// keysOf lists the ids of a batch, for the store to load their rows.
 func keysOf(byID map[string]*report) ledger.Subjects {
 	var h ledger.Subjects
 	for text := range byID {
@@ -121,25 +121,24 @@ func keysOf(byID map[string]*report) ledger.Subjects {
 // failed reports whether the batch has a failed end.
 func (t *report) failed() bool { return t.end != nil && t.end.End.Status == model.RunFailed }
 
-// endReceived returns when the listener got the event of the end, or else that of the runtime.
+// endReceived returns when the listener received the event of the end, or if there is none, of the runtime.
 func (t *report) endReceived() time.Time {
 	if t.end != nil {
-		return t.end.Heard
+		return t.end.Received
 	}
 	return t.runtimeReported
 }
 
-// startTime is when the newest start was, in seconds since 1970 UTC, on the worker's
-// clock if the event tells it.
+// startTime returns the time of the newest start, in seconds since 1970 UTC, on the worker's clock if the event has
+// it.
 func (t *report) startTime() float64 {
 	if t.start.Start.EventTime > 0 {
 		return t.start.Start.EventTime
 	}
-	return model.UnixSeconds(t.start.Heard)
+	return model.UnixSeconds(t.start.Received)
 }
 
-// endTime is when the work ended, in seconds since 1970 UTC, on the worker's clock if
-// the event tells it.
+// endTime returns the end of the work, in seconds since 1970 UTC, on the worker's clock if the event has it.
 func (t *report) endTime() float64 {
 	if t.end != nil && t.end.End.EventTime > 0 {
 		return t.end.End.EventTime

@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// The history of lanes has how long a message waited, how it ended, and whether it would have
-// been quick enough for the lane before.
+// The history of lanes has the wait of a message, its end, and whether its runtime would have fitted the lane
+// before.
 func TestRecordsOfLanes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -33,9 +33,9 @@ func TestRecordsOfLanes(t *testing.T) {
 			began := begin.Add(40 * time.Second)
 			over := began.Add(time.Duration(c.took * float64(time.Second)))
 			got := decide(gather([]Outcome{
-				{BackendID: id.String(), Heard: began, Start: &Start{EventTime: model.UnixSeconds(began)}},
-				{BackendID: id.String(), Heard: over, Runtime: new(over.Sub(began))},
-				{BackendID: id.String(), Heard: over, End: &End{Status: model.RunEventful, EventTime: model.UnixSeconds(over)}},
+				{BackendID: id.String(), Received: began, Start: &Start{EventTime: model.UnixSeconds(began)}},
+				{BackendID: id.String(), Received: over, Runtime: new(over.Sub(began))},
+				{BackendID: id.String(), Received: over, End: &End{Status: model.RunEventful, EventTime: model.UnixSeconds(over)}},
 			}), nil, []ledger.LockedWork{work}, uuid.New)
 
 			want := make(ledger.LaneRecords)
@@ -51,7 +51,7 @@ func TestRecordsOfLanes(t *testing.T) {
 	}
 }
 
-// What a batch teaches is as of its last end, in whatever order the ends came.
+// The records of a batch have the time of its last end, in every order of the ends.
 func TestHeardIsTheLastEnd(t *testing.T) {
 	t.Parallel()
 	var outcomes []Outcome
@@ -59,7 +59,7 @@ func TestHeardIsTheLastEnd(t *testing.T) {
 	for _, second := range []int{2, 3, 1} {
 		id := uuid.New()
 		at := begin.Add(time.Duration(second) * time.Second)
-		outcomes = append(outcomes, Outcome{BackendID: id.String(), Heard: at, Runtime: new(time.Second)})
+		outcomes = append(outcomes, Outcome{BackendID: id.String(), Received: at, Runtime: new(time.Second)})
 		work = append(work, ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Lane: ledger.WorkLane{Set: "load-git", Name: "slow", SoftLimit: time.Hour}})
 	}
 	if got, want := decide(gather(outcomes), nil, work, uuid.New).Heard, begin.Add(3*time.Second); !got.Equal(want) {

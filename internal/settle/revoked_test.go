@@ -26,9 +26,9 @@ func rejected(id string, second int) settle.Outcome {
 	return o
 }
 
-// A task of a graph whose run was revoked has failed, once and for all: what asks for its success can't
-// run, what asks for its failure runs, and deadlines change nothing of that. Where the failure was applied
-// first, nothing runs until the revocation is.
+// A task of a graph whose run was revoked has failed for good. Dependents that need its success can't run, those
+// that need its failure run, and deadlines don't change that. If the failure was applied first, nothing runs until
+// the revocation is applied.
 func TestRevokedTasksOfGraphs(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -57,7 +57,7 @@ func TestRevokedTasksOfGraphs(t *testing.T) {
 				return n
 			}
 			tasks := []graphs.NewTask{
-				on(time.Time{}, ""),                           // the one that is revoked
+				on(time.Time{}, ""),                           // the revoked task
 				on(time.Time{}, graphs.OnCompleted, 0),        // needs it
 				on(now.Add(time.Hour), graphs.OnCompleted, 1), // needs that, by a deadline
 				on(now.Add(time.Hour), graphs.OnFailed, 1),    // cleans up
@@ -101,8 +101,8 @@ func TestRevokedTasksOfGraphs(t *testing.T) {
 	}
 }
 
-// A task that an operator disabled stays disabled when its run ends by a revocation or a rejection.
-// The events that end runs elsewhere enable a recurring task again, as in the Python scheduler.
+// A task that an operator disabled stays disabled when its run ends by a revocation or a rejection. Other ends of
+// runs enable a recurring task again, as in the Python scheduler.
 func TestRevokedRunsLeaveTasksDisabled(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -137,7 +137,7 @@ func TestRevokedRunsLeaveTasksDisabled(t *testing.T) {
 	}
 }
 
-// A run that was given up before its revocation is heard isn't retried either.
+// A run that was given up before its revocation arrives isn't retried either.
 func TestLostRunsThatWereRevoked(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -153,9 +153,9 @@ func TestLostRunsThatWereRevoked(t *testing.T) {
 	}
 }
 
-// On lanes, a visit whose message was revoked goes on to no other lane. Its failed visit, if it had begun and
-// the journal told of one, counts as one of an origin without lanes does, once; without one, nothing
-// counts, and nothing is left. What is to be done on the next lane after a time-out is revoked by its new id.
+// On lanes, a visit whose message was revoked is not requeued on another lane. If it had begun and the journal has
+// its failed visit, that visit counts once, as without lanes. Otherwise nothing counts, and no row is left. Work
+// that was requeued on the next lane after a time-out is revoked by its new id.
 func TestRevokedVisitsOnLanes(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -190,7 +190,7 @@ func TestRevokedVisitsOnLanes(t *testing.T) {
 
 	// Revoked in its queue.
 	waiting := visit("https://waiting", 1)
-	apply(t, store, settle.Outcome{BackendID: waiting, Heard: at(1), End: &settle.End{Status: model.RunFailed, Final: settle.Revoked, Unstarted: true}})
+	apply(t, store, settle.Outcome{BackendID: waiting, Received: at(1), End: &settle.End{Status: model.RunFailed, Final: settle.Revoked, Unstarted: true}})
 	counts()
 
 	// Terminated while it ran: the loader wrote its failure first.
@@ -205,10 +205,10 @@ func TestRevokedVisitsOnLanes(t *testing.T) {
 		t.Errorf("%d messages go on", n)
 	}
 
-	// Its time was over and it was put on the next lane, where it is revoked.
+	// It timed out and was requeued on the next lane, where it is revoked.
 	over := visit("https://over", 1)
 	hold(over, "https://over")
-	apply(t, store, settle.Outcome{BackendID: over, Heard: at(1), End: &settle.End{Status: model.RunFailed, TimedOut: true}})
+	apply(t, store, settle.Outcome{BackendID: over, Received: at(1), End: &settle.End{Status: model.RunFailed, TimedOut: true}})
 	counts()
 	next := testenv.Value[string](t, store.Pool(), "select task_id::text from scheduler_go.work where url = 'https://over'")
 	if next == over {

@@ -8,8 +8,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// settleRuns decides what becomes of runs. Those whose work is requeued only start;
-// those whose work timed out for good are not retried.
+// settleRuns decides the changes to runs. Runs whose work is requeued only start. Runs whose work timed out for good
+// are not retried.
 func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.LockedRun, requeued, final map[string]bool) {
 	var ending []endingRun
 	for _, r := range runs {
@@ -22,7 +22,7 @@ func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.Loc
 		case r.Open() && t.end != nil:
 			ending = append(ending, endingRun{r, t, starts, final[r.BackendID] || t.end.End.Final != ""})
 		case starts:
-			begin := ledger.RunBegin{Run: r.ID, At: t.start.Heard, Metadata: ledger.RunMetadata{Starts: true, Worker: t.start.Start.Worker}}
+			begin := ledger.RunBegin{Run: r.ID, At: t.start.Received, Metadata: ledger.RunMetadata{Starts: true, Worker: t.start.Start.Worker}}
 			if r.Open() {
 				s.Begun = append(s.Begun, begin)
 			} else {
@@ -40,13 +40,12 @@ func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.Loc
 	s.Ended = waves(ending)
 }
 
-// newStart records the start of a run in the batch, and reports whether it is the newest
-// one heard of.
+// newStart records the start of a run in the batch. It reports whether it is the newest start received.
 func newStart(s *ledger.Settlement, r ledger.LockedRun, t *report) bool {
 	if t.start == nil || r.Newest != nil && !before(*r.Newest, t.start.Start.observed()) {
 		return false
 	}
-	s.StartEvents = append(s.StartEvents, ledger.StartEventOf{Run: r.ID, Start: t.start.Start.observed(), Heard: t.start.Heard})
+	s.StartEvents = append(s.StartEvents, ledger.StartEventOf{Run: r.ID, Start: t.start.Start.observed(), Heard: t.start.Received})
 	return true
 }
 
@@ -57,22 +56,22 @@ type endingRun struct {
 	final  bool
 }
 
-// waves orders the ends of runs as they came, with at most one run of a task in each
-// wave: each end moves its task on from where the one before left it.
+// waves orders the ends of runs as they came, with at most one run of a task in each wave. Each end moves its task
+// on from the state that the end before it left.
 func waves(ending []endingRun) [][]ledger.RunEnding {
 	slices.SortStableFunc(ending, func(a, b endingRun) int { return cmp.Compare(a.report.endPlace, b.report.endPlace) })
 	var waves [][]ledger.RunEnding
-	nth := make(map[int64]int) // by task: how many of its runs are in waves
+	nth := make(map[int64]int) // by task: number of its runs in waves
 	for _, r := range ending {
 		end := ledger.RunEnding{
-			Run: r.ID, Task: r.Task, At: r.report.end.Heard, Status: r.report.end.End.Status, Final: r.final,
+			Run: r.ID, Task: r.Task, At: r.report.end.Received, Status: r.report.end.End.Status, Final: r.final,
 			Metadata: ledger.RunMetadata{Error: r.report.end.End.Error, NotRetried: string(r.report.end.End.Final)},
 		}
 		if r.starts {
 			end.Metadata.Starts, end.Metadata.Worker = true, r.report.start.Start.Worker
 			end.Started = &end.At
-			if r.report.start.Heard.Before(end.At) {
-				end.Started = &r.report.start.Heard
+			if r.report.start.Received.Before(end.At) {
+				end.Started = &r.report.start.Received
 			}
 		}
 		if nth[r.Task] == len(waves) {
@@ -84,7 +83,7 @@ func waves(ending []endingRun) [][]ledger.RunEnding {
 	return waves
 }
 
-// lateError gives a failed run that has no error text the one of a later report.
+// lateError sets the error text of a failed run that has none, from a later report.
 func lateError(s *ledger.Settlement, r ledger.LockedRun, t *report) {
 	text := t.lateError
 	failed, has := r.Status == model.RunFailed, r.HasError

@@ -20,8 +20,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// outcomesStore is a store on a fresh database with task types whose rules show
-// each time they are applied.
+// outcomesStore is a store on a fresh database. The rules of its task types make each application visible.
 func outcomesStore(t testing.TB) settle.Store {
 	t.Helper()
 	store := testenv.Open(t, testenv.Database(t))
@@ -49,7 +48,7 @@ func addTask(t testing.TB, store settle.Store, taskType string, backendIDs ...st
 	return id
 }
 
-// run is what the tests look at of a row of task_run.
+// run has the columns of task_run that the tests check.
 type run struct {
 	Status   string
 	Metadata map[string]any
@@ -62,8 +61,8 @@ func readRun(t testing.TB, store settle.Store, backendID string) run {
 	return testenv.Row[run](t, store.Pool(), `select status::text, metadata, started, ended from task_run where backend_id = $1`, backendID)
 }
 
-// readTask tells what the trigger did to a task: its status, its interval in
-// days (halved by each success) and its retries left (one less by each failure).
+// readTask returns the state of a task after the trigger: its status, its interval in days (halved by each success)
+// and its retries left (one fewer after each failure).
 func readTask(t testing.TB, store settle.Store, id int64) (state string) {
 	t.Helper()
 	return testenv.Value[string](t, store.Pool(), `
@@ -71,21 +70,21 @@ func readTask(t testing.TB, store settle.Store, id int64) (state string) {
 		from task where id = $1`, id)
 }
 
-// Moments of a test's events: any will do.
+// at returns a moment for a test's event.
 func at(second int) time.Time { return time.Date(2026, 5, 1, 12, 0, second, 0, time.UTC) }
 
 func ptr[T any](v T) *T { return &v }
 
 func started(id, worker string, second int) settle.Outcome {
-	return settle.Outcome{BackendID: id, Heard: at(second), Start: &settle.Start{Worker: &worker, EventTime: float64(second)}}
+	return settle.Outcome{BackendID: id, Received: at(second), Start: &settle.Start{Worker: &worker, EventTime: float64(second)}}
 }
 
 func ended(id string, status model.RunStatus, second int) settle.Outcome {
-	return settle.Outcome{BackendID: id, Heard: at(second), End: &settle.End{Status: status}}
+	return settle.Outcome{BackendID: id, Received: at(second), End: &settle.End{Status: status}}
 }
 
 func failed(id, message string, second int) settle.Outcome {
-	return settle.Outcome{BackendID: id, Heard: at(second), End: &settle.End{Status: model.RunFailed, Error: &message}}
+	return settle.Outcome{BackendID: id, Received: at(second), End: &settle.End{Status: model.RunFailed, Error: &message}}
 }
 
 func apply(t testing.TB, store settle.Store, outcomes ...settle.Outcome) {
@@ -95,8 +94,8 @@ func apply(t testing.TB, store settle.Store, outcomes ...settle.Outcome) {
 	}
 }
 
-// Whatever way the events of a run are cut into batches, and in whatever order
-// and number they come, the run and its task end as after the ordered stream.
+// The run and its task end as after the ordered stream, in every order and partition of its events into batches, and
+// with every repetition.
 func TestApplyOutcomes(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -127,7 +126,7 @@ func TestApplyOutcomes(t *testing.T) {
 			run{"started", w2, ptr(at(2)), nil}, "next_run_scheduled, 64 days, 3 retries",
 		},
 		"a start without a worker": {
-			[][]settle.Outcome{{{Heard: at(1), Start: &settle.Start{}}}},
+			[][]settle.Outcome{{{Received: at(1), Start: &settle.Start{}}}},
 			run{"started", map[string]any{"worker": nil}, ptr(at(1)), nil}, "next_run_scheduled, 64 days, 3 retries",
 		},
 		"started and ended": {
@@ -198,8 +197,8 @@ func TestApplyOutcomes(t *testing.T) {
 	}
 }
 
-// A task whose run timed out in the last lane waits for its next regular run, unless the lane is
-// retried: then it has one retry less.
+// A task whose run timed out in the last lane waits for its next regular run. If the lane is retried, the task has
+// one retry less instead.
 func TestTimeOutInTheLastLane(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -216,7 +215,7 @@ func TestTimeOutInTheLastLane(t *testing.T) {
 				lane_set, lane, lane_name, lanes_left, retried, soft_limit, memory, lister, first, behind)
 			values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'good', 1, 'slow', 0, $2, 60, 1, '', true, 0)`, id, c.retried)
 		now := time.Now()
-		apply(t, store, settle.Outcome{BackendID: id, Heard: now, End: &settle.End{Status: model.RunFailed, TimedOut: true}})
+		apply(t, store, settle.Outcome{BackendID: id, Received: now, End: &settle.End{Status: model.RunFailed, TimedOut: true}})
 		next := testenv.Value[string](t, store.Pool(), "select case when next_run > now() + interval '1 day' then 'regular' else 'soon' end from task where id = $1", task)
 		if got := readTask(t, store, task) + ", " + next; got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -224,8 +223,8 @@ func TestTimeOutInTheLastLane(t *testing.T) {
 	}
 }
 
-// What a person revoked does not run again by itself, whether its worker tells of that before or after the
-// failure that it caused, in one batch or another, and however often.
+// A run that an operator revoked is not retried. The worker may report the revocation before or after the failure
+// that it caused, in one batch or in two, and repeatedly.
 func TestRevokedRunsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -284,7 +283,7 @@ func TestRevokedRunsAreNotRetried(t *testing.T) {
 	}
 }
 
-// A retry that is underway already goes on, and so does what an operator moved.
+// A retry that is already underway is left alone, and so is a task that an operator moved.
 func TestLateRevocationChangesNothingThatMovedOn(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -306,8 +305,8 @@ func TestLateRevocationChangesNothingThatMovedOn(t *testing.T) {
 	}
 }
 
-// On lanes, a revoked run is no time-out, however long it ran, and a group is not charged for what
-// no worker began.
+// On lanes, a revoked run is no time-out, whatever its runtime. A group is not charged for work that no worker
+// started.
 func TestRevokedWorkIsNoTimeOut(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -317,7 +316,7 @@ func TestRevokedWorkIsNoTimeOut(t *testing.T) {
 			lane_set, lane, lane_name, lanes_left, retried, soft_limit, memory, lister, first, behind)
 		values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'good', 0, 'express', 1, false, 60, 1, '', true, 0)`, id)
 	apply(t, store, started(id, "w1", 1))
-	apply(t, store, settle.Outcome{BackendID: id, Heard: at(0).Add(time.Hour), End: &settle.End{Status: model.RunFailed, TimedOut: true, Final: settle.Revoked, EventTime: 3600}})
+	apply(t, store, settle.Outcome{BackendID: id, Received: at(0).Add(time.Hour), End: &settle.End{Status: model.RunFailed, TimedOut: true, Final: settle.Revoked, EventTime: 3600}})
 	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.work"); n != 0 {
 		t.Errorf("%d messages left, want none", n)
 	}
@@ -327,14 +326,13 @@ func TestRevokedWorkIsNoTimeOut(t *testing.T) {
 	shared := uuid.NewString()
 	mustExec(t, store, `insert into scheduler_go.work (task_id, state, queue, home, since, task_name, args, kwargs, share_group, cost)
 		values ($1, 'sent', 'q', 'q', now(), 't', '[]', '{}', 'a', 100)`, shared)
-	apply(t, store, settle.Outcome{BackendID: shared, Heard: at(1), End: &settle.End{Status: model.RunFailed, Final: settle.Revoked, Unstarted: true}})
+	apply(t, store, settle.Outcome{BackendID: shared, Received: at(1), End: &settle.End{Status: model.RunFailed, Final: settle.Revoked, Unstarted: true}})
 	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.work"); n != 0 {
 		t.Errorf("%d messages of groups left, want none", n)
 	}
 }
 
-// Events under another spelling of a message's id are about nobody, alone and in the batch that
-// has the right ones.
+// Events with another spelling of a message's id are ignored, alone and in a batch with events of the right id.
 func TestOtherSpellingsWriteNothing(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -359,7 +357,7 @@ func TestOtherSpellingsWriteNothing(t *testing.T) {
 	}
 }
 
-// A run's metadata from before is kept, as the Python scheduler keeps it.
+// A run keeps its earlier metadata, as in the Python scheduler.
 func TestApplyOutcomesKeepsMetadata(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -372,8 +370,8 @@ func TestApplyOutcomesKeepsMetadata(t *testing.T) {
 	}
 }
 
-// Several runs of one task that end in one batch move it on one after the other,
-// in the order their ends came, just as in a batch each.
+// Several runs of one task that end in one batch move it on one after the other, in the order of their ends, as they
+// do in a batch each.
 func TestApplyOutcomesOfOneTask(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -398,11 +396,11 @@ func TestApplyOutcomesOfOneTask(t *testing.T) {
 	}
 }
 
-// Events of runs that others started (recurrent visits have none) write nothing.
+// Events of runs of other senders (recurrent visits have none) write nothing.
 func TestApplyOutcomesOfUnknownRuns(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
-	apply(t, store, started("x", "w1", 1), ended("x", "eventful", 2), settle.Outcome{BackendID: "x", Heard: at(2), Runtime: ptr(time.Second)})
+	apply(t, store, started("x", "w1", 1), ended("x", "eventful", 2), settle.Outcome{BackendID: "x", Received: at(2), Runtime: ptr(time.Second)})
 	err := store.RejectEvents(t.Context(), []db.RejectedEvent{{BackendID: "x", Received: at(1)}})
 	if err != nil {
 		t.Fatal(err)
@@ -413,8 +411,7 @@ func TestApplyOutcomesOfUnknownRuns(t *testing.T) {
 	}
 }
 
-// A refusal by the data is told apart from a service that is away, and nothing
-// of the batch is written.
+// An error of the data differs from one of an unavailable service. After either, nothing of the batch is written.
 func TestApplyOutcomesRefused(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -435,12 +432,14 @@ func TestApplyOutcomesRefused(t *testing.T) {
 	}
 }
 
-// Durations are kept once a run, with its type.
+// The runtime of a run is recorded once, with its type.
 func TestRunDurations(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
 	addTask(t, store, "good", "a")
-	took := func(d time.Duration) settle.Outcome { return settle.Outcome{BackendID: "a", Heard: at(1), Runtime: &d} }
+	took := func(d time.Duration) settle.Outcome {
+		return settle.Outcome{BackendID: "a", Received: at(1), Runtime: &d}
+	}
 	apply(t, store, took(1500*time.Millisecond), took(time.Second))
 	apply(t, store, took(time.Minute))
 	if got := testenv.Column[string](t, store.Pool(), `select type || ' ' || runtime from scheduler_go.run_durations`); !slices.Equal(got, []string{"good 1.5"}) {
@@ -448,7 +447,7 @@ func TestRunDurations(t *testing.T) {
 	}
 }
 
-// What is noted beside the Python scheduler's tables does not grow for ever.
+// Old rows beside the Python scheduler's tables are deleted.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)
@@ -456,7 +455,7 @@ func TestForget(t *testing.T) {
 	addTask(t, store, "good", "b")
 	runtime := time.Second
 	apply(t, store, started("a", "w1", 1), started("b", "w1", 9),
-		settle.Outcome{BackendID: "a", Heard: at(1), Runtime: &runtime}, settle.Outcome{BackendID: "b", Heard: at(9), Runtime: &runtime})
+		settle.Outcome{BackendID: "a", Received: at(1), Runtime: &runtime}, settle.Outcome{BackendID: "b", Received: at(9), Runtime: &runtime})
 	if _, err := store.Forget(t.Context(), at(5).Add(48*time.Hour), time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -476,8 +475,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Listeners that get the same runs in different batches and orders neither
-// deadlock nor apply an end twice.
+// Listeners that get the same runs in different batches and orders neither deadlock nor apply an end twice.
 func TestApplyOutcomesConcurrently(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)

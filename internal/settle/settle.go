@@ -10,22 +10,22 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Store is a database to which outcomes are applied.
+// Store is a database with the method that applies outcomes.
 type Store struct {
 	*db.Store
 	Metrics *Metrics // may be nil
 }
 
-// ApplyOutcomes writes outcomes in one transaction, in the order given. Outcomes of
-// unknown runs and work are ignored. Applying an outcome again changes nothing, so a
-// caller that doesn't know whether the transaction was committed applies it again.
+// ApplyOutcomes writes outcomes in one transaction, in the order given. It ignores outcomes of unknown runs and
+// work. Applying an outcome again changes nothing, so a caller that doesn't know whether the transaction was
+// committed applies it again.
 //
-// The rules for an open run (scheduled or started) are those of the Python scheduler's
-// swh_scheduler_start_task_run and swh_scheduler_end_task_run. For a run that has ended
-// they make up for the order of the events: a start fills in what it tells (never an end
-// before a start), a second end adds the error text of a failure that had none, and
-// neither touches the run's status or its task.
+// The rules for an open run (scheduled or started) are those of the Python scheduler's swh_scheduler_start_task_run
+// and swh_scheduler_end_task_run. The rules for an ended run make the order of events irrelevant. A start adds its
+// worker and time (never an end before a start). A second end adds the error text of a failure that had none.
+// Neither changes the run's status or its task.
 //
+// It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
 // It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
 func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	if len(outcomes) == 0 {

@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// spellings are texts that uuid.Parse or PostgreSQL read as the id, besides the canonical one.
+// spellings are other texts that uuid.Parse or PostgreSQL read as the same id.
 func spellings(id uuid.UUID) []string {
 	text := id.String()
 	plain := strings.ReplaceAll(text, "-", "")
@@ -22,8 +22,8 @@ func spellings(id uuid.UUID) []string {
 	}
 }
 
-// Only the canonical text of an id is an id. Events under other spellings change neither the
-// ledger nor a run, whatever is in the same batch.
+// Only the canonical text of an id is that id. Events with other spellings change neither the ledger nor a run,
+// whatever else the batch has.
 func TestOtherSpellingsOfAnIDAreOthersIDs(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		with, without := newWorld(), newWorld()

@@ -6,8 +6,8 @@ import (
 	"swh-scheduler/internal/settle"
 )
 
-// Of two starts of a run at the same time, by workers' clocks, the same one counts in
-// whatever order they come, in one batch or in two.
+// Of two starts of a run at the same time, by workers' clocks, the same one counts in every order, in one batch or
+// in two.
 func TestStartsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	store := outcomesStore(t)

@@ -10,14 +10,13 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// What becomes of work that timed out, and of its run: it goes on in the next lane, if there is
-// one and its run has not been given up; if there is none, its run isn't retried, unless the
-// lane says so. Only a first try shows that slow work was sent express.
+// Work that timed out is requeued on the next lane, if there is one and its run has not been given up. In the last
+// lane, its run isn't retried, unless the lane is configured to. Only a first try counts as slow work sent express.
 func TestTimeOut(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		left     int // lanes after this one
-		timedOut int // before
+		left     int // number of lanes after this one
+		timedOut int // number of earlier time-outs
 		retried  bool
 		run      model.RunStatus
 
@@ -37,7 +36,7 @@ func TestTimeOut(t *testing.T) {
 			w.work[id] = &ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Started: new(model.UnixSeconds(begin)), TimedOut: c.timedOut,
 				Lane: ledger.WorkLane{Set: "load-git", Name: "lane", Left: c.left, Retried: c.retried, SoftLimit: time.Minute}}
 			over := begin.Add(time.Minute)
-			w.apply([]Outcome{{BackendID: id.String(), Heard: over, End: &End{Status: model.RunFailed, TimedOut: true, EventTime: model.UnixSeconds(over)}}})
+			w.apply([]Outcome{{BackendID: id.String(), Received: over, End: &End{Status: model.RunFailed, TimedOut: true, EventTime: model.UnixSeconds(over)}}})
 			if goesOn := len(w.backlog) == 1; goesOn != c.goesOn || !goesOn && len(w.work) > 0 {
 				t.Errorf("goes on: %v, want %v; ledger: %v", goesOn, c.goesOn, w.work)
 			}

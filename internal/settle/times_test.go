@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// The start and the end of an event without a time are when the listener heard it.
+// The start and the end of an event without a time are when the listener received it.
 func TestEventsWithoutTimes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ startTime, endTime float64 }{
@@ -23,8 +23,8 @@ func TestEventsWithoutTimes(t *testing.T) {
 			t.Parallel()
 			id, w := uuid.New(), newWorld()
 			w.work[id] = &ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Share: ledger.Share{Shared: true, Group: "g", Cost: 7}}
-			w.apply([]Outcome{{BackendID: id.String(), Heard: begin, Start: &Start{EventTime: c.startTime}}})
-			w.apply([]Outcome{{BackendID: id.String(), Heard: begin.Add(40 * time.Second), End: &End{Status: model.RunEventful, EventTime: c.endTime}}})
+			w.apply([]Outcome{{BackendID: id.String(), Received: begin, Start: &Start{EventTime: c.startTime}}})
+			w.apply([]Outcome{{BackendID: id.String(), Received: begin.Add(40 * time.Second), End: &End{Status: model.RunEventful, EventTime: c.endTime}}})
 			if got := w.charged["q/g"]; got != 40 {
 				t.Errorf("the group is charged %v s, want 40", got)
 			}
@@ -32,15 +32,15 @@ func TestEventsWithoutTimes(t *testing.T) {
 	}
 }
 
-// Ends of runs of one task are written one after another, in the order in which they came:
-// each moves the task on from where the one before left it.
+// Ends of runs of one task are written one after another, in the order in which they came. Each moves the task on
+// from the state that the end before it left.
 func TestRunsOfOneTaskEndInTurn(t *testing.T) {
 	t.Parallel()
 	var outcomes []Outcome
 	var runs []ledger.LockedRun
 	for i, task := range []int64{1, 2, 1, 1, 2} {
 		backendID := string(rune('a' + i))
-		outcomes = append(outcomes, Outcome{BackendID: backendID, Heard: begin, End: &End{Status: model.RunEventful}})
+		outcomes = append(outcomes, Outcome{BackendID: backendID, Received: begin, End: &End{Status: model.RunEventful}})
 		runs = append([]ledger.LockedRun{{ID: int64(10 + i), Task: task, BackendID: backendID, Status: model.RunStarted}}, runs...)
 	}
 	var got [][]int64
@@ -56,23 +56,22 @@ func TestRunsOfOneTaskEndInTurn(t *testing.T) {
 	}
 }
 
-// Where clocks of workers differ, work that ended before it started took no time: its group
-// gets nothing back.
+// If workers' clocks differ, work that ended before it started has a runtime of zero: its group gets no refund.
 func TestEndBeforeStart(t *testing.T) {
 	t.Parallel()
 	id, w := uuid.New(), newWorld()
 	w.work[id] = &ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Share: ledger.Share{Shared: true, Group: "g", Cost: 7}}
 	now := float64(begin.Unix())
 	w.apply([]Outcome{
-		{BackendID: id.String(), Heard: begin, Start: &Start{EventTime: now}},
-		{BackendID: id.String(), Heard: begin, End: &End{Status: model.RunEventful, EventTime: now - 40}},
+		{BackendID: id.String(), Received: begin, Start: &Start{EventTime: now}},
+		{BackendID: id.String(), Received: begin, End: &End{Status: model.RunEventful, EventTime: now - 40}},
 	})
 	if got := w.charged["q/g"]; got != 0 {
 		t.Errorf("the group is charged %v s, want 0", got)
 	}
 }
 
-// The history of a lane has how long first tries waited to start, each once.
+// The history of a lane has the wait of each first try, once.
 func TestWaitsOfFirstTries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -93,7 +92,7 @@ func TestWaitsOfFirstTries(t *testing.T) {
 			w.work[id] = &c.work
 			for i := range c.starts {
 				at := begin.Add(time.Duration(i+1) * time.Second)
-				w.apply([]Outcome{{BackendID: id.String(), Heard: at, Start: &Start{EventTime: model.UnixSeconds(at)}}})
+				w.apply([]Outcome{{BackendID: id.String(), Received: at, Start: &Start{EventTime: model.UnixSeconds(at)}}})
 			}
 			if got := w.records[waitKey]; got != c.want {
 				t.Errorf("%d waits are recorded, want %d", got, c.want)

@@ -11,11 +11,11 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// workSettler decides what becomes of messages of the ledger.
+// workSettler decides the changes to messages of the ledger.
 type workSettler struct {
 	ledger.Settlement
 	runs     map[string]ledger.LockedRun // by backend id
-	requeued map[string]bool             // backend ids
+	requeued map[string]bool             // backend ids of messages that are requeued
 	final    map[string]bool             // backend ids that timed out in the last lane
 	newID    func() uuid.UUID
 }
@@ -34,8 +34,8 @@ func newWorkSettler(runs []ledger.LockedRun, newID func() uuid.UUID) *workSettle
 	return w
 }
 
-// settle decides what becomes of one message: it started, it ended, or it timed out and
-// is requeued on the next lane under a new id, as if its end had not been heard.
+// settle decides the change to one message. A message starts, or ends, or times out and is requeued on the next lane
+// under a new id. A requeued message has no end.
 func (s *workSettler) settle(w ledger.LockedWork, t *report) {
 	if w.Settled {
 		s.learnMore(w, t)
@@ -49,8 +49,8 @@ func (s *workSettler) settle(w ledger.LockedWork, t *report) {
 		w.Started = new(t.startTime())
 	}
 	ended := t.end != nil || t.runtime != nil
-	// A task that catches the time-out's exception reports a failure, and Celery then a
-	// success that took longer than the limit: the result decides.
+	// A task that catches the time-out's exception reports a failure, and Celery then a success that took longer
+	// than the limit. The failed result decides.
 	if laned && t.end == nil && t.runtime != nil && reaches(t.runtime.Seconds(), w.Lane.SoftLimit.Seconds()) {
 		ended = false
 		if w.Started == nil {
@@ -61,7 +61,7 @@ func (s *workSettler) settle(w ledger.LockedWork, t *report) {
 		s.WorkBegun = append(s.WorkBegun, ledger.WorkBegin{TaskID: w.TaskID, Started: *w.Started})
 		return
 	}
-	var took float64 // seconds, by the worker, else from the start to the end
+	var took float64 // seconds, reported by the worker, else from the start to the end
 	known := true
 	switch {
 	case t.runtime != nil:
@@ -79,25 +79,25 @@ func (s *workSettler) settle(w ledger.LockedWork, t *report) {
 	}
 }
 
-// end decides what becomes of a message that ended other than by a time-out. What is not
-// known yet is learnt from events that its end overtook.
+// end decides the change to a message that ended other than by a time-out. If its runtime is not known yet, the row
+// stays settled until the event that its end overtook arrives.
 func (s *workSettler) end(w ledger.LockedWork, t *report, took float64, known bool) {
-	heard := t.endReceived()
-	settled := ledger.WorkSettle{TaskID: w.TaskID, Heard: heard}
+	received := t.endReceived()
+	settled := ledger.WorkSettle{TaskID: w.TaskID, Heard: received}
 	if w.Share.Shared {
 		charged := took
 		if !known {
 			charged = w.Share.Cost
 			settled.Charged = &charged
 		}
-		s.Charges.Add(w.Home, w.Share.Group, charged, 1, heard)
+		s.Charges.Add(w.Home, w.Share.Group, charged, 1, received)
 	}
 	if w.Lane.Set != "" {
-		s.record(w, ledger.LaneEnded, heard)
+		s.record(w, ledger.LaneEnded, received)
 		switch {
-		case t.failed(): // which says little of how long it takes
+		case t.failed(): // the runtime of a failure is no measure of the work
 		case took > 0:
-			s.done(w, took, heard)
+			s.done(w, took, received)
 		default:
 			settled.Teaches = true
 		}
@@ -110,23 +110,22 @@ func (s *workSettler) end(w ledger.LockedWork, t *report, took float64, known bo
 	s.WorkSettled = append(s.WorkSettled, settled)
 }
 
-// timeOut decides what becomes of a message that timed out: it is requeued on the next
-// lane, if there is one and its run has not been given up. If there is none, that is final for
-// its run, unless the lane says otherwise.
+// timeOut decides the change to a message that timed out. It is requeued on the next lane, if there is one and its
+// run has not been given up. In the last lane its run is not retried, unless the lane is configured to.
 func (s *workSettler) timeOut(w ledger.LockedWork, t *report, took float64, known bool) {
-	heard := t.endReceived()
+	received := t.endReceived()
 	limit := w.Lane.SoftLimit.Seconds()
 	if w.Share.Shared {
 		if !known {
 			took = limit
 		}
-		s.Charges.Add(w.Home, w.Share.Group, took, 1, heard)
+		s.Charges.Add(w.Home, w.Share.Group, took, 1, received)
 	}
-	s.record(w, ledger.LaneTimedOut, heard)
+	s.record(w, ledger.LaneTimedOut, received)
 	if w.TimedOut == 0 && w.Lane.Left > 0 {
-		s.record(w, ledger.LaneSlowSentExpress, heard)
+		s.record(w, ledger.LaneSlowSentExpress, received)
 	}
-	s.remember(w, max(took, limit), true, heard)
+	s.remember(w, max(took, limit), true, received)
 	id := w.TaskID.String()
 	run, isRun := s.runs[id]
 	s.final[id] = w.Lane.Left == 0 && !w.Lane.Retried
@@ -136,10 +135,10 @@ func (s *workSettler) timeOut(w ledger.LockedWork, t *report, took float64, know
 	}
 	next := s.newID()
 	s.requeued[id] = true
-	s.WorkRequeued = append(s.WorkRequeued, ledger.WorkRequeue{TaskID: w.TaskID, NewID: next, Heard: heard})
+	s.WorkRequeued = append(s.WorkRequeued, ledger.WorkRequeue{TaskID: w.TaskID, NewID: next, Heard: received})
 	if w.Lane.URL != "" {
 		s.Settlement.TimedOut = append(s.Settlement.TimedOut, ledger.VisitTimeout{
-			URL: w.Lane.URL, VisitType: w.Lane.VisitType, Claimed: w.Claimed, TimedOut: t.endTime(), Heard: heard,
+			URL: w.Lane.URL, VisitType: w.Lane.VisitType, Claimed: w.Claimed, TimedOut: t.endTime(), Heard: received,
 		})
 	}
 	if isRun {
@@ -147,8 +146,7 @@ func (s *workSettler) timeOut(w ledger.LockedWork, t *report, took float64, know
 	}
 }
 
-// learnMore uses what is told of settled work: results overtake the events that tell
-// when it started and how long it took.
+// learnMore uses late events of settled work: results overtake the events of its start and its runtime.
 func (s *workSettler) learnMore(w ledger.LockedWork, t *report) {
 	waits := t.start != nil && w.Started == nil
 	if waits && w.Lane.Set != "" && w.TimedOut == 0 {
@@ -169,41 +167,42 @@ func (s *workSettler) learnMore(w ledger.LockedWork, t *report) {
 	s.WorkGone = append(s.WorkGone, w.TaskID)
 }
 
-func (s *workSettler) hear(end time.Time) {
+// latest moves the settlement's time to end, if that is later.
+func (s *workSettler) latest(end time.Time) {
 	if end.After(s.Heard) {
 		s.Heard = end
 	}
 }
 
 // record adds an event to the history of a message's lane.
-func (s *workSettler) record(w ledger.LockedWork, what string, heard time.Time) {
-	s.hear(heard)
-	s.Records.Add(w.Lane.Set, w.Lane.Name, what, 0, heard, 1)
+func (s *workSettler) record(w ledger.LockedWork, what string, received time.Time) {
+	s.latest(received)
+	s.Records.Add(w.Lane.Set, w.Lane.Name, what, 0, received, 1)
 }
 
-// wait records how long a first try waited to start.
+// wait records the time that a first try waited for its start.
 func (s *workSettler) wait(w ledger.LockedWork, t *report) {
-	began := t.start.Heard
+	began := t.start.Received
 	s.Records.Add(w.Lane.Set, w.Lane.Name, ledger.LaneWait, lanes.Bucket(max(0, began.Sub(w.Claimed).Seconds())), began, 1)
 }
 
-// done learns from a message that did not time out.
-func (s *workSettler) done(w ledger.LockedWork, took float64, heard time.Time) {
-	s.remember(w, took, false, heard)
+// done records the runtime of a message that did not time out.
+func (s *workSettler) done(w ledger.LockedWork, took float64, received time.Time) {
+	s.remember(w, took, false, received)
 	if w.Lane.Below > 0 && took <= w.Lane.Below {
-		s.record(w, ledger.LaneQuickSentSlow, heard)
+		s.record(w, ledger.LaneQuickSentSlow, received)
 	}
 }
 
-// remember records how long work took, in seconds.
-func (s *workSettler) remember(w ledger.LockedWork, took float64, atLeast bool, heard time.Time) {
-	s.hear(heard)
-	s.Memories[w.Lane.Key] = ledger.WorkMemory{Seconds: took, Behind: w.Lane.Behind, AtLeast: atLeast, Heard: heard}
+// remember records the runtime of work, in seconds.
+func (s *workSettler) remember(w ledger.LockedWork, took float64, atLeast bool, received time.Time) {
+	s.latest(received)
+	s.Memories[w.Lane.Key] = ledger.WorkMemory{Seconds: took, Behind: w.Lane.Behind, AtLeast: atLeast, Heard: received}
 	for _, lister := range slices.Compact([]string{"", w.Lane.Lister}) {
 		s.Counts[ledger.SketchCount{Set: w.Lane.Set, SketchKey: ledger.SketchKey{Lister: lister, First: w.Lane.First}, Bucket: lanes.Bucket(took)}]++
 	}
 }
 
-// reaches reports whether work that took so long, in seconds, may have been stopped by
-// the limit, which the pool counts from a moment before the work begins.
+// reaches reports whether work with a runtime of took seconds may have been stopped by the limit. The worker's pool
+// measures the limit from a moment before the work begins.
 func reaches(took, softLimit float64) bool { return took >= 0.99*softLimit }

@@ -119,7 +119,7 @@ func (a *taskAgents) ended(v visit, l load, eventful bool, now time.Time) {
 
 // began and ended return the listener's outcomes.
 func began(v visit, now time.Time) settle.Outcome {
-	return settle.Outcome{BackendID: v.id.String(), Heard: now, Start: &settle.Start{EventTime: model.UnixSeconds(now)}}
+	return settle.Outcome{BackendID: v.id.String(), Received: now, Start: &settle.Start{EventTime: model.UnixSeconds(now)}}
 }
 
 func ended(v visit, l load, eventful bool, now time.Time) settle.Outcome {
@@ -130,7 +130,7 @@ func ended(v visit, l load, eventful bool, now time.Time) settle.Outcome {
 	case l.full:
 		status = model.RunUneventful
 	}
-	return settle.Outcome{BackendID: v.id.String(), Heard: now, End: &settle.End{Status: status, EventTime: model.UnixSeconds(now)}}
+	return settle.Outcome{BackendID: v.id.String(), Received: now, End: &settle.End{Status: status, EventTime: model.UnixSeconds(now)}}
 }
 
 func orZero[T any](p *T) (v T) {

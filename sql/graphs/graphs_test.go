@@ -631,5 +631,5 @@ func TestOverdueAndLocked(t *testing.T) {
 func at(second int) time.Time { return time.Date(2026, 5, 1, 12, 0, second, 0, time.UTC) }
 
 func ended(id string, status model.RunStatus, second int) settle.Outcome {
-	return settle.Outcome{BackendID: id, Heard: at(second), End: &settle.End{Status: status}}
+	return settle.Outcome{BackendID: id, Received: at(second), End: &settle.End{Status: status}}
 }

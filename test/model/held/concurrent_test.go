@@ -197,8 +197,8 @@ func (b *broker) work(ctx context.Context, heard settle.Store) {
 		b.m.Lock()
 		b.messages[id].executed = true
 		b.m.Unlock()
-		end := settle.Outcome{BackendID: id, Heard: time.Now(), End: &settle.End{Status: model.RunEventful}}
-		if err := heard.ApplyOutcomes(context.WithoutCancel(ctx), []settle.Outcome{end, {BackendID: id, Heard: time.Now(), Runtime: new(time.Second)}}); err != nil {
+		end := settle.Outcome{BackendID: id, Received: time.Now(), End: &settle.End{Status: model.RunEventful}}
+		if err := heard.ApplyOutcomes(context.WithoutCancel(ctx), []settle.Outcome{end, {BackendID: id, Received: time.Now(), Runtime: new(time.Second)}}); err != nil {
 			b.m.Lock()
 			b.failed("%v", err)
 			b.m.Unlock()

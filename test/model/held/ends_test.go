@@ -160,7 +160,7 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 	case is("the end of try %d of %d is applied", &t, &i):
 		w.must(w.heard.ApplyOutcomes(ctx, []settle.Outcome{w.end(i, t)}))
 	case is("the runtime of try %d of %d is applied", &t, &i):
-		w.must(w.heard.ApplyOutcomes(ctx, []settle.Outcome{{BackendID: w.ids[i][t].String(), Heard: time.Now(), Runtime: new(took * time.Second)}}))
+		w.must(w.heard.ApplyOutcomes(ctx, []settle.Outcome{{BackendID: w.ids[i][t].String(), Received: time.Now(), Runtime: new(took * time.Second)}}))
 	case is("the failed visit of try %d of %d is held", &t, &i), is("the failed visit of try %d of %d is known to be a time-out", &t, &i), is("the failed visit of try %d of %d counts", &t, &i):
 		w.visit(i, t, s.Next.Works[i].Tries[t].Visit)
 	case is("the message of %d is given up", &i):
@@ -358,7 +358,7 @@ func (w *endsWorld) end(work, try int) settle.Outcome {
 	case ends.Revoked:
 		end.Final = settle.Revoked
 	}
-	return settle.Outcome{BackendID: w.ids[work][try].String(), Heard: time.Now(), End: &end}
+	return settle.Outcome{BackendID: w.ids[work][try].String(), Received: time.Now(), End: &end}
 }
 
 // visit runs the journal client on a failed visit: a new one, with the store's state of the origin, or one that it

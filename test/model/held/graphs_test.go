@@ -168,7 +168,7 @@ func (w *graphsWorld) do(s check.Step[spec.State]) {
 }
 
 func (w *graphsWorld) end(i int, status model.RunStatus) {
-	end := settle.Outcome{BackendID: w.runs[i], Heard: time.Now(), End: &settle.End{Status: status}}
+	end := settle.Outcome{BackendID: w.runs[i], Received: time.Now(), End: &settle.End{Status: status}}
 	w.must(settle.Store{Store: w.store}.ApplyOutcomes(context.Background(), []settle.Outcome{end}))
 }
 

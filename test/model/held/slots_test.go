@@ -506,7 +506,7 @@ func (w *slotsWorld) write(p *process) {
 // hear makes the listener write an end.
 func (w *slotsWorld) hear(s check.Step[slots.State], row int) {
 	w.take(s)
-	end := settle.Outcome{BackendID: w.ids[row].String(), Heard: time.Now(), End: &settle.End{Status: model.RunEventful}}
+	end := settle.Outcome{BackendID: w.ids[row].String(), Received: time.Now(), End: &settle.End{Status: model.RunEventful}}
 	if err := w.heard.ApplyOutcomes(context.Background(), []settle.Outcome{end}); err != nil {
 		w.fail("hear the end of %d: %v", row, err)
 	}
