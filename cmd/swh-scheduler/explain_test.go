@@ -110,15 +110,15 @@ lanes:
 		{[]string{"108"}, []string{"has not been sent yet", "has been outgoing since", "with 0 messages before it"}},
 		{[]string{"109"}, []string{"refused", "3 times (no such queue)", "(in 1 h 0 min)"}},
 		{[]string{"110"}, []string{"no worker has begun it", "(1 h 0 min ago)", "given up at ", "(lost_after)"}},
-		{[]string{"111"}, []string{"A worker is at it", "celery@here", "(5 min ago)"}},
+		{[]string{"111"}, []string{"A worker runs it", "celery@here", "(5 min ago)"}},
 		{[]string{"112"}, []string{"is to run at", "(in 10 min)", "ended as failed", "again", "2 more retries"}},
 		{[]string{"113"}, []string{"is full: it holds 3 of at most 3 messages", "more than 20% of it is free"}},
 		{[]string{"114"}, []string{"waits in the backlog for a slot of lane slow.", "timed out on 1 lane", "since", "(5 min ago), with 0 before it", "lanes status load-laned"}},
 		{[]string{"115"}, []string{"no worker has begun it", "on lane express, to queue express:swh.laned, at", "(5 min ago)", "Its time limit there is 1 min from when"}},
-		{[]string{"116"}, []string{"ready to run", "It goes by lanes", "lanes status load-laned"}},
-		{[]string{"https://laned/runs"}, []string{"A worker is at its visit.", "on lane slow, to queue swh.laned", "is over at", "(in 49 min)"}},
+		{[]string{"116"}, []string{"ready to run", "It is sent on lanes", "lanes status load-laned"}},
+		{[]string{"https://laned/runs"}, []string{"A worker runs its visit.", "on lane slow, to queue swh.laned", "is over at", "(in 49 min)"}},
 		{[]string{"https://laned/waits"}, []string{"waits in the backlog for a slot of lane slow.", "with 1 before it"}},
-		{[]string{"https://laned/new"}, []string{"can be picked for a visit now", "It goes by lanes"}},
+		{[]string{"https://laned/new"}, []string{"can be picked for a visit now", "It is sent on lanes"}},
 		{[]string{"https://three"}, []string{"Origin https://three (git), listed by empty (forge)", "is disabled", "3 in a row disable an origin"}},
 		{[]string{"https://two"}, []string{"Origin https://two (git)", "due, and its hoster takes no more", "two takes no more visits now: 1 of its visits is in flight", "Origin https://two (nope)", "no task type load-nope",
 			"Policy origins_without_last_update, which has weight", "number 1 in the policy's order", "Policy already_visited_order_by_lag picks origins that were loaded before"}},
@@ -181,7 +181,7 @@ func TestExplainGraph(t *testing.T) {
 	}
 	execute(t, dsn, "update task set status = 'completed' where id = "+first)
 	if r := ours(t, "-C", config, "-l", "error", "explain", third); r.code != 0 || !strings.Contains(r.stdout, "waits for task "+id+" (second of graph 1)") ||
-		!strings.Contains(r.stdout, "Task "+first+" (first of graph 1) is completed, which is not how it asks for: it will not run") {
+		!strings.Contains(r.stdout, "Task "+first+" (first of graph 1) is completed, and it needs another result: it will not run") {
 		t.Errorf("%+v", r)
 	}
 	execute(t, dsn, "update task set status = 'next_run_not_scheduled' where id = "+first)

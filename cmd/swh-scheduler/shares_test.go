@@ -234,6 +234,6 @@ shares:
 		t.Fatal(err)
 	}
 	p := start(t, "-C", config, "schedule-recurrent")
-	p.logs(t, `msg="shares are configured for a task type that is not there" name=load-gti did_you_mean=load-git`)
-	p.logs(t, `msg="shares give a weight to a group that is not there" name=githbu did_you_mean=github`)
+	p.logs(t, `msg="shares are configured for a task type that does not exist" name=load-gti did_you_mean=load-git`)
+	p.logs(t, `msg="shares give a weight to a group that does not exist" name=githbu did_you_mean=github`)
 }

@@ -18,8 +18,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// NewSite makes a site that shows a database. end closes what it has opened; the site must not be used after
-// that.
+// NewSite makes a site that shows a database. end closes its resources; the site must not be used after end.
 type NewSite func(ctx context.Context, store *db.Store, metrics prometheus.Registerer) (site rpc.Site, end func() error, err error)
 
 // Dashboard serves a site, and nothing else. It does no maintenance.

@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// dividing returns the components of a daemon of visits that divide its work between groups, lanes
-// and hosters: see sharing, laning and hosting.
+// dividing returns the components of a daemon of visits that divide its work between groups, lanes and hosters: see
+// sharing, laning and hosting.
 func dividing(ctx context.Context, p *process.Process, d *send.Delivery, visits bool) ([]service.Component, error) {
 	ofShares, err := sharing(ctx, p, visits)
 	if err != nil {
@@ -29,9 +29,8 @@ func dividing(ctx context.Context, p *process.Process, d *send.Delivery, visits 
 	return slices.Concat(ofHosters, []service.Component{ofShares}, ofLanes), err
 }
 
-// sharing checks that the database is ready for the configured shares, warns of unknown
-// names, and returns the component that measures shares: the tasks that wait and, if the process
-// sends them, the visits.
+// sharing checks that the database is ready for the configured shares, and warns of unknown names. It returns the
+// component that measures shares: ready tasks and, if the process sends visits, origins that are due.
 func sharing(ctx context.Context, p *process.Process, visits bool) (service.Component, error) {
 	c := p.Config
 	err := p.Ask(ctx, func(ctx context.Context) error {
@@ -53,8 +52,8 @@ func sharing(ctx context.Context, p *process.Process, visits bool) (service.Comp
 	return service.Component{Name: "gauges of shares", Run: gauges.Run}, err
 }
 
-// hosting warns of instances of listers that are not there and returns the component that
-// measures hosters; none without limits.
+// hosting warns of unknown instances of listers, and returns the component that measures hosters; none without
+// limits.
 func hosting(ctx context.Context, p *process.Process) ([]service.Component, error) {
 	if !p.Config.Hosters.Any() {
 		return nil, nil
@@ -70,7 +69,7 @@ func hosting(ctx context.Context, p *process.Process) ([]service.Component, erro
 	}
 	for _, hoster := range slices.Sorted(maps.Keys(p.Config.Hosters.Limits)) {
 		if model.IsInstance(hoster) && !slices.Contains(known, hoster) {
-			warnOfName(p.Log, "hosters limit an instance of a lister that is not there", hoster, known)
+			warnOfName(p.Log, "hosters limit an instance of a lister that does not exist", hoster, known)
 		}
 	}
 	gauges := dispatch.NewHosterGauges(p.Store, p.Config.Hosters, p.Log, p.Metrics)
@@ -92,12 +91,12 @@ func laning(ctx context.Context, p *process.Process, d *send.Delivery) ([]servic
 		names := typeNames(types)
 		for _, laneSet := range slices.Sorted(maps.Keys(lanes)) {
 			if tt, _, ok := model.TypeOf(laneSet, types); !ok {
-				warnOfName(p.Log, "lanes are configured for a task type that is not there", laneSet, names)
+				warnOfName(p.Log, "lanes are configured for a task type that does not exist", laneSet, names)
 			} else if r := p.Config.Celery.Sending.Route(tt.BackendName); r != nil && r.Exchange != "" {
 				return fmt.Errorf("the lanes of %s can't work, as celery.task_routes sends its messages to the exchange %q: remove one of both", laneSet, r.Exchange)
 			}
 		}
-		// Before work may come into their backlogs.
+		// The lane sets are recorded before work may come into their backlogs.
 		return p.Store.RecordLaneSets(ctx, slices.Collect(maps.Keys(lanes)), p.Store.Now())
 	})
 	pump := dispatch.NewLanePump(dispatch.LanePumpOptions{

@@ -13,13 +13,13 @@ import (
 type Journal struct {
 	process.Options
 	StopAfterObjects int64 // 0 is no limit
-	FailIfMissing    bool  // if the topic isn't there; else it is waited for
+	FailIfMissing    bool  // return an error if the topic doesn't exist, instead of waiting for it
 	// Read reads the journal until ctx ends or client is done.
 	Read     func(ctx context.Context, client *journal.Client) error
 	Progress func(processed, remaining int64)
 }
 
-// Run runs it until ctx ends or Read returns. Settings that can't be honoured are an error at once.
+// Run runs it until ctx ends or Read returns. Unsupported settings are an error at once.
 func (j *Journal) Run(ctx context.Context) error {
 	if err := checkJournal(j.Options); err != nil {
 		return err
@@ -48,8 +48,7 @@ func JournalOptions(o process.Options, store journal.Store) journal.Options {
 	}
 }
 
-// NewJournalClient makes a client and logs its warnings. It returns an error for settings of the
-// file that can't be honoured.
+// NewJournalClient makes a client and logs its warnings. It returns an error for unsupported settings of the file.
 func NewJournalClient(o process.Options, options journal.Options) (*journal.Client, error) {
 	if err := checkJournal(o); err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func NewJournalClient(o process.Options, options journal.Options) (*journal.Clie
 	return client, err
 }
 
-// checkJournal returns the error for settings of the file that the journal client can't honour.
+// checkJournal returns the error of settings of the file that the journal client can't support.
 func checkJournal(o process.Options) error {
 	err := o.Config.Journal.Refused
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/process"
 )
 
-// warnOfShares warns of task types and groups that are not there.
+// warnOfShares warns of unknown task types and groups.
 func warnOfShares(ctx context.Context, p *process.Process, shares map[string]model.Shares) error {
 	types, err := p.Store.TaskTypes(ctx)
 	if err != nil {
@@ -23,13 +23,13 @@ func warnOfShares(ctx context.Context, p *process.Process, shares map[string]mod
 	}
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		if _, _, ok := model.TypeOf(name, types); !ok {
-			warnOfName(p.Log, "shares are configured for a task type that is not there", name, typeNames(types))
+			warnOfName(p.Log, "shares are configured for a task type that does not exist", name, typeNames(types))
 			continue
 		}
 		known := groupsThatCanBe(shares[name].By, types, listers)
 		for _, group := range slices.Sorted(maps.Keys(shares[name].Weights)) {
 			if known != nil && !slices.Contains(known, group) {
-				warnOfName(p.Log, "shares give a weight to a group that is not there", group, known)
+				warnOfName(p.Log, "shares give a weight to a group that does not exist", group, known)
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func typeNames(types []model.TaskType) []string {
 	return names
 }
 
-// groupsThatCanBe returns the possible groups; nil if they are not known.
+// groupsThatCanBe returns the possible groups; nil if they are unknown.
 func groupsThatCanBe(by model.ShareKey, types []model.TaskType, listers []model.Lister) []string {
 	var names []string
 	switch by {

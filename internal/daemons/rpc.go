@@ -22,7 +22,7 @@ type RPC struct {
 	Address  string  // HOST:PORT
 	LogCalls bool    // at level debug
 	NewSite  NewSite // nil: none
-	// Reread reads the configuration again, for its clients; it returns nil while the file is as it was.
+	// Reread reads the configuration again, for its clients; it returns nil while the file is unchanged.
 	Reread func() (*config.Config, error)
 }
 
@@ -81,11 +81,11 @@ func credentialsOf(c config.RPCServe) rpc.Credentials {
 	return rpc.Credentials{Token: string(c.Token), Username: c.Username, Password: string(c.Password)}
 }
 
-// openGauge registers the metric of a server that lets everybody in. meant is whether its file says so.
+// openGauge registers the metric of a server without credentials. meant is the value of open in its file.
 func openGauge(metrics prometheus.Registerer, meant bool, open func() string) {
 	promauto.With(metrics).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_rpc_open",
-		Help: "1 if the RPC server listens beyond loopback and asks nobody who he is, and its configuration doesn't say that this is meant.",
+		Help: "1 if the RPC server listens beyond loopback without credentials for calls, and its configuration has no open: true.",
 	}, func() float64 {
 		if !meant && open() != "" {
 			return 1

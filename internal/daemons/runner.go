@@ -35,12 +35,12 @@ func (r *Runner) Run(ctx context.Context) error {
 	return runSender(ctx, o, r.Period, r.build)
 }
 
-// build returns what claims tasks, and the jobs of maintenance that are a runner's.
+// build returns the sender of tasks, and the maintenance jobs of a runner.
 func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery) (sender, error) {
 	if err := p.Ask(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, r.TaskTypes) }); err != nil {
 		return sender{}, err
 	}
-	// Before anything is sent; the job below repeats it.
+	// This comes before anything is sent; the job below repeats it.
 	if err := p.Ask(ctx, func(ctx context.Context) error { return p.Store.NoteSending(ctx, r.WithPriority) }); err != nil {
 		return sender{}, err
 	}
@@ -52,7 +52,7 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery
 	channels := []string{db.GraphChannel}
 	if r.WithPriority {
 		channels = append(channels, db.PriorityChannel)
-	} else { // one kind of runner is enough for these
+	} else { // one kind of runner is enough for these jobs
 		ofShares, err := sharing(ctx, p, false)
 		if err != nil {
 			return sender{}, err
@@ -96,7 +96,7 @@ func (r *Runner) lostRuns(ctx context.Context, p *process.Process, d *send.Deliv
 	return job, nil
 }
 
-// lostAfter returns the configuration's, with another default.
+// lostAfter returns the configuration's lost_after, with otherwise as its default.
 func lostAfter(c *config.Config, otherwise time.Duration) map[string]time.Duration {
 	after := map[string]time.Duration{}
 	if otherwise > 0 {

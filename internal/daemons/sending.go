@@ -24,8 +24,8 @@ type sender struct {
 	name string
 	run  func(ctx context.Context) error
 	once func(ctx context.Context) (claimed int, err error)
-	also []service.Component // of the daemon
-	jobs []maintenance.Job   // of its keeper
+	also []service.Component // further components of the daemon
+	jobs []maintenance.Job   // jobs of the daemon's keeper
 }
 
 // runSender runs the sender that build makes, and a deliverer at the same time. It runs as a daemon, or once if
@@ -96,7 +96,7 @@ func jobsOfSenders(p *process.Process, d *send.Delivery) []maintenance.Job {
 		},
 	}
 	return []maintenance.Job{
-		maintenance.Events(p.Store, d.Inspector), // before what judges by them
+		maintenance.Events(p.Store, d.Inspector), // before the jobs that depend on them
 		maintenance.QueueFigures(p.Store, func(ctx context.Context) ([]db.FigureKind, []db.Figure, error) {
 			return status.SampleQueues(ctx, p.Store, d.Inspector, p.Config)
 		}),
@@ -104,7 +104,7 @@ func jobsOfSenders(p *process.Process, d *send.Delivery) []maintenance.Job {
 	}
 }
 
-// gaugesOfQueues shows the lengths of all queues that this program may send to.
+// gaugesOfQueues measures the lengths of all queues that this program may send to.
 func gaugesOfQueues(p *process.Process, d *send.Delivery) *dispatch.QueueGauges {
 	gauges := &dispatch.QueueGauges{Lengths: d.Inspector, Log: p.Log, Queues: func(ctx context.Context) ([]string, error) {
 		queues, err := dispatch.KnownQueues(ctx, p.Store, p.Config.Lanes)

@@ -19,12 +19,12 @@ import (
 
 const (
 	wantedPeriod = 30 * time.Second
-	// tookPeriod is how often times of work are read, of which those of tookDays count.
+	// tookPeriod is how often runtimes of work are read; those of the last tookDays count.
 	tookPeriod = 5 * time.Minute
 	tookDays   = 7
 )
 
-// wantedWorkers shows how many workers queues should have.
+// wantedWorkers measures the wanted number of workers of queues.
 type wantedWorkers struct {
 	p       *process.Process
 	broker  status.QueueSource
@@ -47,13 +47,13 @@ func (w *wantedWorkers) run(ctx context.Context) error {
 	return service.Every(ctx, wantedPeriod, w.p.Log, "counting wanted workers", w.runOnce)
 }
 
-// runOnce counts once. If that fails, the gauge is gone: an autoscaler must not use old figures.
+// runOnce counts once. If that fails, it removes the gauge: an autoscaler must not use old figures.
 func (w *wantedWorkers) runOnce(ctx context.Context) error {
 	demands, err := w.read(ctx)
 	for queue, d := range demands {
 		w.workers.WithLabelValues(queue).Set(float64(d.Workers()))
 	}
-	for queue := range w.shown { // after the others: no figure is gone for a moment
+	for queue := range w.shown { // after the others are set, so that no series is missing for a moment
 		if _, known := demands[queue]; !known {
 			w.workers.DeleteLabelValues(queue)
 		}

@@ -16,8 +16,8 @@ import (
 type Explanation struct {
 	Subject string     `json:"subject"`
 	Summary string     `json:"summary"` // the state, in one sentence
-	Reasons []string   `json:"reasons"` // sentences: why, and what is needed
-	When    *time.Time `json:"when"`    // the earliest time it can be scheduled; nil if that needs an intervention
+	Reasons []string   `json:"reasons"` // sentences: causes and remedies
+	When    *time.Time `json:"when"`    // the earliest time at which it can be scheduled; nil if that needs an operator
 
 	now  time.Time
 	zone *time.Location
@@ -31,7 +31,7 @@ func (e *Explanation) at(t time.Time) string {
 	text := pytext.Datetime(t.In(e.zone).Truncate(time.Second))
 	d := t.Sub(e.now)
 	apart := Roughly(d.Abs())
-	if d == math.MaxInt64 || d == math.MinInt64 { // Sub's for what is further apart
+	if d == math.MaxInt64 || d == math.MinInt64 { // Sub's result for a longer time
 		apart = fmt.Sprintf("%d days", max(t.Unix()-e.now.Unix(), e.now.Unix()-t.Unix())/(24*60*60))
 	}
 	if d > 0 {
@@ -66,9 +66,9 @@ type Queue struct {
 	Limit   *int64 // nil or 0: none
 	Ready   int
 	Working int // unacknowledged messages
-	// Consumers is how many workers read it.
+	// Consumers is the number of the queue's consumers.
 	Consumers int
-	Err       error // why the broker didn't tell the numbers, which are then zero
+	Err       error // why the broker's numbers are unknown; they are then zero
 }
 
 // free returns the remaining capacity; ok is false if the queue has no limit or the capacity is unknown.
@@ -81,11 +81,11 @@ func (q Queue) free() (n int64, ok bool) {
 
 func messages[N int | int64](n N) string { return model.Count(n, "message", "messages") }
 
-// describeQueue adds how full a queue is. refill is the part of it that must be free before more is claimed for it.
+// describeQueue adds the state of a queue. refill is the part of it that must be free before more is claimed for it.
 func (e *Explanation) describeQueue(q Queue, refill float64) {
 	switch free, limited := q.free(); {
 	case q.Err != nil:
-		e.because("How full its queue %s is cannot be told: %s.", q.Name, q.Err)
+		e.because("The number of messages in its queue %s is unknown: %s.", q.Name, q.Err)
 	case !limited:
 		e.because("Its queue %s holds %s (%d with workers) and has no limit.", q.Name, messages(q.Ready+q.Working), q.Working)
 	case float64(free) < float64(*q.Limit)*refill || free == 0:
@@ -131,7 +131,7 @@ func (e *Explanation) describeLane(p db.LanePlace) {
 	}
 }
 
-// isSetAside explains something that is set aside.
+// isSetAside explains a task or an origin that is set aside.
 func (e *Explanation) isSetAside(s db.SetAside) {
 	e.Summary = fmt.Sprintf("It is set aside since %s: it can't be sent.", e.at(s.Since))
 	e.When = &s.Until
@@ -139,7 +139,7 @@ func (e *Explanation) isSetAside(s db.SetAside) {
 	e.because("It is tried again within a minute of a change, or at %s.", e.at(s.Until))
 }
 
-// hasInfinite explains something that has infinite dates, which this program can't read.
+// hasInfinite explains a task or an origin with infinite dates, which this program can't read.
 func (e *Explanation) hasInfinite(dates []db.InfiniteDate) {
 	e.Summary = "It has infinite dates, so nothing else is known about it."
 	for _, d := range dates {
@@ -164,10 +164,10 @@ type Share struct {
 	Priority    uint8
 }
 
-// describeCapacity adds how full the queue is, unless there is a lane set, and the state of the group.
+// describeCapacity adds the state of the queue, unless there is a lane set, and the state of the group.
 func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, s *Share) {
 	if laneSet != "" {
-		e.because(`It goes by lanes; "swh-scheduler lanes status %s" shows how full they are.`, laneSet)
+		e.because(`It is sent on lanes; "swh-scheduler lanes status %s" shows how full they are.`, laneSet)
 	} else {
 		e.describeQueue(q, refill)
 	}

@@ -28,14 +28,14 @@ type Gatherer struct {
 	Log    *slog.Logger
 	Now    time.Time
 	Zone   *time.Location // of dates in explanations
-	// Broker is asked how full queues are; if it is nil, NoBroker says why.
+	// Broker has the lengths of queues; if it is nil, NoBroker is the reason.
 	Broker   dispatch.QueueLengths
 	NoBroker error
-	// Deepest is how many origins of a policy's order are searched for the explained one; 0: 10,000.
+	// Deepest is how many origins of a policy's order are searched for the origin; 0: 10,000.
 	Deepest int
 }
 
-// queue asks the broker how full a queue is. If it doesn't answer, the reason becomes a fact.
+// queue reads the state of a queue from the broker. Without an answer, the reason becomes a fact.
 func (x *Gatherer) queue(ctx context.Context, name string, limit *int64) Queue {
 	q := Queue{Name: name, Limit: limit}
 	if x.Broker == nil {
@@ -107,7 +107,7 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		queue, laneSet = model.PriorityLanes(t.Type.BackendName), model.PriorityLanes(laneSet)
 	}
 	t.Lanes = x.laned(laneSet)
-	if t.Task.Priority == "" { // with priority, queues are not divided
+	if t.Task.Priority == "" { // queues of tasks with priority are not divided
 		t.Share, err = x.share(ctx, t.Type, func(by model.ShareKey) (string, error) {
 			if by == model.ShareByTaskType {
 				return t.Task.Type, nil
@@ -164,7 +164,7 @@ func (x *Gatherer) laned(laneSet string) string {
 	return laneSet
 }
 
-// nameLane sets the name of the lane in whose backlog work waits. The ledger has the names only for work that was
+// nameLane sets the name of the lane in whose backlog work waits. The ledger has these names only for work that was
 // sent.
 func (x *Gatherer) nameLane(p *db.LanePlace) {
 	if p == nil || p.Sent {
@@ -246,7 +246,8 @@ func (x *Gatherer) origins(ctx context.Context, url, visitType string) ([]Explan
 	return nil, fmt.Errorf("no lister lists %s, and no visit of it is known", what)
 }
 
-// spellings returns other URLs that people write for the same origin: with another scheme or none, with and without .git and a slash.
+// spellings returns other common URLs of the same origin: with another scheme or none, with and without .git and a
+// slash.
 func spellings(url string) (all []string) {
 	_, rest, found := strings.Cut(url, "://")
 	if !found {

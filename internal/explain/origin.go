@@ -37,7 +37,7 @@ type Hoster struct {
 	Load  origins.HosterLoad
 }
 
-// full says why a hoster takes no more visits, or returns "" if it takes more.
+// full returns the reason why a hoster takes no more visits, or "" if it takes more.
 func (h Hoster) full() string {
 	maxInFlight, perMinute := h.Limit.Reached(h.Load.InFlight, h.Load.LastMinute)
 	switch {
@@ -62,14 +62,14 @@ type cooling struct {
 	until time.Time
 }
 
-// undated reports whether the last visit of an origin failed or didn't find it, without a date, so that
-// the cooldown never ends.
+// undated reports whether the last visit of an origin failed or didn't find it, without a date. The cooldown of such
+// an origin never ends.
 func undated(c model.Cooldowns, s *model.VisitStats) bool {
 	return s != nil && s.LastVisit == nil &&
 		(s.LastVisitStatus == model.VisitFailed && c.Failed != 0 || s.LastVisitStatus == model.VisitNotFound && c.NotFound != 0)
 }
 
-// coolings returns the cooldowns that are in force by the rules of grab_next_visits, without undated ones.
+// coolings returns the cooldowns in force by the rules of grab_next_visits, without undated ones.
 func coolings(c model.Cooldowns, s *model.VisitStats, now time.Time) []cooling {
 	if s == nil {
 		return nil
@@ -93,7 +93,7 @@ func coolings(c model.Cooldowns, s *model.VisitStats, now time.Time) []cooling {
 	return all
 }
 
-// waits returns why a policy doesn't pick the origin yet, and until when.
+// waits returns the reasons why a policy doesn't pick the origin yet, and until when.
 func (o Origin) waits(f model.VisitFilter, now time.Time) []cooling {
 	waits := coolings(f.Cooldowns, o.Stats, now)
 	if f.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment(now).After(now) {
@@ -112,7 +112,7 @@ func (o Origin) isReady(f model.VisitFilter, now time.Time) bool {
 	return f.Outside(model.Facts(*o.Listed, o.Stats)) == "" && !undated(f.Cooldowns, o.Stats) && len(o.waits(f, now)) == 0
 }
 
-// Explain says why the origin has not been scheduled by now. Dates are shown in zone.
+// Explain returns why the origin has not been scheduled by now. Dates are shown in zone.
 func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 	e := &Explanation{now: now, zone: zone}
 	e.Subject = fmt.Sprintf("Origin %s (%s)", o.URL, o.VisitType)
@@ -128,7 +128,7 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 	case o.Lane != nil:
 		e.Summary = "Its visit has been sent, and no worker has begun it."
 		if o.Lane.Started != nil {
-			e.Summary = "A worker is at its visit."
+			e.Summary = "A worker runs its visit."
 		}
 		e.describeLane(*o.Lane)
 		o.describeVisits(e)
@@ -272,7 +272,7 @@ func (o Origin) describeFreshness(e *Explanation) {
 		of.Value(waited), f.Threshold, e.at(f.Moment(e.now)))
 }
 
-// part says which part of the slots the policy gets.
+// part describes the policy's part of the slots.
 func (p Policy) part() string {
 	if p.Rest {
 		return "takes the slots that freshness leaves until the moments of all origins are computed"
@@ -287,7 +287,7 @@ func (p Policy) place() string {
 	}
 	switch {
 	case !p.Known:
-		return "its place in the policy's order can't be told now, as candidates are being built, too many have changed, or too many would have to be looked at" + sampled
+		return "its place in the policy's order is unknown now, as candidates are being built, too many have changed, or too many would have to be searched" + sampled
 	case p.Place > 0:
 		return fmt.Sprintf("it is number %d in the policy's order%s", p.Place, sampled)
 	}

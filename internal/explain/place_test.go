@@ -36,7 +36,7 @@ func TestPlaceOfAnOrigin(t *testing.T) {
 			says(t, e, []string{"Policy oldest_scheduled_first, which has weight 1 of its visit type's, can pick it: " + want, "picks origins that were loaded before"}, nil)
 		}
 	}
-	const unknown = "its place in the policy's order can't be told now"
+	const unknown = "its place in the policy's order is unknown now"
 	tells(0, "https://o3", "it is number 3 in")
 	tells(3, "https://o5", "more than 3 origins are before it in")
 	tells(1, "https://o3", unknown) // each was listed and scheduled

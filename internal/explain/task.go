@@ -28,21 +28,21 @@ type Task struct {
 	SetAside   *db.SetAside        // nil: it isn't set aside
 	WaitsFor   []graphs.Dependency // in its graph
 	LostAfter  time.Duration       // 0: silent runs are not given up
-	Known      time.Time           // up to when ends of runs are known
-	Sending    model.Sending       // since when this program sends
+	Known      time.Time           // up to when ends of runs are read
+	Sending    model.Sending       // when this program began to send
 	Swept      db.SilentRuns       // the last sweep for lost runs
 	Ageing     time.Duration       // the wait that raises a priority by one; 0: none does
 	Runners    int                 // connections of its runner
 	Share      *Share              // nil: its queue is not divided between groups
 }
 
-// unknownFor is for how long ends may be unknown without a word.
+// unknownFor is the age of the last known ends above which Explain mentions it.
 const unknownFor = 10 * time.Minute
 
 // runnerRefill is the part of a queue that must be free before a runner fills it.
 const runnerRefill = 0.2
 
-// Explain says why the task has not been scheduled by now. Dates are shown in zone.
+// Explain returns why the task has not been scheduled by now. Dates are shown in zone.
 func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
 	e := &Explanation{now: now, zone: zone}
 	e.Subject = fmt.Sprintf("Task %d (%s, %s)", t.Task.ID, t.Task.Type, t.Task.Policy)
@@ -87,7 +87,7 @@ func (t Task) waitsInGraph(e *Explanation) {
 		case d.ID == t.Task.ID:
 			e.because("It is to be released by hand: \"swh-scheduler task graph release %d\".", d.ID)
 		case d.Broken:
-			e.because("Task %d%s is %s, which is not how it asks for: it will not run, unless that task is tried again.", d.ID, name, d.Status)
+			e.because("Task %d%s is %s, and it needs another result: it will not run, unless that task is tried again.", d.ID, name, d.Status)
 		default:
 			to := map[graphs.Condition]string{graphs.OnCompleted: "be completed", graphs.OnResolved: "end", graphs.OnFailed: "fail"}[graphs.Condition(d.Condition)]
 			e.because("It waits for task %d%s to %s. That is %s.", d.ID, name, to, d.Status)
@@ -103,15 +103,15 @@ func (t Task) neverInGraph(e *Explanation) {
 	if t.Graph.FailedBy != nil {
 		how := "failed"
 		if t.Graph.State == model.GraphSkipped {
-			how = "ended otherwise than it asks for"
+			how = "ended with another result than it needs"
 		}
 		e.because("It depends on task %d, which %s.", *t.Graph.FailedBy, how)
 	}
 	t.describeLastRun(e)
-	e.because("To take up again what failed of the graph: \"swh-scheduler task graph retry %d\".", t.Graph.Graph)
+	e.because("To retry the failed tasks of the graph: \"swh-scheduler task graph retry %d\".", t.Graph.Graph)
 }
 
-// describeLastRun adds the last run, which may still be going on.
+// describeLastRun adds the last run, which may be running.
 func (t Task) describeLastRun(e *Explanation) {
 	r := t.LastRun
 	if r == nil {
@@ -150,7 +150,7 @@ func (t Task) isScheduled(e *Explanation) {
 	switch {
 	case r == nil:
 		e.Summary = "It is marked as scheduled, but no run of it is recorded."
-		e.because("Whoever took it (another scheduler, over RPC) has not said that it was sent.")
+		e.because("Another scheduler took it over RPC, and has not reported that it was sent.")
 		t.respawn(e)
 		return
 	case t.Message != nil:
@@ -171,7 +171,7 @@ func (t Task) isScheduled(e *Explanation) {
 	}
 	since := r.Scheduled
 	if r.Status == model.RunStarted && (t.Lane == nil || t.Lane.Started != nil) {
-		e.Summary = "A worker is at it."
+		e.Summary = "A worker runs it."
 		if since = r.Started; since != nil {
 			e.because("It was started at %s.", e.at(*since))
 		}
@@ -193,39 +193,39 @@ func (t Task) isScheduled(e *Explanation) {
 	switch {
 	case since == nil:
 	case t.LostAfter == 0:
-		e.because("Should its message or its worker have been lost, nothing gives it up: the configuration has no lost_after for its type.")
+		e.because("If its message or its worker was lost, it is never given up: the configuration has no lost_after for its type.")
 	case !t.Sending.Sent(r.Scheduled, t.Task.Priority != "", t.Swept.Before):
 		e.because("It was sent before this program sent such tasks here, so that lost_after doesn't give it up: task respawn %d, or start-runner --lost-before, has it tried again.", t.Task.ID)
 	case since.Add(t.LostAfter).After(e.now):
-		e.because("If nothing is heard of it, it is given up at %s (lost_after), and tried again.", e.at(since.Add(t.LostAfter)))
+		e.because("If no event of it comes, it is given up at %s (lost_after), and tried again.", e.at(since.Add(t.LostAfter)))
 		if !t.Known.IsZero() && e.now.Sub(t.Known) > unknownFor {
-			e.because("But events of workers are known only up to %s: nothing is given up for what came later.", e.at(t.Known))
+			e.because("But workers' events are read only up to %s: no run is given up for silence after that.", e.at(t.Known))
 		}
 	default:
 		t.isOverdue(e, r.Status, since.Add(t.LostAfter))
 	}
 }
 
-// isOverdue says why a silent run has not been given up yet.
+// isOverdue adds why a silent run has not been given up yet.
 func (t Task) isOverdue(e *Explanation, status model.RunStatus, due time.Time) {
-	e.because("Nothing was heard of it, so it is due to be given up since %s (lost_after).", e.at(due))
+	e.because("No event of it has come, so it is due to be given up since %s (lost_after).", e.at(due))
 	inForce, known := t.Swept.After[t.Task.Type]
 	if !known {
 		inForce = t.Swept.After["default"]
 	}
 	switch {
 	case !t.Known.IsZero() && t.Known.Before(due):
-		e.because("But events of workers are known only up to %s: nothing is given up for what came later.", e.at(t.Known))
+		e.because("But workers' events are read only up to %s: no run is given up for silence after that.", e.at(t.Known))
 	case inForce != t.LostAfter:
-		e.because("But the last sweep for lost runs had not this lost_after: no start-runner (without --with-priority) runs with the present configuration: restart it.")
+		e.because("But the last sweep for lost runs ran without this lost_after: no start-runner (without --with-priority) has the present configuration: restart it.")
 	case t.Queue.Err != nil:
-		e.because("But while its queue can't be asked, none of its runs is given up.")
+		e.because("But while its queue can't be observed, none of its runs is given up.")
 	case status == model.RunScheduled && t.Queue.Ready+t.Queue.Working > 0:
 		e.because("But its message may be among those in its queue: it is given up when the queue is empty.")
 	case status == model.RunScheduled:
-		e.because("start-runner (without --with-priority) looks for such runs each ten minutes. It gives up one that never began once events are known ten minutes past a look that found its queue empty.")
+		e.because("start-runner (without --with-priority) searches for such runs every ten minutes. It gives up a run that never began once events are read up to ten minutes after an observation of its empty queue.")
 	default:
-		e.because("start-runner (without --with-priority) looks for such runs each ten minutes.")
+		e.because("start-runner (without --with-priority) searches for such runs every ten minutes.")
 	}
 }
 
@@ -256,11 +256,11 @@ func (t Task) isToRunLater(e *Explanation) {
 	}
 }
 
-// retryDelay is the Python scheduler's, for task types without one.
+// retryDelay is the Python scheduler's default for task types without one.
 const retryDelay = time.Hour
 
-// follows tells whether the next run is a retry of a failed run, or the next regular one. PostgreSQL adds days of
-// 23 or 25 hours where clocks change.
+// follows reports whether the next run is a retry of a failed run, or the next regular one. PostgreSQL adds days of
+// 23 or 25 hours when clocks change.
 func (t Task) follows(r *model.TaskRun) (retried, regular bool) {
 	if r.Ended == nil {
 		return false, false

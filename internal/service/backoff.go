@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// The waits of a Backoff that names none.
+// The waits of a zero Backoff.
 const (
 	DefaultMinWait = 500 * time.Millisecond
 	DefaultMaxWait = 10 * time.Second
 )
 
-// Backoff returns the waits between tries of something that fails. The upper bound
-// doubles with each try, from twice Min up to Max, and the wait is drawn evenly
-// between Min and that bound ("full jitter"), so that a fleet of daemons does not
+// Backoff returns the waits between tries of a failing operation. The upper bound doubles with each try, from twice
+// Min up to Max. The wait is drawn evenly between Min and that bound ("full jitter"), so that many daemons do not
 // return to a restarted server all at once.
 //
 // The zero Backoff is ready to use. It belongs to one goroutine.
@@ -25,7 +24,7 @@ type Backoff struct {
 	Max  time.Duration  // longest wait; 0 means DefaultMaxWait
 	Rand func() float64 // in [0, 1); nil means math/rand/v2
 
-	bound time.Duration // of the wait before; 0 before the first
+	bound time.Duration // upper bound of the last wait; 0 before the first
 }
 
 // Next returns the wait before the next try.
@@ -69,7 +68,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Background runs functions at the same time until stop is called, which waits for them.
+// Background runs functions at the same time until stop is called. stop waits for them.
 func Background(ctx context.Context, run ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -82,7 +81,7 @@ func Background(ctx context.Context, run ...func(context.Context)) (stop func())
 	}
 }
 
-// Within does something under a context that ends after d.
+// Within calls do with a context that ends after d.
 func Within(ctx context.Context, d time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// connections bounds how many are open: where one more comes, that which has waited longest
-// for a request is closed. If all are in the middle of a call, that is the new one.
+// connections bounds the number of open connections. A connection above the bound closes the one that has waited
+// longest for a request. If all are in the middle of a call, the new one is closed.
 type connections struct {
 	most int
 
 	mu      sync.Mutex
-	open    map[net.Conn]*list.Element // in waiting; nil in the middle of a call
-	waiting list.List                  // of net.Conn, that which waits longest first
+	open    map[net.Conn]*list.Element // element of waiting; nil in the middle of a call
+	waiting list.List                  // of net.Conn, the one that has waited longest first
 }
 
 // BoundConnections returns an http.Server's ConnState that keeps at most so many connections open.
@@ -26,13 +26,13 @@ func BoundConnections(most int) func(net.Conn, http.ConnState) {
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	if surplus := c.note(conn, state); surplus != nil {
 		if encrypted, ok := surplus.(*tls.Conn); ok {
-			surplus = encrypted.NetConn() // without a farewell, for which its peer would have to read
+			surplus = encrypted.NetConn() // without a TLS close_notify, which blocks until the peer reads
 		}
 		_ = surplus.Close()
 	}
 }
 
-// note keeps the books, and returns the connection that is to be closed, if any.
+// note records the state of a connection, and returns the connection to close, if any.
 func (c *connections) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

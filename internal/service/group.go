@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// DefaultGrace is how long a Group without Grace lets its components finish what
-// is in flight.
+// DefaultGrace is the default time in which the components of a Group finish work in flight.
 const DefaultGrace = 30 * time.Second
 
-// abandonWait is how long a component may take to return once even its
-// in-flight context has ended; after that the process is left to end around it.
+// abandonWait is how long a component may take to return after its in-flight context has ended. After that, Run
+// returns without it.
 const abandonWait = 2 * time.Second
 
 // ErrForced is returned when a component did not stop within the grace period.
@@ -24,9 +23,9 @@ var ErrForced = errors.New("stopped by force")
 // Component is a part of a daemon that starts and stops with it.
 type Component struct {
 	Name string
-	// Run works until ctx ends, then takes on nothing new, finishes what is in
-	// flight (with the context of InFlight) and returns nil. An error says that
-	// the daemon cannot go on. It may return nil early when its work is done.
+	// Run works until ctx ends. Then it takes on no new work, finishes the work in flight (with the context of
+	// InFlight) and returns nil. An error means that the daemon cannot continue. Run may return nil early when its
+	// work is done.
 	Run func(ctx context.Context) error
 }
 
@@ -36,12 +35,10 @@ type Group struct {
 	Grace time.Duration // bound of the whole stop; 0 means DefaultGrace
 }
 
-// Run starts all components together and waits until ctx ends or one of them
-// returns. Then it stops them one after another in the order given, each only
-// when the one before has returned: list what fetches work first and what
-// carries it away last. It returns nil after a clean stop, the first error of a
-// component (with its name), or an error that wraps ErrForced and names the
-// components that were cut off by the end of the grace period.
+// Run starts all components together and waits until ctx ends or one of them returns. Then it stops them one after
+// another in the order given, each when the one before has returned: list components that fetch work first and those
+// that deliver it last. It returns nil after a clean stop, the first error of a component (with its name), or an
+// error that wraps ErrForced and names the components that the end of the grace period cut off.
 func (g Group) Run(ctx context.Context, components ...Component) error {
 	inFlight, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -75,7 +72,7 @@ func (g Group) stop(parts []*part, abandon context.CancelFunc) error {
 	return firstError(parts)
 }
 
-// force ends everything that is left at once.
+// force ends all components that are left, at once.
 func (g Group) force(parts, left []*part, grace time.Duration, abandon context.CancelFunc) error {
 	var names []string
 	for _, p := range left {
@@ -130,8 +127,8 @@ func (p *part) returned() bool {
 	}
 }
 
-// firstError returns the error of the first part, in order of stopping, that has
-// one: those further down often fail only because it did.
+// firstError returns the error of the first part that has one, in order of stopping: later parts often fail because
+// an earlier one did.
 func firstError(parts []*part) error {
 	for _, p := range parts {
 		if p.returned() && p.err != nil {
@@ -143,9 +140,8 @@ func firstError(parts []*part) error {
 
 type inFlightKey struct{}
 
-// InFlight returns the context for work that should be finished after ctx, a
-// component's own context, has ended. It ends with the grace period of the Group;
-// outside a Group it is ctx itself.
+// InFlight returns the context for work that should be finished after ctx, a component's own context, has ended. It
+// ends with the grace period of the Group; outside a Group it is ctx itself.
 func InFlight(ctx context.Context) context.Context {
 	if inFlight, ok := ctx.Value(inFlightKey{}).(context.Context); ok {
 		return inFlight

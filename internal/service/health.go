@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// stuckAfter is how long one round of a loop may last before the daemon counts as
-// stuck: longer than any bound that work within a round has.
+// stuckAfter is how long one round of a loop may last before the daemon counts as stuck. It is longer than every
+// time limit of work within a round.
 const stuckAfter = 15 * time.Minute
 
-// Health knows what a daemon still waits for, and whether its loops make progress.
-// Loops under a context of WithHealth report to it by themselves. The nil value
-// accepts all reports and ignores them.
+// Health records which services a daemon waits for, and whether its loops make progress. Loops under a context of
+// WithHealth report to it. The nil value ignores all reports.
 type Health struct {
 	now func() time.Time
 
@@ -27,7 +26,7 @@ type Health struct {
 	pulses   map[*Pulse]bool
 }
 
-// expected is what the daemon can't do its work without, until it is met.
+// expected is a condition for the daemon's work, until it is met.
 type expected struct {
 	what  string
 	since time.Time
@@ -43,7 +42,7 @@ func WithHealth(ctx context.Context, h *Health) context.Context {
 	return context.WithValue(ctx, healthKey{}, h)
 }
 
-// HealthOf returns the health that ctx was given, or nil.
+// HealthOf returns the Health of ctx, or nil.
 func HealthOf(ctx context.Context) *Health {
 	h, _ := ctx.Value(healthKey{}).(*Health)
 	return h
@@ -77,14 +76,14 @@ func (h *Health) Watch(s *Service) {
 	}
 }
 
-// Show shows s among the metrics. The daemon can do its work without it.
+// Show shows s among the metrics. The daemon counts as ready without it.
 func (h *Health) Show(s *Service) {
 	if h != nil {
 		h.locked(func() { h.optional = append(h.optional, s) })
 	}
 }
 
-// Waits lists what the daemon waits for, and which loops fail, in words; nothing if it is ready.
+// Waits lists the conditions that the daemon waits for, and the loops that fail, as texts; nil if it is ready.
 func (h *Health) Waits() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,12 +107,11 @@ func (h *Health) Waits() []string {
 			waits = append(waits, "waiting for a first good round of "+p.name)
 		}
 	}
-	slices.Sort(waits) // loops of one work, such as those of visit types, as one
+	slices.Sort(waits) // several loops of one work, such as those of visit types, appear once
 	return slices.Compact(waits)
 }
 
-// Stuck lists the loops that make no progress, in words; nothing if the daemon is
-// alive.
+// Stuck lists the loops that make no progress, as texts; nil if the daemon is alive.
 func (h *Health) Stuck() []string {
 	if h == nil {
 		return nil

@@ -6,15 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector returns a daemon's health as metrics: for how long it has waited for each service,
-// and for how long each loop is overdue.
+// Collector returns a daemon's health as metrics: the time that it has waited for each service, and the time by
+// which each loop is overdue.
 func (h *Health) Collector(daemon string) prometheus.Collector {
 	describe := func(name, help, label string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{label}, prometheus.Labels{"daemon": daemon})
 	}
 	return healthCollector{
 		h,
-		describe("swh_scheduler_waiting_seconds", "How long the daemon has waited for a service; 0 while that is there.", "service"),
+		describe("swh_scheduler_waiting_seconds", "How long the daemon has waited for a service; 0 while the service is reachable.", "service"),
 		describe("swh_scheduler_overdue_seconds", "For how long a successful round of one of the daemon's loops is overdue; 0 if none is.", "loop"),
 	}
 }
@@ -38,7 +38,7 @@ func (c healthCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// LastRounds returns when the last good round of each loop ended, of loops that had one.
+// LastRounds returns the end of the last successful round of each loop that had one.
 func (h *Health) LastRounds() map[string]time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,8 +51,8 @@ func (h *Health) LastRounds() map[string]time.Time {
 	return last
 }
 
-// Durations returns, in seconds, how long each service has been waited for, and how long
-// each loop is overdue. Several of one name count as the one that has lasted longest.
+// Durations returns, in seconds, the wait for each service, and the time by which each loop is overdue. Of several
+// with the same name, the longest counts.
 func (h *Health) Durations() (waiting, overdue map[string]float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Hosts are the names by which an HTTP server may be asked, besides addresses and localhost; *.example.org
-// is every name below example.org. A request for another name may come from a foreign page whose name was
-// made to resolve to this host (DNS rebinding).
+// Hosts are the host names that requests to an HTTP server may have, besides addresses and localhost; *.example.org
+// is every name below example.org. A request with another name may come from a foreign page whose name was made to
+// resolve to this host (DNS rebinding).
 type Hosts []string
 
 // HostsOf returns the names of this machine, that of an address HOST:PORT to listen on, and further ones.
@@ -22,8 +22,8 @@ func HostsOf(address string, further []string) Hosts {
 	return slices.DeleteFunc(slices.Concat(machineNames(os.Hostname, os.ReadFile), []string{host}, further), func(name string) bool { return name == "" })
 }
 
-// machineNames returns the name of this machine, as it is and without its domain, and the names that its
-// hosts file and the domains of its resolver give it.
+// machineNames returns the name of this machine, with and without its domain, and its names by the hosts file and
+// the domains of its resolver.
 func machineNames(hostname func() (string, error), read func(string) ([]byte, error)) []string {
 	name, err := hostname()
 	if err != nil || name == "" {
@@ -49,7 +49,8 @@ func machineNames(hostname func() (string, error), read func(string) ([]byte, er
 	return names
 }
 
-// Has reports whether host, of a request and with or without a port, is an address, localhost or one of the names.
+// Has reports whether host, the name in a request with or without a port, is an address, localhost or one of the
+// names.
 func (h Hosts) Has(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -64,7 +65,7 @@ func (h Hosts) Has(host string) bool {
 	})
 }
 
-// Guard lets only requests for one of the hosts through, and those of HTTP/1.0 without one, which no browser
+// Guard passes on only requests for one of the hosts, and requests of HTTP/1.0 without a host, which no browser
 // sends. It answers others with status 421, and logs one of them a minute. key is the setting that adds a name.
 func (h Hosts) Guard(key string, log *slog.Logger, next http.Handler) http.Handler {
 	refused := new(LogLimit)
@@ -77,9 +78,9 @@ func (h Hosts) Guard(key string, log *slog.Logger, next http.Handler) http.Handl
 			log.Warn("refused a request for a name that is not this host's", "host", r.Host, "path", r.URL.Path, "address", r.RemoteAddr, "add_it_to", key, "not_logged_before", held)
 		}
 		NoSniff(w)
-		http.Error(w, fmt.Sprintf("This host is not known as %q. Use its address, or add the name to the configuration (%s).", r.Host, key), http.StatusMisdirectedRequest)
+		http.Error(w, fmt.Sprintf("This host has no name %q. Use its address, or add the name to the configuration (%s).", r.Host, key), http.StatusMisdirectedRequest)
 	})
 }
 
-// NoSniff has browsers take an answer for nothing but its content type.
+// NoSniff makes browsers treat an answer as nothing but its content type.
 func NoSniff(w http.ResponseWriter) { w.Header().Set("X-Content-Type-Options", "nosniff") }

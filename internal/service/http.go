@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// Serve serves until ctx, a component's, ends. Then it takes no new connections and finishes the
-// requests in hand; those that outlast the grace period of the component's group are cut off.
+// Serve serves until ctx, a component's, ends. Then it takes no new connections and finishes running requests.
+// Requests that outlast the grace period of the component's group are cut off.
 func Serve(ctx context.Context, server *http.Server, listener net.Listener) error {
 	inFlight := InFlight(ctx)
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))

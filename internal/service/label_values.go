@@ -2,11 +2,11 @@ package service
 
 import "sync"
 
-// otherValues stands for the names beyond those of a LabelValues.
+// otherValues replaces the names beyond the first Max.
 const otherValues = "other"
 
-// LabelValues bounds the values of a label: the first Max names stand for themselves, all others
-// are "other". It is safe for concurrent use.
+// LabelValues bounds the values of a label: the first Max names are kept, all others become "other". It is safe for
+// concurrent use.
 type LabelValues struct {
 	Max int
 

@@ -8,16 +8,16 @@ import (
 // logLimitPeriod is how often lines of one kind are logged.
 const logLimitPeriod = time.Minute
 
-// LogLimit limits log lines: of each kind it lets one through a minute. It is safe for
-// concurrent use; the zero value is ready to use.
+// LogLimit limits log lines to one of each kind a minute. It is safe for concurrent use; the zero value is ready to
+// use.
 type LogLimit struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 	held map[string]int
 }
 
-// Log reports whether to log what has happened, and how many of its kind were not
-// logged since the last one that was.
+// Log reports whether to log an event of a kind, and how many of its kind were not logged since the last one that
+// was.
 func (s *LogLimit) Log(kind string) (held int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

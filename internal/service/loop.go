@@ -9,32 +9,30 @@ import (
 	"time"
 )
 
-// Result is what one round of work asks of the loop around it.
+// Result sets when the loop starts the next round.
 type Result struct {
 	Next  time.Duration // the wait before the next round; 0 means the loop's Period
 	Again bool          // start the next round at once: there is more work
 }
 
-// Loop calls RunOnce again and again, from Run's call to its return.
+// Loop calls RunOnce repeatedly, from Run's call to its return.
 type Loop struct {
-	// Name says what the loop does ("maintenance", "claiming tasks"), in health, metrics and
-	// the log, which has a line when rounds begin to fail and when they work again.
+	// Name is the name of the work ("maintenance", "claiming tasks") in health, metrics and the log. The log has a
+	// line when rounds begin to fail and one when they succeed again.
 	Name string
 	Log  *slog.Logger
-	// RunOnce does one round of work. Its context is the one of InFlight, which
-	// outlives the request to stop, so that a round is finished.
+	// RunOnce does one round of work. Its context is that of InFlight, which outlives ctx, so that a round is
+	// finished.
 	RunOnce func(ctx context.Context) (Result, error)
 	Period  time.Duration // between the end of a round and the next
 	Jitter  bool          // delay the first round by a random part of Period
-	// Wake, if not nil, starts the next round early, but not after an error, as
-	// that would defeat the back-off.
+	// Wake, if not nil, starts the next round early, but not after an error: that would defeat the back-off.
 	Wake <-chan struct{}
-	// Listen, if not nil, calls wake when there is news, until ctx ends or it fails: it takes
-	// the place of Wake. While it fails, Period alone decides, which is only slower.
+	// Listen, if not nil, calls wake when there is new work, until ctx ends or it fails: it replaces Wake. While it
+	// fails, rounds start by Period only.
 	Listen  func(ctx context.Context, wake func()) error
 	Backoff Backoff // the waits after an error
-	// Beside says that the daemon is alive and ready without this loop, however slow it is
-	// or whatever fails.
+	// Optional: the daemon counts as alive and ready whatever the state of this loop.
 	Optional bool
 }
 
@@ -56,7 +54,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	pulse := newPulse(l.Log, l.Name)
 	pulse.beside, pulse.awaited = l.Optional, !l.Optional
 	HealthOf(ctx).add(pulse)
-	defer pulse.Gone() // nobody waits for a loop that has ended
+	defer pulse.Gone() // an ended loop is no longer expected to report
 	pulse.Done(wait)
 	for l.wait(ctx, wait, wake) {
 		pulse.Begin()
@@ -71,14 +69,14 @@ func (l *Loop) Run(ctx context.Context) error {
 		if result.Again {
 			wait = 0
 		}
-		pulse.Done(max(wait, 1)) // 0 would be: never due
+		pulse.Done(max(wait, 1)) // 0 would mean: never due
 	}
 	return nil
 }
 
-// Every calls do each period until ctx ends, beside the daemon's work (Loop.Beside). name
-// says what do does. The first call comes at once, the second early by a random part of the
-// period, so that daemons that start together don't stay in step.
+// Every calls do once a period until ctx ends, as an optional loop (Loop.Optional). name is the name of the work.
+// The first call comes at once, the second early by a random part of the period, so that daemons that start together
+// don't stay in step.
 func Every(ctx context.Context, period time.Duration, log *slog.Logger, name string, do func(ctx context.Context) error) error {
 	next := rand.N(period)
 	return (&Loop{
@@ -93,8 +91,7 @@ func Every(ctx context.Context, period time.Duration, log *slog.Logger, name str
 	}).Run(ctx)
 }
 
-// listen calls Listen again and again until ctx ends. Each time that calls wake, it puts a
-// value into news unless one is there.
+// listen calls Listen repeatedly until ctx ends. Each call of wake puts a value into news, unless it has one.
 func (l *Loop) listen(ctx context.Context, news chan<- struct{}) {
 	var backoff Backoff
 	for {
@@ -114,7 +111,7 @@ func (l *Loop) listen(ctx context.Context, news chan<- struct{}) {
 	}
 }
 
-// wait reports false when ctx has ended.
+// wait returns false when ctx has ended.
 func (l *Loop) wait(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

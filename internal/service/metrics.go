@@ -13,20 +13,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// MetricsServer answers GET /metrics with what is registered, in the form that
-// Prometheus reads, and GET /healthz and /readyz with how the daemon is.
+// MetricsServer answers GET /metrics with the registered metrics, in Prometheus's format, and GET /healthz and
+// /readyz with the daemon's health.
 type MetricsServer struct {
 	Addr     string // HOST:PORT
 	Gatherer prometheus.Gatherer
 	Health   *Health
 	Log      *slog.Logger
-	Hosts    Hosts  // besides this machine's and that of Addr
-	Pprof    bool   // also serve /debug/pprof/, to this host
-	Token    string // with which others may read /debug/pprof/, too; "": none may
+	Hosts    Hosts  // host names besides this machine's and that of Addr
+	Pprof    bool   // serve /debug/pprof/ to this host
+	Token    string // token that opens /debug/pprof/ to other hosts; "": closed to them
 }
 
-// Start listens, and serves until stop is called, which returns when the last
-// answer is given or cut short (a scrape is asked for again).
+// Start listens, and serves until stop is called. stop returns when the last answer is sent or cut short (Prometheus
+// repeats a scrape).
 func (s MetricsServer) Start(ctx context.Context) (stop func(), err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Addr)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s MetricsServer) Start(ctx context.Context) (stop func(), err error) {
 	}
 	server := &http.Server{Handler: s.handler(), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	if s.Pprof {
-		server.WriteTimeout = 5 * time.Minute // profiles and traces are of some time
+		server.WriteTimeout = 5 * time.Minute // profiles and traces last as long as requested
 	}
 	s.Log.Info("serving metrics", "address", listener.Addr().String())
 	ended := make(chan struct{})
@@ -50,7 +50,7 @@ func (s MetricsServer) Start(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// handler returns what is served.
+// handler returns the handler of all paths.
 func (s MetricsServer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{}))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// profiles adds Go's profiles, which show memory, to mux.
+// profiles adds Go's profiles to mux. They contain parts of the memory.
 func (s MetricsServer) profiles(mux *http.ServeMux) {
 	for path, profile := range map[string]http.HandlerFunc{
 		"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile, "/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace,
@@ -17,7 +17,7 @@ func (s MetricsServer) profiles(mux *http.ServeMux) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			if !fromHere(r) && !s.hasToken(r) {
 				w.Header().Set("WWW-Authenticate", `Basic realm="profiles"`)
-				http.Error(w, "Profiles are shown to this host, and to who has metrics.pprof_token, as a bearer token or as the password of any user.", http.StatusUnauthorized)
+				http.Error(w, "Profiles are shown to this host, and to requests with metrics.pprof_token, as a bearer token or as the password of any user.", http.StatusUnauthorized)
 				return
 			}
 			profile(w, r)
@@ -25,13 +25,13 @@ func (s MetricsServer) profiles(mux *http.ServeMux) {
 	}
 }
 
-// fromHere reports whether a request is from this host, and no proxy says that it passes it on.
+// fromHere reports whether a request is from this host, without headers of a proxy.
 func fromHere(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && from.Addr().Unmap().IsLoopback() && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("Forwarded") == "" && r.Header.Get("Via") == ""
 }
 
-// hasToken reports whether a request has the token. It takes as long whatever is wrong.
+// hasToken reports whether a request has the token, in constant time.
 func (s MetricsServer) hasToken(r *http.Request) bool {
 	_, given, basic := r.BasicAuth()
 	if !basic {

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Pulse reports the progress of a loop: to the daemon's Health, if there is one, when a round
-// begins, goes on and ends; to the log when rounds begin to fail and when they work again.
-// A nil Pulse reports nothing.
+// Pulse reports the progress of a loop. It reports to the daemon's Health, if there is one, when a round begins,
+// goes on and ends, and to the log when rounds begin to fail and when they succeed again. A nil Pulse reports
+// nothing.
 type Pulse struct {
 	health  *Health
-	name    string // of the loop's work
+	name    string // name of the loop's work
 	trouble trouble
-	beside  bool // the daemon is alive and ready without it
-	awaited bool // the daemon is not ready before a first good round
-	call    bool // no loop
+	beside  bool // optional: the daemon is alive and ready without the loop
+	awaited bool // the daemon is not ready before a first successful round
+	call    bool // a single call, not a loop
 
-	since time.Time // when the round it is in last went on; zero between rounds
-	due   time.Time // when the next good round should have ended; zero if none is due
-	last  time.Time // when the last good round ended
+	since time.Time // when the present round began or went on; zero between rounds
+	due   time.Time // when the next successful round should have ended; zero if none is due
+	last  time.Time // when the last successful round ended
 }
 
 // Pulse adds a loop by the name of its work, such as "claiming tasks". The daemon counts as
@@ -41,7 +41,7 @@ func (h *Health) add(p *Pulse) *Pulse {
 	return p
 }
 
-// note changes what the daemon's Health knows of the loop.
+// note changes the state of the loop, under the lock of the daemon's Health.
 func (p *Pulse) note(change func()) {
 	if p != nil && p.health != nil {
 		p.health.locked(change)
@@ -58,8 +58,7 @@ func (p *Pulse) Begin() {
 	})
 }
 
-// Failed reports that a round has ended with an error and will be tried again. A canceled
-// round is not logged.
+// Failed reports that a round has ended with an error and will be tried again. A cancelled round is not logged.
 func (p *Pulse) Failed(err error) {
 	p.note(func() { p.since = time.Time{} })
 	if p != nil && !errors.Is(err, context.Canceled) {
@@ -67,8 +66,7 @@ func (p *Pulse) Failed(err error) {
 	}
 }
 
-// Done reports that a round has succeeded. The next one is due after the given time; 0: when
-// there is something to do.
+// Done reports that a round has succeeded. The next one is due after the given time; 0 is at no set time.
 func (p *Pulse) Done(next time.Duration) {
 	p.note(func() {
 		if !p.since.IsZero() {
@@ -84,7 +82,7 @@ func (p *Pulse) Done(next time.Duration) {
 	}
 }
 
-// Gone removes the loop, which has ended.
+// Gone removes a loop that has ended.
 func (p *Pulse) Gone() {
 	p.note(func() { delete(p.health.pulses, p) })
 }

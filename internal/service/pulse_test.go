@@ -88,7 +88,7 @@ func TestLoopBeside(t *testing.T) {
 		want := `# HELP swh_scheduler_overdue_seconds For how long a successful round of one of the daemon's loops is overdue; 0 if none is.
 # TYPE swh_scheduler_overdue_seconds gauge
 swh_scheduler_overdue_seconds{daemon="start-runner",loop="maintenance"} 3600
-# HELP swh_scheduler_waiting_seconds How long the daemon has waited for a service; 0 while that is there.
+# HELP swh_scheduler_waiting_seconds How long the daemon has waited for a service; 0 while the service is reachable.
 # TYPE swh_scheduler_waiting_seconds gauge
 swh_scheduler_waiting_seconds{daemon="start-runner",service="the management API"} 3600
 `

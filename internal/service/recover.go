@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// PanicError is a panic, as an error.
+// PanicError is the error of a panic.
 type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine that panicked
@@ -13,8 +13,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("a fault of the program: %v", e.Value) }
 
-// Recover calls do, and returns its error, or a *PanicError if it panics. Whoever calls it
-// reports the stack: nobody else does.
+// Recover calls do, and returns its error, or a *PanicError if it panics. The caller has to report the stack.
 func Recover(do func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Service remembers whether something the daemon depends on (PostgreSQL,
-// RabbitMQ, Kafka) can be reached, and logs one line each time that changes. It is
-// safe for concurrent use.
+// Service records whether a service of the daemon (PostgreSQL, RabbitMQ, Kafka) can be reached, and logs one line
+// each time that changes. It is safe for concurrent use.
 type Service struct {
 	name string
 	trouble
@@ -21,8 +20,7 @@ func NewService(log *slog.Logger, name string) *Service {
 	}}
 }
 
-// Refused reports that a try has failed although the service can be reached, and that there will
-// be another.
+// Refused reports that a try has failed although the service can be reached, and that another try follows.
 func (s *Service) Refused(err error) {
 	s.failed(s.name+" is reachable, but refuses; retrying", s.name+" still refuses", err)
 }
@@ -36,22 +34,22 @@ func (s *Service) Tried(err error) {
 	}
 }
 
-// trouble remembers since when something fails, and logs one line each time that changes.
-// It is safe for concurrent use.
+// trouble records since when an operation fails, and logs one line each time that changes. It is safe for concurrent
+// use.
 type trouble struct {
 	log                 *slog.Logger
 	begins, lasts, ends string // the lines
 
 	mu     sync.Mutex
-	from   time.Time // since when it fails; zero while it goes well
-	logged string    // the line with which that was logged
+	from   time.Time // since when it fails; zero while it succeeds
+	logged string    // the line that reported the failure
 }
 
-// Failed reports that a try has failed and that there will be another. The error
-// must hold no password. Only the first failure in a row is logged above debug.
+// Failed reports that a try has failed and that another follows. The error must hold no password. Only the first
+// failure in a row is logged above debug.
 func (t *trouble) Failed(err error) { t.failed(t.begins, t.lasts, err) }
 
-// failed is Failed with other lines; the first failure with another line than those before is logged, too.
+// failed is Failed with other lines; the first failure with a new line is logged, too.
 func (t *trouble) failed(begins, lasts string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +75,7 @@ func (t *trouble) OK() {
 	t.from = time.Time{}
 }
 
-// since returns since when it fails, zero if it goes well.
+// since returns since when it fails, zero while it succeeds.
 func (t *trouble) since() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,14 +12,13 @@ import (
 // systemdPeriod is the time between notifications of changes.
 const systemdPeriod = time.Second
 
-// Systemd notifies systemd, if that asked for it (Type=notify), when the daemon is
-// ready, what it waits for, that it stops, and, at half the interval of WatchdogSec,
-// that it is alive. It returns when ctx ends.
+// Systemd notifies systemd, if the unit has Type=notify, when the daemon is ready, which services it waits for, and
+// that it stops. At half the interval of WatchdogSec it notifies that the daemon is alive. It returns when ctx ends.
 func Systemd(ctx context.Context, h *Health, log *slog.Logger) {
 	tell := func(state string) bool {
 		supported, err := daemon.SdNotify(false, state)
 		if err != nil {
-			log.Debug("systemd was not told", "state", state, "error", err)
+			log.Debug("systemd was not notified", "state", state, "error", err)
 		}
 		return supported
 	}
