@@ -37,8 +37,8 @@ var manyArchivedRuns = listing(dictOf(func(f *fields, r *db.ArchivedRun) {
 	required(f, "task_run_status", textAs[model.RunStatus](), &r.TaskRunStatus)
 }))
 
-// archivedArguments are as search indexes of the Python scheduler's archive want them: the
-// positional ones a dict by position, the keyword arguments a JSON text.
+// archivedArguments have the form that search indexes of the Python scheduler's archive need: the positional ones a
+// dict by position, the keyword arguments a JSON text.
 var archivedArguments = dictOf(func(f *fields, a *model.TaskArguments) {
 	kwargs := string(a.Kwargs)
 	required(f, "args", byPosition, &a.Args)
@@ -47,7 +47,7 @@ var archivedArguments = dictOf(func(f *fields, a *model.TaskArguments) {
 
 var byPosition = &kind[json.RawMessage]{write: func(f *fields, list *json.RawMessage) {
 	var elements []json.RawMessage
-	_ = json.Unmarshal(*list, &elements) // what is no list has no elements
+	_ = json.Unmarshal(*list, &elements) // a value that is no list has no elements
 	f.out.openDict()
 	for i, element := range elements {
 		f.out.intKey(i)
@@ -100,8 +100,8 @@ var archivedKeys = &kind[archivedKey]{pythonType{name: "int"}, func(f *fields, v
 	return k
 }, nil}
 
-// deleteArchived keeps runs and tasks apart, where the Python scheduler by mistake deletes
-// any run whose number is that of one of the tasks.
+// deleteArchived separates runs and tasks. The Python scheduler by mistake deletes any run whose number is that of
+// one of the tasks.
 func deleteArchived(c *call, keys []archivedKey) (none, error) {
 	tasks, runs := make([]int64, len(keys)), make([]int64, len(keys))
 	for i, key := range keys {

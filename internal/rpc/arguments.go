@@ -11,10 +11,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Kinds of arguments. The Python scheduler declares the types of arguments and checks none:
-// most go into a query as they are. These kinds take what PostgreSQL would take for
-// the Python scheduler (a number, or its text), and refuse the rest. None, and what else is
-// false in Python, becomes a type's zero value where a kind allows it.
+// Kinds of arguments. The Python scheduler declares the types of arguments and checks none: most go into a query
+// unchanged. These kinds accept the values that PostgreSQL would accept from the Python scheduler (a number, or its
+// text), and refuse the rest. None, and other values that are false in Python, become a type's zero value if a kind
+// allows it.
 
 // truth returns Python's bool of a value.
 func truth(value any) bool {
@@ -37,15 +37,14 @@ var (
 	// truthful takes the truth of anything.
 	truthful = &kind[bool]{read: func(_ *fields, value any) bool { return truth(value) }, write: boolean.write}
 
-	// anything is for what a handler reads by itself, or ignores. The client leaves
-	// it out.
+	// anything is for arguments that a handler reads by itself, or ignores. The client leaves them out.
 	anything = &kind[any]{read: func(_ *fields, value any) any { return value }}
 
 	texts        = listing(text)
 	looseText    = textAs[string]()
 	looseInteger = integerAs[int64]()
 
-	// addend is an integer that the Python scheduler adds to, which it can't to a text.
+	// addend is an integer to which the Python scheduler adds, so a text is an error.
 	addend = &kind[int64]{looseInteger.pythonType, func(f *fields, value any) int64 {
 		if _, text := value.(string); text {
 			f.fail(typeError(`can only concatenate str (not "int") to str`))
@@ -184,7 +183,7 @@ func integerAs[T ~int | ~int64]() *kind[T] {
 	}, func(f *fields, v *T) { f.out.integer(int64(*v)) }}
 }
 
-// unlessFalse is a k, or whatever is false.
+// unlessFalse is a k, or any value that is false.
 func unlessFalse[V any](k *kind[V]) *kind[V] {
 	return &kind[V]{k.pythonType, func(f *fields, value any) (none V) {
 		if !truth(value) {
@@ -199,7 +198,7 @@ func noneIfEmpty[V any](k *kind[[]V]) *kind[[]V] {
 	return noneIf(k, func(list []V) bool { return len(list) == 0 })
 }
 
-// nullID is a k, or none where absent says so of a value.
+// nullID is a k, or none if absent returns true for a value.
 func nullID(k *kind[uuid.UUID], absent func(value any) bool) *kind[uuid.NullUUID] {
 	return &kind[uuid.NullUUID]{k.pythonType, func(f *fields, value any) uuid.NullUUID {
 		if absent(value) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Credentials are what a client must send, one of the two: a bearer token, or a
-// user name and a password (HTTP basic). Without any, nothing is asked for.
+// Credentials are the required credentials of a client, one of the two: a bearer token, or a user name and a
+// password (HTTP basic). If both are empty, none are required.
 type Credentials struct {
 	Token              string
 	Username, Password string
@@ -21,7 +21,7 @@ type Credentials struct {
 // Wanted reports whether there are any.
 func (c Credentials) Wanted() bool { return c != Credentials{} }
 
-// accept reports whether a request holds what is asked for.
+// accept reports whether a request has the required credentials.
 func (c Credentials) accept(r *http.Request) bool {
 	if c.Bearer(r) {
 		return true
@@ -30,17 +30,17 @@ func (c Credentials) accept(r *http.Request) bool {
 	return given && c.IsUser(username, password)
 }
 
-// Bearer reports whether a request holds the token. Comparing takes the same time whatever is
-// wrong, here and in the others.
+// Bearer reports whether a request has the token. This comparison, and the others here, take the same time for every
+// wrong value.
 func (c Credentials) Bearer(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.EqualFold(scheme, "Bearer") && c.IsToken(token)
 }
 
-// IsToken reports whether a token is the one asked for.
+// IsToken reports whether a token is the required one.
 func (c Credentials) IsToken(token string) bool { return c.Token != "" && same(token, c.Token) }
 
-// IsUser reports whether user name and password are those asked for.
+// IsUser reports whether user name and password are the required ones.
 func (c Credentials) IsUser(username, password string) bool {
 	return c.Username != "" && same(username, c.Username) && same(password, c.Password)
 }
@@ -50,14 +50,14 @@ func same(given, wanted string) bool {
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// errBusy is the error of a password for whose check there is no room.
+// errBusy is the error of a password that can't be checked now, because too many checks wait.
 var errBusy = errors.New("too many passwords are checked")
 
-// errNobodyAsked is the error of a configuration that would let everybody in.
+// errNobodyAsked is the error of a configuration that would accept calls without credentials.
 var errNobodyAsked = errors.New("it has no clients and no credentials any more; to let everybody in, start the server again")
 
-// guard lets only requests with credentials through, and says by their context whose those are. It counts the
-// others, and slows wrong credentials.
+// guard passes on only requests with credentials, and sets the identity in their context. It counts the others, and
+// slows wrong credentials.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := s.access.Load()
@@ -98,7 +98,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 
 type identityKey struct{}
 
-// identity returns whose credentials a request has that guard let through.
+// identity returns the identity of a request that guard passed on.
 func (s *Server) identity(r *http.Request) *identity {
 	if id, ok := r.Context().Value(identityKey{}).(*identity); ok {
 		return id
@@ -106,8 +106,8 @@ func (s *Server) identity(r *http.Request) *identity {
 	return nobody
 }
 
-// identify returns whose credentials a request has: those of its Authorization or, without one, those of the
-// certificate of its connection.
+// identify returns the identity of a request's credentials: of its Authorization or, without one, of the certificate
+// of its connection.
 func (s *Server) identify(a *access, r *http.Request) (*identity, error) {
 	given := r.Header.Get("Authorization")
 	if given == "" {
@@ -137,8 +137,8 @@ func refuse(w http.ResponseWriter, r *http.Request, x *exception) {
 	respond(w, r, x.httpStatus(), out.contentType(), body)
 }
 
-// refuseLogin counts and logs a request without the credentials. Nothing that it holds is
-// logged, as people mix up user and password.
+// refuseLogin counts and logs a request without valid credentials. It logs nothing of the request's content, as
+// people mix up user and password.
 func (s *Server) refuseLogin(r *http.Request, err error) {
 	s.metrics.refused.Inc()
 	if held, ok := s.refusals.Log(""); ok {

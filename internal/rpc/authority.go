@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Authority verifies the certificates of clients by a PEM file of certificates of authorities, which is read again
-// when it has changed. While it can't be used, the one before stays, and that is logged.
+// Authority verifies the certificates of clients by a PEM file of certificates of authorities. It reads the file
+// again when it has changed. While the file is unusable, Authority uses the old one, and logs that.
 type Authority struct {
 	file string
 	log  *slog.Logger
@@ -23,15 +23,15 @@ type Authority struct {
 	mu       sync.Mutex
 	pool     *x509.CertPool
 	text     []byte
-	at       time.Time // when the file that it is from had changed
+	at       time.Time // time of change of the file that it was read from
 	refused  time.Time
 	verified map[[sha256.Size]byte]span // certificates, by their hash
 }
 
-// span is when a certificate and those above it are valid.
+// span is the time in which a certificate and those above it are valid.
 type span struct{ from, until time.Time }
 
-// maxVerified bounds the certificates that are remembered.
+// maxVerified bounds the stored certificates.
 const maxVerified = 4 * 1000
 
 // NewAuthority reads the file of an authority.
@@ -60,7 +60,7 @@ func (a *Authority) load() error {
 	return nil
 }
 
-// current returns the pool of the file, which is read again if it has changed. mu is held.
+// current returns the pool of the file, which it reads again if it has changed. The caller holds mu.
 func (a *Authority) current() *x509.CertPool {
 	info, err := os.Stat(a.file)
 	if err == nil && info.ModTime().Equal(a.at) {
@@ -75,7 +75,7 @@ func (a *Authority) current() *x509.CertPool {
 	case err != nil && (!a.refused.Equal(at) || a.refused.IsZero()):
 		a.refused = at
 		if at.IsZero() {
-			a.refused = time.Unix(0, 1) // it is not there
+			a.refused = time.Unix(0, 1) // the file is missing
 		}
 		a.log.Error("the authority of clients' certificates has changed and can't be used; the one before stays", "file", a.file, "error", err)
 	case err == nil && !bytes.Equal(before, a.text):
@@ -84,8 +84,8 @@ func (a *Authority) current() *x509.CertPool {
 	return a.pool
 }
 
-// ask returns a configuration that asks clients for a certificate. Verify judges it, with the request, so that
-// a wrong one is answered in the protocol's way.
+// ask returns a configuration that requests a certificate from clients. Verify checks it with the request, so that
+// the error for a wrong one is an answer of the protocol.
 func (a *Authority) ask(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	config.ClientAuth = tls.RequestClientCert
@@ -93,14 +93,14 @@ func (a *Authority) ask(config *tls.Config) *tls.Config {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		now := config.Clone()
-		now.GetConfigForClient, now.ClientCAs = nil, a.current() // whose names the client is told
+		now.GetConfigForClient, now.ClientCAs = nil, a.current() // the client gets the names of these authorities
 		return now, nil
 	}
 	return config
 }
 
-// verify returns an error unless the authority, as its file is now, vouches for a client's certificates, the first
-// of which is its own.
+// verify returns an error unless the authority of the present file has issued a client's certificates, the first of
+// which is the client's own.
 func (a *Authority) verify(chain []*x509.Certificate, now time.Time) error {
 	leaf := chain[0]
 	sum := sha256.Sum256(leaf.Raw)
@@ -134,12 +134,12 @@ func (a *Authority) verify(chain []*x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// certificateError says what is wrong with a client's certificate.
+// certificateError is the error of a client's certificate.
 type certificateError struct{ text string }
 
 func (e *certificateError) Error() string { return e.text }
 
-// certified returns who the certificate of a request's connection is of.
+// certified returns the identity of the certificate of a request's connection.
 func (s *Server) certified(a *access, r *http.Request) (*identity, error) {
 	if s.ClientCA == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, ErrWrong

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Bytes travel in JSON in Python's base 85 (RFC 1924's digits), which differs
-// from Go's encoding/ascii85 in its digits and in having no abbreviations.
+// JSON holds bytes in Python's base 85 (RFC 1924's digits). It differs from Go's encoding/ascii85 in its digits and
+// in having no abbreviations.
 const base85Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
 // appendBase85 writes four bytes as five digits; what is left over at the end,

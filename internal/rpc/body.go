@@ -10,9 +10,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// readBody reads a request's body into buf, and decompresses it if it is declared
-// compressed. A body that is larger than maximum, before or after, is refused as
-// soon as that shows. A large one waits for room.
+// readBody reads a request's body into buf, and decompresses it if its header says so. It refuses a body that is
+// larger than maximum, before or after, as soon as it has read that much. A large body waits for room.
 func readBody(r *http.Request, buf []byte, maximum int64, room *share) (_ []byte, err error) {
 	if r.ContentLength > maximum {
 		return nil, errTooLarge()
@@ -25,7 +24,7 @@ func readBody(r *http.Request, buf []byte, maximum int64, room *share) (_ []byte
 			size = r.ContentLength
 		}
 	case "gzip", "x-gzip":
-		// Its own size is bounded too: zeros between members are skipped.
+		// Its own size is bounded too: the reader skips zeros between members.
 		reader, err := gzip.NewReader(http.MaxBytesReader(nil, r.Body, maximum))
 		if err != nil {
 			return nil, bodyError(err)
@@ -55,8 +54,8 @@ func readBody(r *http.Request, buf []byte, maximum int64, room *share) (_ []byte
 	return buf, nil
 }
 
-// readUpTo appends to buf until it has most bytes, or the reader has ended. It takes memory for twice what it has
-// read at most.
+// readUpTo appends to buf until it has most bytes, or the reader has ended. It allocates at most twice the bytes
+// that it has read.
 func readUpTo(r io.Reader, buf []byte, most int64) (_ []byte, ended bool, err error) {
 	for int64(len(buf)) < most {
 		if len(buf) == cap(buf) {

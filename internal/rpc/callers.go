@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	maxCalls       = 1024         // in hand
+	maxCalls       = 1024         // in progress
 	maxCallsOfOne  = maxCalls / 2 // of one address
-	maxAwaited     = 512          // bodies that are not there yet
+	maxAwaited     = 512          // bodies that have not arrived
 	maxAwaitedFrom = 128          // of one address
-	// hurried is how long a body may still take that has been awaited longest, of too many.
+	// hurried is the time left for the oldest body when too many are awaited.
 	hurried = time.Second
-	// largeHurried is how long a large body may take, from when it has room, while others wait for room.
+	// largeHurried is the time limit of a large body, from when it has room, while others wait for room.
 	largeHurried = 10 * time.Second
 )
 
-// callers keeps the books of who calls: how many bodies are awaited from each address, and how many calls
-// of it are in hand. The zero netip.Prefix is an address without bounds of its own.
+// callers counts by source address: bodies that are awaited, and calls in progress. The zero netip.Prefix is an
+// address without bounds of its own.
 type callers struct {
 	mu      sync.Mutex
 	calls   int
 	by      map[netip.Prefix]*caller
-	awaited int // bodies, but for those that were hurried
+	awaited int // bodies, without those that were hurried
 
 	waiting int                   // calls that wait for room for a large body
 	reading map[*arrival]struct{} // large bodies that have room
@@ -40,10 +40,10 @@ type caller struct {
 	large   *semaphore.Weighted // of half the room for bodies, or one body
 }
 
-// arrival is a body that is read. deadline sets until when.
+// arrival is a body that is being read. deadline sets its time limit.
 type arrival struct {
 	deadline func(time.Time)
-	place    *list.Element // in awaited; nil: it is awaited no more, or was hurried
+	place    *list.Element // in awaited; nil: it is not awaited, or was hurried
 	since    time.Time     // it has room, if it is large
 }
 
@@ -51,7 +51,7 @@ func newCallers() *callers {
 	return &callers{by: map[netip.Prefix]*caller{}, reading: map[*arrival]struct{}{}}
 }
 
-// of returns the books of an address, which are kept until [callers.left].
+// of returns the counts of an address, which are kept until [callers.left].
 func (c *callers) of(from netip.Prefix, bodies int64) *caller {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +72,8 @@ func (c *callers) left(from netip.Prefix, who *caller) {
 	}
 }
 
-// await notes that a body of somebody is awaited. If there are too many of the same address, or in all, the
-// oldest of that address, or of that with the most, has a second left.
+// await counts an awaited body. If there are too many of its address, or in all, the oldest body of that address, or
+// of the address with the most, gets one more second.
 func (c *callers) await(who *caller, bounded bool, a *arrival) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *callers) await(who *caller, bounded bool, a *arrival) {
 	oldest.deadline(time.Now().Add(hurried))
 }
 
-// forget counts a body as awaited no more. The lock is held.
+// forget ends the wait for a body. The caller holds the lock.
 func (c *callers) forget(who *caller, a *arrival) {
 	if a.place != nil {
 		who.awaited.Remove(a.place)
@@ -104,7 +104,8 @@ func (c *callers) forget(who *caller, a *arrival) {
 	}
 }
 
-// arrived notes that a body is there, or is read no further. Only after one that is there has the connection time.
+// arrived records that a body has arrived, or is not read further. The connection has time again only after a body
+// that has arrived.
 func (c *callers) arrived(who *caller, a *arrival, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +135,8 @@ func (c *callers) leave(who *caller) {
 	who.calls--
 }
 
-// large waits for room for a large body, and bounds how long it may take. An address has half of the room at
-// most, or one body, so that its bodies are not all before those of others.
+// large waits for room for a large body, and bounds the time that it may take. An address has at most half of the
+// room, or one body, so that its bodies don't all precede those of others.
 func (c *callers) large(ctx context.Context, r room, who *caller, a *arrival, size int64) error {
 	c.mu.Lock()
 	c.forget(who, a)
@@ -158,7 +159,7 @@ func (c *callers) large(ctx context.Context, r room, who *caller, a *arrival, si
 	c.waiting--
 	a.since = time.Now()
 	if err != nil {
-		a.deadline(time.Now().Add(hurried)) // for the server, which reads what is left of a body
+		a.deadline(time.Now().Add(hurried)) // for the server, which reads the rest of a body
 		return err
 	}
 	c.reading[a] = struct{}{}
@@ -166,7 +167,7 @@ func (c *callers) large(ctx context.Context, r room, who *caller, a *arrival, si
 	return nil
 }
 
-// until returns when a large body has to be there.
+// until returns the time limit of a large body.
 func (a *arrival) until(waiting int) time.Time {
 	if waiting == 0 {
 		return a.since.Add(bodyTimeout)

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// TLS returns a configuration with the certificate and the key of two PEM files, which are
-// read again when one of them has changed. While they can't be read, or don't belong
-// together, the certificate stays what it was, and that is logged.
+// TLS returns a configuration with the certificate and the key of two PEM files. It reads the files again when one
+// of them has changed. If they can't be read, or don't match, it keeps the old certificate and logs that.
 func TLS(certificate, key string, log *slog.Logger) (*tls.Config, error) {
 	r := &reloaded{certificate: certificate, key: key, log: log}
 	if err := r.load(r.changes()); err != nil {
@@ -20,18 +19,18 @@ func TLS(certificate, key string, log *slog.Logger) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: r.get}, nil
 }
 
-// reloaded is a certificate that follows its files.
+// reloaded is a certificate that is read again when its files change.
 type reloaded struct {
 	certificate, key string
 	log              *slog.Logger
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	at      [2]time.Time // when the files that it is from had changed
-	refused [2]time.Time // and those that were refused last
+	at      [2]time.Time // times of change of the files that it was read from
+	refused [2]time.Time // times of change of the files that were refused last
 }
 
-// changes returns when the files changed last, zero for one that isn't there.
+// changes returns when the files changed last, zero for a missing file.
 func (r *reloaded) changes() (at [2]time.Time) {
 	for i, file := range []string{r.certificate, r.key} {
 		if info, err := os.Stat(file); err == nil {

@@ -17,16 +17,15 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// Client asks a scheduler's RPC server, ours or the Python scheduler's. It is safe for
-// concurrent use.
+// Client calls a scheduler's RPC server, ours or the Python scheduler's. It is safe for concurrent use.
 type Client struct {
 	base  *url.URL
 	http  *http.Client
 	shows door.Credentials
 }
 
-// NewClient makes a client of the server at address, http:// or https://, with
-// user and password in it if the server wants those. Nothing is connected yet.
+// NewClient makes a client of the server at address, http:// or https://, with user and password if the server needs
+// them. It connects at the first call.
 func NewClient(address string) (*Client, error) { return NewClientWith(address, door.Credentials{}) }
 
 // NewClientWith is NewClient for a client with further credentials.
@@ -53,9 +52,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // RemoteError is an exception that the server answered with.
 type RemoteError struct {
 	Server  string // its address, without password
-	Call    string // such as task/create
+	Call    string // path, such as task/create
 	Status  int    // HTTP's
-	Class   string // of the Python exception; "" if the answer was none
+	Class   string // of the Python exception; "" if the answer was no exception
 	Message string
 }
 
@@ -70,12 +69,10 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("RPC server %s: %s: %s: %s", e.Server, e.Call, e.Class, e.Message)
 }
 
-// The pauses between tries of a call that the server did not do, as in the Python scheduler's
-// client.
+// The pauses between tries of a call that the server did not execute, as in the Python scheduler's client.
 var retryPauses = []time.Duration{500 * time.Millisecond, 2 * time.Second}
 
-// call makes a call whose arguments visit writes, and reads what the server
-// returned.
+// call makes a call whose arguments visit writes, and reads the server's result.
 func (c *Client) call(ctx context.Context, path string, visit func(*fields)) (any, error) {
 	e := newEncoder(mimeMsgpack, nil)
 	e.openDict()
@@ -97,7 +94,7 @@ func (c *Client) call(ctx context.Context, path string, visit func(*fields)) (an
 	return c.post(ctx, path, body)
 }
 
-// worthRetrying reports whether the call was not done and may succeed later.
+// worthRetrying reports whether the call was not executed and may succeed later.
 func worthRetrying(err error) bool {
 	if remote, ok := errors.AsType[*RemoteError](err); ok {
 		return remote.Status == http.StatusBadGateway || remote.Status == http.StatusServiceUnavailable
@@ -154,5 +151,5 @@ func (c *Client) read(path string, response *http.Response, answer []byte) (any,
 	return nil, remote
 }
 
-// maxAnswerValues bounds an answer: it is trusted more than a request.
+// maxAnswerValues bounds an answer, less than the bound of a request: servers are trusted more than clients.
 const maxAnswerValues = 1 << 28

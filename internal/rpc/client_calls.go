@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// The calls of a Client are named as the methods of db.Store, and mean the same.
+// The calls of a Client have the names and the meaning of db.Store's methods.
 
 // TaskType returns the task type of that name; model.ErrUnknownTaskType if there
 // is none.

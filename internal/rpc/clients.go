@@ -18,45 +18,45 @@ import (
 	"swh-scheduler/internal/passwords"
 )
 
-// client is who may make the calls of some roles.
+// client is a client with its roles.
 type client struct {
-	name      string // "" for the single credential's token, and where nobody is asked
+	name      string // "" for the single credential's token, and if no credentials are needed
 	roles     roles
 	listers   []listerPattern
 	taskTypes []pattern
-	daemons   []string // those that the role daemon is for; none: all
+	daemons   []string // daemons of the role daemon; none: all
 }
 
-// listerPattern stands for listers by their name and instance.
+// listerPattern matches listers by their name and instance.
 type listerPattern struct{ name, instance pattern }
 
-// identity is a client that has shown one of its credentials.
+// identity is a client that has presented one of its credentials.
 type identity struct {
 	*client
 	credential string // its key in the file, such as token_sha256[0]; "" for the single credential
-	// again returns the identity that the same credential has in another access, or nil.
+	// again returns the identity of the same credential in another access, or nil.
 	again func(*access) *identity
 }
 
-// anyone makes all calls: where nobody is asked.
+// anyone may make all calls: the identity if no credentials are needed.
 var anyone = &identity{client: &client{roles: allRoles}}
 
-// nobody makes none.
+// nobody may make no call.
 var nobody = &identity{client: &client{}}
 
-// access is who may call. It is made anew when the clients change.
+// access holds the clients and their credentials. A change of the clients makes a new one.
 type access struct {
 	single       Credentials
 	tokens       map[[sha256.Size]byte]*identity
 	users        map[string]*passwordClient
 	certificates map[string]*identity // by a name such as DNS:runner.example
 	clients      []*client
-	decoy        []passwords.Hash // of some client; checked for users that are not there, to take as long
+	decoy        []passwords.Hash // of some client; checked for unknown users, so that they take as long
 
 	flights singleflight.Group // of checks of passwords
 	seed    [sha256.Size]byte
 	mu      sync.Mutex
-	right   map[[sha256.Size]byte]*identity // passwords that were right, by their hash with the seed
+	right   map[[sha256.Size]byte]*identity // passwords that were right, by their seeded hash
 }
 
 // passwordClient is a client with passwords.
@@ -109,15 +109,15 @@ func newAccess(single Credentials, clients []config.Client) (*access, error) {
 
 func key(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
 
-// unusable is the error of a credential that is none, such as one that "config show" has printed.
+// unusable is the error of an invalid credential, such as a redacted one of "config show".
 func unusable(client, key string) error {
 	return fmt.Errorf("rpc_serve.clients (%s).%s can't be used: give the file's own, not what config show prints", client, key)
 }
 
-// asks reports whether clients have to show who they are.
+// asks reports whether clients need credentials.
 func (a *access) asks() bool { return a.single.Wanted() || len(a.clients) > 0 }
 
-// challenges returns the ways to show it.
+// challenges returns the accepted kinds of credentials.
 func (a *access) challenges() (ways []string) {
 	if a.single.Token != "" || len(a.tokens) > 0 {
 		ways = append(ways, "Bearer")
@@ -128,9 +128,9 @@ func (a *access) challenges() (ways []string) {
 	return ways
 }
 
-// quick returns who has the credentials of a request, as far as that takes no time: the single credential, a
-// token (also as the password of its client's name), and passwords that were right before. Comparing takes the
-// same time whatever is wrong.
+// quick returns the identity of a request's credentials, if that takes no time: the single credential, a token (also
+// as the password of its client's name), or a password that was right before. Comparisons take the same time for
+// every wrong value.
 func (a *access) quick(r *http.Request) *identity {
 	if a.single.accept(r) {
 		user, _, _ := r.BasicAuth()
@@ -156,15 +156,15 @@ func (a *access) quick(r *http.Request) *identity {
 	return a.right[a.sum(user, password)]
 }
 
-// maxRight bounds the passwords that are remembered.
+// maxRight bounds the stored passwords.
 const maxRight = 4 * 1000
 
-// sum is by which a password is remembered.
+// sum is the seeded hash under which a password is stored.
 func (a *access) sum(user, password string) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(a.seed[:], "%d:%s%s", len(user), user, password))
 }
 
-// slow returns who has a user's password, which takes long.
+// slow returns the identity for a user's password, by a check that takes long.
 func (a *access) slow(user, password string) *identity {
 	who := a.users[user]
 	if who == nil || password == "" {
@@ -201,7 +201,7 @@ func (a *access) hasPasswords(r *http.Request) (user, password string, ok bool) 
 	return user, password, ok && len(a.users) > 0
 }
 
-// ofCertificate returns who a verified certificate is of: the first client, in the order of the certificate's
+// ofCertificate returns the identity of a verified certificate: the first client, in the order of the certificate's
 // names.
 func (a *access) ofCertificate(leaf *x509.Certificate) *identity {
 	for _, name := range certificateNames(leaf) {

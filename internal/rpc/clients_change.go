@@ -11,11 +11,11 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// followEvery is how often the clients are looked at, and who uses the door.
+// followEvery is how often the clients, and the users of the door, are checked.
 const followEvery = time.Second
 
-// follow takes over clients that have changed, until ctx ends, and ends the sessions at the door of those who may
-// not use it any more.
+// follow replaces clients that have changed, until ctx ends. It ends the sessions at the door of clients that may no
+// longer use it.
 func (s *Server) follow(ctx context.Context) {
 	last := ""
 	for service.Sleep(ctx, cmp.Or(s.followTime, followEvery)) == nil {
@@ -32,7 +32,7 @@ func (s *Server) follow(ctx context.Context) {
 	}
 }
 
-// reread takes over clients that have changed.
+// reread replaces clients that have changed.
 func (s *Server) reread() error {
 	single, clients, changed, err := s.Reread()
 	if err != nil || !changed {
@@ -61,7 +61,7 @@ func (s *Server) reread() error {
 	return nil
 }
 
-// visitor returns who comes through the door by a request.
+// visitor returns the visitor of a request for the door.
 func (s *Server) visitor(r *http.Request) door.Visitor {
 	id := s.identity(r)
 	return door.Visitor{Name: id.name, Daemons: id.daemons, Permitted: func(as string) bool {

@@ -21,7 +21,7 @@ type encoder interface {
 	text(string)
 	bytes([]byte)
 	time(time.Time)
-	// json writes the value of a JSON text, where nothing is read as a tag.
+	// json writes the value of a JSON text, in which tags have no meaning.
 	json(json.RawMessage)
 
 	openList(n int)
@@ -52,7 +52,7 @@ func newEncoder(mime string, buf []byte) encoder {
 	return &jsonWriter{buf: buf}
 }
 
-// bound has an encoder ask before its document grows to a size.
+// bound makes an encoder call room before its document grows.
 func bound(e encoder, room func(size int) error) encoder {
 	switch w := e.(type) {
 	case *msgpackWriter:

@@ -18,15 +18,15 @@ type endpoint struct {
 	handle      func(*call) error
 	writes      bool  // changes something
 	allowed     roles // who may call
-	scoped      roles // those of them who may for some arguments only
-	limited     bool  // of clients with daemons, those of some may
+	scoped      roles // roles that may make it with some arguments only
+	limited     bool  // of clients with daemons, only some daemons may
 	daemons     []string
 	takes       *signature
 	returns     parameter
 }
 
-// call is one call in progress. Its handler reads args, asks store, and writes
-// what the method returns to out. On an error, what was written is discarded.
+// call is one call in progress. Its handler reads args, uses store, and writes the method's result to out. On an
+// error, the output is discarded.
 type call struct {
 	context.Context
 	store *db.Store
@@ -51,8 +51,8 @@ func (c *call) at(t time.Time) time.Time {
 	return t
 }
 
-// method is an endpoint for server and client: its arguments are an A, whose
-// fields visit visits, and it returns an R.
+// method is an endpoint for server and client. Its arguments are an A, whose fields visit visits, and it returns an
+// R.
 type method[A, R any] struct {
 	endpoint
 	visit  func(*fields, *A)
@@ -60,8 +60,8 @@ type method[A, R any] struct {
 	scope  func(*call, A) error // of clients with only scoped roles
 }
 
-// define describes a call: its path, the roles of those who may make it, the method of the Python scheduler's
-// backend that it stands for, and how it is answered.
+// define describes a call: its path, the roles that may make it, its method of the Python scheduler's backend, and
+// its handler.
 func define[A, R any](path string, allowed roles, name, description string, visit func(*fields, *A), result *kind[R], answer func(*call, A) (R, error)) *method[A, R] {
 	s := signatureOf(name, visit)
 	m := &method[A, R]{endpoint{
@@ -89,19 +89,20 @@ func define[A, R any](path string, allowed roles, name, description string, visi
 	return m
 }
 
-// within bounds what a role may do with a call, by its arguments: check returns an error if it may not.
+// within bounds a role's arguments of a call: check returns an error for arguments that it may not use.
 func (m *method[A, R]) within(role roles, check func(*call, A) error) *method[A, R] {
 	m.scoped, m.scope = role, check
 	return m
 }
 
-// by names the daemons, by their commands, that make a call. A client whose role daemon is for others may not.
+// by lists the daemons, by their commands, that make a call. A client whose role daemon is limited to other daemons
+// may not make it.
 func (m *method[A, R]) by(daemons ...string) *method[A, R] {
 	m.limited, m.daemons = true, daemons
 	return m
 }
 
-// readCall reads the arguments of a call, which then holds only what became of them.
+// readCall reads the arguments of a call, and drops the values that it has read.
 func readCall[A any](c *call, s *signature, visit func(*fields, *A)) (arguments A, err error) {
 	f := fields{mode: ofCall, jsonLeft: c.jsonLeft}
 	if err := s.bind(&f, c.args); err != nil {
@@ -128,14 +129,14 @@ func (m *method[A, R]) ask(ctx context.Context, c *Client, arguments A) (returne
 	return readResponse(m.result, value)
 }
 
-// readResponse reads what a server answered.
+// readResponse reads a server's answer.
 func readResponse[R any](k *kind[R], value any) (R, error) {
 	f := fields{mode: ofResponse}
 	returned := k.read(&f, value)
 	return returned, f.err
 }
 
-// none stands for no arguments, and for None as the answer.
+// none is the type of no arguments, and of None as the answer.
 type none struct{}
 
 var null = &kind[none]{
@@ -145,12 +146,12 @@ var null = &kind[none]{
 
 func noArguments(*fields, *none) {}
 
-// gives makes the answer of a call from a method of the store.
+// gives makes a handler from a method of the store.
 func gives[A, R any](read func(*db.Store, context.Context, A) (R, error)) func(*call, A) (R, error) {
 	return func(c *call, a A) (R, error) { return read(c.store, c, a) }
 }
 
-// does is the same for a call that returns None.
+// does is gives for a call that returns None.
 func does[A any](write func(*db.Store, context.Context, A) error) func(*call, A) (none, error) {
 	return func(c *call, a A) (none, error) { return none{}, write(c.store, c, a) }
 }

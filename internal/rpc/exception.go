@@ -16,16 +16,15 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// exception is an error as the Python scheduler's server answers it: a Python exception. Its
-// clients know some by class (StaleData, UnknownPolicy) and raise the others as
-// a RemoteException that shows class and arguments.
+// exception is an error in the form of the Python scheduler's server: a Python exception. Its clients recognise some
+// by class (StaleData, UnknownPolicy) and raise the others as a RemoteException that shows class and arguments.
 type exception struct {
 	class  string
 	module string // "" is builtins
 	args   []string
 	status int  // HTTP status; 0 is 500
-	server bool // the server is at fault, not the client
-	denied bool // the client lacks a role, or its role is not for such arguments
+	server bool // the error is the server's, not the client's
+	denied bool // the client lacks a role, or its role excludes such arguments
 }
 
 const statusTooLarge = http.StatusRequestEntityTooLarge
@@ -44,7 +43,7 @@ func (x *exception) message() string {
 // maxErrorText is the maximum length in bytes of a text that an error quotes.
 const maxErrorText = 2000
 
-// brief returns a text, or its begin if it is too long for an error.
+// brief returns a text, or the beginning of one that is too long for an error.
 func brief(text string) string {
 	if len(text) <= maxErrorText {
 		return text
@@ -58,7 +57,7 @@ type briefError struct{ error }
 func (e briefError) Error() string { return brief(e.error.Error()) }
 func (e briefError) Unwrap() error { return e.error }
 
-// quotable returns what an error shows of a value of a request or of another error.
+// quotable returns the text that an error shows of a value of a request or of another error.
 func quotable(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -73,8 +72,8 @@ func quotable(value any) any {
 	return value
 }
 
-// fault returns whose the error is, as a class of HTTP statuses. The status itself is that of
-// the Python server, which answers 500 to wrong arguments, too.
+// fault returns the origin of the error, as a class of HTTP statuses. The status itself is that of the Python
+// server, which answers 500 to wrong arguments, too.
 func (x *exception) fault() string {
 	if x.server || x.status == http.StatusServiceUnavailable {
 		return "5xx"
@@ -84,8 +83,8 @@ func (x *exception) fault() string {
 
 func (x *exception) httpStatus() int { return cmp.Or(x.status, http.StatusInternalServerError) }
 
-// write writes the exception as the Python scheduler does: a plain dict, without tag. The
-// traceback is empty, as ours would tell a client nothing.
+// write writes the exception as the Python scheduler does: a plain dict, without tag. The traceback is empty, as
+// ours would be of no use to a client.
 func (x *exception) write(e encoder) {
 	e.openDict()
 	e.key("type")
@@ -129,7 +128,7 @@ func assertionError(format string, args ...any) *exception {
 	return newException("AssertionError", format, args...)
 }
 
-// psycopgError is an error of PostgreSQL's that a call would have met.
+// psycopgError is the exception of an error of PostgreSQL.
 func psycopgError(class, format string, args ...any) *exception {
 	x := newException(class, format, args...)
 	x.module = "psycopg.errors"
@@ -148,9 +147,8 @@ func httpError(status int, class, description string) *exception {
 	return &exception{class: class, module: "werkzeug.exceptions", args: []string{description}, status: status}
 }
 
-// exceptionOf turns an error of a call into what the Python scheduler would answer. internal
-// means that it tells the client nothing: the cause is for the log. No exception
-// holds a password or the text of a query.
+// exceptionOf returns the Python scheduler's exception for an error of a call. internal means that the exception has
+// no details: the cause is for the log. No exception holds a password or the text of a query.
 func exceptionOf(err error) (x *exception, internal bool) {
 	if x, ok := errors.AsType[*exception](err); ok {
 		return x, false

@@ -2,9 +2,8 @@ package rpc
 
 import "reflect"
 
-// fields goes through the fields of an object or the arguments of a call. One
-// function, called a visit, names them in their order with [required] and
-// [optional]; from it follow writing, reading from a dict, and the list of names.
+// fields visits the fields of an object or the arguments of a call. A function, called a visit, names them in their
+// order with [required] and [optional]. Writing, reading from a dict, and the list of names all use that function.
 type fields struct {
 	out encoder // writes to it, unless it is nil
 
@@ -16,7 +15,7 @@ type fields struct {
 	// from 1, or 0 if it is not given.
 	mode
 	dict
-	jsonLeft *int // bytes of JSON that may be made of values; nil: maxJSON of each
+	jsonLeft *int // bytes of JSON that may still be made of values; nil: maxJSON of each
 	at       [maxFields]int32
 	next     int
 	name     string // of the field that is read
@@ -27,13 +26,13 @@ type fields struct {
 // maxFields is more than any object or call has.
 const maxFields = 16
 
-// mode is what is read. It decides the error for a value of a wrong type.
+// mode is the kind of object that is read. It decides the error for a value of a wrong type.
 type mode uint8
 
 const (
 	ofModel    mode = iota // an object of the model, as the Python scheduler's classes check it
 	ofCall                 // the arguments of a call
-	ofResponse             // what a server answered, in the client
+	ofResponse             // a server's answer, in the client
 )
 
 // required visits a field that must be given.
@@ -45,8 +44,7 @@ func required[V any](f *fields, name string, k *kind[V], v *V) {
 	}
 }
 
-// optional visits a field that may be left out: then it is otherwise, if given, or
-// its type's zero.
+// optional visits a field that may be absent. It is then otherwise, if given, or its type's zero value.
 func optional[V any](f *fields, name string, k *kind[V], v *V, otherwise ...V) {
 	if f.out != nil {
 		write(f, name, k, v)
@@ -97,7 +95,7 @@ func (f *fields) wrong(value any) {
 	f.refuse(value, typeError("argument '%s' must be %s, not %s", f.name, f.kind.name, typeName(value)))
 }
 
-// refuse refuses a value with an error of the Python scheduler's; the client has its own.
+// refuse refuses a value with the Python scheduler's error; the client has its own.
 func (f *fields) refuse(value any, err error) {
 	if f.mode == ofResponse {
 		err = unexpected(value)

@@ -15,9 +15,9 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Calls that the Python scheduler doesn't have. Graphs and reports are plain dicts, as in
-// the files of "task graph submit" and the output of "task graph status"; a graph may be a
-// text, too. What is wrong with a graph is a ValueError with status 400.
+// These calls are not in the Python scheduler. Graphs and reports are plain dicts, as in the files of "task graph
+// submit" and the output of "task graph status"; a graph may be a text, too. An error of a graph is a ValueError
+// with status 400.
 var (
 	submitGraph = define("task_graph/submit", operator, "submit_task_graph",
 		"Stores a graph of tasks, all or nothing, and returns its number and those of its tasks by name.",
@@ -133,7 +133,7 @@ type taskToRelease struct {
 	force bool
 }
 
-// document is a plain value, as JSON has it.
+// document is a plain value, in JSON's types.
 func document[V any]() *kind[V] {
 	return &kind[V]{read: func(f *fields, value any) (v V) {
 		if err := json.Unmarshal(f.json(value), &v); err != nil {
@@ -147,7 +147,7 @@ func document[V any]() *kind[V] {
 	}}
 }
 
-// graphTexts is a graph as a text in YAML or JSON, or as what that says.
+// graphTexts is a graph as a text in YAML or JSON, or as the value of such a text.
 var graphTexts = &kind[string]{read: func(f *fields, value any) string {
 	if text, ok := value.(string); ok {
 		return text
@@ -159,11 +159,11 @@ var graphTexts = &kind[string]{read: func(f *fields, value any) string {
 	return string(said)
 }, write: text.write}
 
-// Bounds of a graph that is sent, whose values take more memory than those of a request: in JSON some 60
-// bytes, in YAML some 300.
+// Bounds of a graph in a request. Its values take more memory than others: in JSON about 60 bytes, in YAML about
+// 300.
 const (
 	maxGraphText   = 32 << 20 // bytes
-	maxGraphValues = 2 << 20  // of all graphs in hand; one of YAML counts as yamlValue
+	maxGraphValues = 2 << 20  // of all graphs in progress; one of YAML counts as yamlValue
 	minGraphValues = maxGraphValues / 16
 	yamlValue      = 8
 )
@@ -228,7 +228,7 @@ func (c *Client) SubmitGraph(ctx context.Context, text []byte) (taskgraph.Submit
 	return submitGraph.ask(ctx, c, string(text))
 }
 
-// ExtendGraph adds what a text in YAML or JSON asks for to a graph, all of it or nothing.
+// ExtendGraph makes the changes of a text in YAML or JSON to a graph, all of them or none.
 func (c *Client) ExtendGraph(ctx context.Context, graph int64, text []byte) (taskgraph.Submitted, error) {
 	s, err := extendGraph.ask(ctx, c, graphExtension{graph, string(text)})
 	return s, unknownGraph(err)
@@ -248,7 +248,7 @@ func (c *Client) Graph(ctx context.Context, graph int64) (taskgraph.Line, error)
 	return lines[0], nil
 }
 
-// GraphReport tells the progress of a graph; model.ErrUnknownGraph if there is none.
+// GraphReport returns the progress of a graph; model.ErrUnknownGraph if there is none.
 func (c *Client) GraphReport(ctx context.Context, graph int64) (taskgraph.Report, error) {
 	report, err := graphStatus.ask(ctx, c, graph)
 	if err != nil || report == nil {
@@ -271,8 +271,7 @@ func unknownGraph(err error) error {
 	return err
 }
 
-// RunningGraphTasks returns the tasks of a graph that were sent and are not known to have
-// ended.
+// RunningGraphTasks returns the tasks of a graph that were sent and whose end is not recorded.
 func (c *Client) RunningGraphTasks(ctx context.Context, graph int64) ([]int64, error) {
 	return runningTasks.ask(ctx, c, graph)
 }
@@ -289,7 +288,7 @@ func (c *Client) RetryGraph(ctx context.Context, graph int64) error {
 	return unknownGraph(err)
 }
 
-// ReleaseTask releases a task that waits only for itself; with force, whatever it waits for.
+// ReleaseTask releases a task that waits only for itself; with force, also one that waits for other tasks.
 func (c *Client) ReleaseTask(ctx context.Context, task int64, force bool) (taskgraph.Released, error) {
 	return releaseTask.ask(ctx, c, taskToRelease{task, force})
 }

@@ -12,29 +12,28 @@ import (
 	"time"
 )
 
-// Wrong credentials that an address may try at once, and how often others after these.
+// The number of wrong credentials that an address may try at once, and the time for each further try.
 const (
 	GuessesAtOnce = 10
 	GuessEvery    = 10 * time.Second
 )
 
-// maxGuessers is how many addresses are remembered.
+// maxGuessers is the number of stored addresses.
 const maxGuessers = 10_000
 
-// What is wrong with credentials.
+// The errors of credentials.
 var (
 	ErrWrong   = errors.New("wrong credentials")
 	ErrTooMany = errors.New("too many wrong credentials from this address")
 )
 
-// Guesses slows wrong credentials. Each costs its address GuessEvery, and who owes the time of
-// GuessesAtOnce may not try: then right credentials are refused, too, as an answer would tell
-// whether they are right. The same wrong ones again cost nothing, as they tell nothing: a program that
-// was not told of a new password doesn't keep out others on its host. The zero value is ready to use, by any
-// number of goroutines.
+// Guesses slows tries with wrong credentials. Each try costs its address GuessEvery. An address that owes the time
+// of GuessesAtOnce may not try: right credentials are then refused too, because the answer would reveal that they
+// are right. The same wrong ones again cost nothing, because they reveal nothing: a program with an old password
+// doesn't keep out others on its host. The zero value is ready to use, and safe for concurrent use.
 type Guesses struct {
-	// KnownPass has credentials pass that were right from the address last: who guesses keeps out nobody
-	// there who was in before, but may guess these.
+	// KnownPass accepts credentials that were the last right ones of their address. Then a guesser keeps out no
+	// client of that address that was accepted before, but may guess the credentials of these.
 	KnownPass bool
 
 	mu sync.Mutex
@@ -43,12 +42,12 @@ type Guesses struct {
 
 type guesser struct {
 	owes  time.Time         // until when
-	wrong [sha256.Size]byte // of what was wrong last
-	right [sha256.Size]byte // of what was right last, with KnownPass
+	wrong [sha256.Size]byte // hash of the last wrong credentials
+	right [sha256.Size]byte // hash of the last right credentials, with KnownPass
 }
 
-// Tried returns what Judge would say of credentials without asking whether they are right, or nil: a check that
-// takes long comes between them.
+// Tried returns the error that Judge would return before it checks credentials, or nil. It is for use before a check
+// that takes long.
 func (g *Guesses) Tried(from netip.Prefix, credentials string, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,7 +64,7 @@ func (g *Guesses) tried(who guesser, sum [sha256.Size]byte, now time.Time) error
 	return nil
 }
 
-// Judge asks whether credentials that came from an address are right. The error is ErrTooMany or ErrWrong.
+// Judge checks credentials of an address with right. The error is ErrTooMany or ErrWrong.
 func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, right func() bool) error {
 	sum := sha256.Sum256([]byte(credentials))
 	g.mu.Lock()
@@ -89,7 +88,7 @@ func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, ri
 	return ErrWrong
 }
 
-// Changed notes that other credentials are right from now on: those that were wrong may be.
+// Changed records that the right credentials have changed: wrong ones may now be right.
 func (g *Guesses) Changed() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,27 +98,27 @@ func (g *Guesses) Changed() {
 	}
 }
 
-// remember notes what is known of an address. Those that owe nothing make room for it.
+// remember stores the state of an address. It drops addresses that owe nothing to make room.
 func (g *Guesses) remember(from netip.Prefix, who guesser, now time.Time) {
 	if len(g.by) >= maxGuessers {
 		maps.DeleteFunc(g.by, func(_ netip.Prefix, other guesser) bool { return !other.owes.After(now) })
 	}
 	if len(g.by) >= maxGuessers || g.by == nil {
-		g.by = map[netip.Prefix]guesser{} // so many addresses are not slowed by remembering some of them
+		g.by = map[netip.Prefix]guesser{} // with so many addresses, storing some of them slows nobody
 	}
 	g.by[from] = who
 }
 
-// Proxies are the addresses of proxies that are believed from whom a request comes.
+// Proxies are the addresses of proxies that are trusted for the source of a request.
 type Proxies []netip.Prefix
 
-// Sent reports whether the connection is from one of them.
+// Sent reports whether the connection comes from one of them.
 func (p Proxies) Sent(r *http.Request) bool {
 	return slices.ContainsFunc(p, func(proxy netip.Prefix) bool { return proxy.Contains(sender(r)) })
 }
 
-// From returns from where a request comes: behind a trusted proxy, the last address of what that says;
-// of IPv6 the network of 64 bits, as a host has many addresses.
+// From returns the source of a request: behind a trusted proxy, the last address in the proxy's header. For IPv6 it
+// returns the network of 64 bits, as a host has many addresses.
 func (p Proxies) From(r *http.Request) netip.Prefix {
 	address := p.Address(r)
 	network, _ := address.Prefix(min(address.BitLen(), 64))

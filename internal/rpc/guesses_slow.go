@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// JudgeSlowly is Judge for a check that takes long, such as that of a hash of a password. right is called without
-// the lock, and the address owes for the try meanwhile: it has at most GuessesAtOnce at the same time. An error of
-// right is returned, and costs nothing.
+// JudgeSlowly is Judge for a check that takes long, such as that of a hash of a password. It calls right without the
+// lock, and charges the address for the try meanwhile: an address has at most GuessesAtOnce such tries at a time.
+// JudgeSlowly returns an error of right, and charges nothing for it.
 func (g *Guesses) JudgeSlowly(from netip.Prefix, credentials string, now time.Time, right func() (bool, error)) error {
 	sum := sha256.Sum256([]byte(credentials))
 	if err := g.owe(from, sum, now); err != nil {
@@ -29,7 +29,7 @@ func (g *Guesses) JudgeSlowly(from netip.Prefix, credentials string, now time.Ti
 	return err
 }
 
-// owe has an address owe for a try, unless it may not try.
+// owe charges an address for a try, unless it may not try.
 func (g *Guesses) owe(from netip.Prefix, sum [sha256.Size]byte, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

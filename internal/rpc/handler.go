@@ -32,7 +32,7 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		x, internal := exceptionOf(err)
 		if ended := r.Context().Err(); errors.Is(ended, context.Canceled) {
-			internal, x.server = false, false // the client went away, or the server stops
+			internal, x.server = false, false // the client disconnected, or the server stops
 		}
 		switch {
 		case x.denied:
@@ -59,7 +59,7 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// caller returns who has called, for the log: the address, and the client, or the user of the single credential.
+// caller returns the caller for the log: the address, and the client, or the user of the single credential.
 func (s *Server) caller(r *http.Request) slog.Attr {
 	who := []any{"address", r.RemoteAddr}
 	switch id := s.identity(r); {
@@ -72,8 +72,7 @@ func (s *Server) caller(r *http.Request) slog.Attr {
 	return slog.Group("caller", who...)
 }
 
-// encodeException writes an exception; as the Python scheduler, in msgpack whatever the
-// client takes.
+// encodeException writes an exception in msgpack, whatever the client accepts, as the Python scheduler does.
 func encodeException(x *exception, buf []byte) encoder {
 	out := newEncoder(mimeMsgpack, buf)
 	x.write(out)
@@ -116,7 +115,7 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 	return c.out, err
 }
 
-// readArguments reads a body, and then its arguments, for which the call takes a slot.
+// readArguments reads a body, then takes a slot for the call and reads its arguments.
 func (s *Server) readArguments(ep *endpoint, w http.ResponseWriter, r *http.Request, room *share) (dict, error) {
 	body := buffers.Get().(*[]byte)
 	defer putBuffer(body) // arguments share nothing with it
@@ -136,8 +135,8 @@ func (s *Server) readArguments(ep *endpoint, w http.ResponseWriter, r *http.Requ
 	return arguments(r.Context(), ep, r.Header.Get("Content-Type"), *body, room)
 }
 
-// arguments reads the arguments of a call. Without any, only a call that changes something
-// needs a content type, which a page in a browser can't give without asking.
+// arguments reads the arguments of a call. A call without arguments needs a content type only if it changes
+// something: a page in a browser can't set one without a preflight request.
 func arguments(ctx context.Context, ep *endpoint, contentType string, body []byte, room *share) (dict, error) {
 	mime, _, _ := strings.Cut(contentType, ";")
 	var read func([]byte, limits) (any, error)
@@ -207,24 +206,24 @@ func qualityOf(parameters string) float64 {
 	return 1
 }
 
-// respond sends a whole body, always with its length: the Python scheduler's client takes a
-// chunked answer for a stream, which it does not decode. Like the Python server it compresses nothing: in
-// one data centre that takes longer than it saves.
+// respond sends a whole body, always with its length: the Python scheduler's client takes a chunked answer for a
+// stream, which it does not decode. Like the Python server it compresses nothing: within one data centre that takes
+// longer than it saves.
 func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTimeout)) // fails only if the client is gone
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTimeout)) // fails only if the client has disconnected
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // fails only if the client is gone
+		_, _ = w.Write(body) // fails only if the client has disconnected
 	}
 }
 
 // buffers are reused for requests and answers.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// putBuffer returns a buffer to the pool, unless it is so large that it is better freed.
+// putBuffer returns a buffer to the pool, or drops a large one.
 func putBuffer(buf *[]byte) {
 	const largest = 1 << 20
 	if cap(*buf) <= largest {

@@ -104,7 +104,7 @@ func (r *jsonReader) dict() (any, error) {
 	return d.untagged(true, &r.limits)
 }
 
-// longestToken returns how many bytes the longest text or number of a JSON document has, as it is written.
+// longestToken returns the length in bytes of the longest text or number of a JSON document, with escapes.
 func longestToken(src []byte) (longest int) {
 	run := 0
 	for i := 0; i < len(src); i++ {

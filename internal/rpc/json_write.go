@@ -11,10 +11,10 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// jsonWriter writes JSON. What JSON lacks has a tag: dates and bytes too.
+// jsonWriter writes JSON. It writes types that JSON lacks, such as dates and bytes, as tagged objects.
 type jsonWriter struct {
 	buf  []byte
-	room func(size int) error // asked before buf grows to this size; nil: it may
+	room func(size int) error // called before buf grows to this size; nil: no limit
 	err  error                // the first; nothing is written after it
 }
 
@@ -28,7 +28,7 @@ func (w *jsonWriter) fail(err error) {
 	}
 }
 
-// fits reports whether n bytes more may be written, and makes room for them.
+// fits reports whether n more bytes may be written, and reserves room for them.
 func (w *jsonWriter) fits(n int) bool {
 	if w.err == nil && w.room != nil && len(w.buf)+n > cap(w.buf) {
 		w.fail(w.room(len(w.buf) + n))
@@ -39,8 +39,8 @@ func (w *jsonWriter) fits(n int) bool {
 	return w.err == nil
 }
 
-// separate puts a comma between two values. What comes first in a list, in a
-// dict or after a key follows one of these characters, as no value does.
+// separate writes a comma between two values. The first value of a list, of a dict or after a key follows a
+// character that ends no value.
 func (w *jsonWriter) separate() {
 	if len(w.buf) == 0 {
 		return
@@ -88,7 +88,7 @@ func jsonTextSize(s string) int {
 
 const hexDigits = "0123456789abcdef"
 
-// appendJSONText writes a text with what must be escaped escaped.
+// appendJSONText writes a text with escapes where JSON needs them.
 func appendJSONText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	if !utf8.ValidString(s) {

@@ -6,14 +6,13 @@ import (
 	"math/big"
 )
 
-// appendJSONValue writes a value that goes into a column of type jsonb, as
-// Python's json.dumps would: what is neither None, bool, number, text, list nor
-// dict is refused.
+// appendJSONValue writes a value for a column of type jsonb, as Python's json.dumps would. It refuses a value that
+// is neither None, bool, number, text, list nor dict.
 func appendJSONValue(dst []byte, value any) (json.RawMessage, error) {
 	return appendBoundedJSON(dst, value, maxJSON)
 }
 
-// appendBoundedJSON is the same with a maximum length.
+// appendBoundedJSON is appendJSONValue with a maximum length.
 func appendBoundedJSON(dst []byte, value any, most int) (json.RawMessage, error) {
 	w := jsonWriter{buf: dst, room: func(size int) error {
 		if size > most {
@@ -68,7 +67,7 @@ func (w *jsonWriter) value(value any) {
 	}
 }
 
-// jsonKey is the text that json.dumps makes of a key.
+// jsonKey returns the text of a key as json.dumps writes it.
 func jsonKey(key any) (string, error) {
 	switch k := key.(type) {
 	case string:

@@ -13,8 +13,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// kind says how a V is read from a value of a document, and how it is written. A
-// field whose kind has no write is left out.
+// kind reads a V from a value of a document, and writes one. A field whose kind has no write is left out.
 type kind[V any] struct {
 	pythonType
 	read  func(f *fields, value any) V
@@ -76,7 +75,7 @@ var (
 	})
 	id = scalar("uuid.UUID", func(f *fields, v *uuid.UUID) { writeUUID(f.out, *v) })
 
-	// True and False are integers in Python, but not for a column of PostgreSQL's.
+	// True and False are integers in Python, but not for a column of PostgreSQL.
 	integer = &kind[int64]{pythonType{name: "int"}, func(f *fields, value any) int64 {
 		switch value {
 		case true, false:
@@ -91,7 +90,7 @@ var (
 		return as[int64](f, value)
 	}, func(f *fields, v *int64) { f.out.integer(*v) }}
 
-	// unused is an integer that the calls with such an object don't look at.
+	// unused is an integer that the calls with such an object ignore.
 	unused = &kind[int64]{integer.pythonType, func(f *fields, value any) int64 {
 		if _, ok := value.(bool); ok {
 			return 0
@@ -166,19 +165,19 @@ var (
 	objectOrNone      = orNil(jsonObject)
 )
 
-// argument refuses a text or bytes of a request that are too long to be an argument or a field.
+// argument refuses a text or bytes of a request that are too long for an argument or a field.
 func (f *fields) argument(size int) {
 	if size > maxArgument && f.mode != ofResponse {
 		f.fail(tooLarge("%s has %d bytes, more than %d", f.name, size, maxArgument))
 	}
 }
 
-// errTooLong is the error for an interval that was cut as it was read ([postgres.TooLong]).
+// errTooLong is the error of an interval that was shortened when it was read ([postgres.TooLong]).
 func errTooLong(name string) error {
 	return &exception{class: "OverflowError", args: []string{name + " is longer than 292 years, which this server can't tell"}}
 }
 
-// json returns the JSON of a value of the request, which counts against what all may have.
+// json returns the JSON of a value of the request, and counts it against the limit of all.
 func (f *fields) json(value any) json.RawMessage {
 	if f.err != nil {
 		return nil
@@ -193,7 +192,7 @@ func (f *fields) json(value any) json.RawMessage {
 	return text
 }
 
-// spend counts what is made of a text or value of the request, which goes to the database as JSON, too.
+// spend counts a text or value of the request that goes to the database as JSON.
 func (f *fields) spend(size int) {
 	if f.jsonLeft == nil {
 		f.jsonLeft = new(maxJSON)
@@ -263,7 +262,7 @@ func listing[V any](k *kind[V]) *kind[[]V] {
 		if !ok {
 			f.refuse(value, typeError("'%s' object is not iterable", typeName(value)))
 		}
-		// It grows by what can be read, as a V may take much more than a value.
+		// It grows with the values read, as a V may take much more memory than a value.
 		list := make([]V, 0, min(len(elements), 1024))
 		for _, element := range elements {
 			if f.err != nil {

@@ -63,7 +63,7 @@ func (m *metrics) came(id *identity) {
 	}
 }
 
-// forget drops the series of clients that are no more.
+// forget deletes the series of clients that were removed.
 func (m *metrics) forget(clients []*client) {
 	for _, one := range clients {
 		m.logins.DeletePartialMatch(prometheus.Labels{"client": one.name})

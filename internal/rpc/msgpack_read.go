@@ -10,8 +10,7 @@ import (
 	"swh-scheduler/internal/msgpack"
 )
 
-// Extension types of the Python scheduler's: integers that 64 bits don't hold, by their
-// big-endian bytes.
+// Extension types of the Python scheduler: integers above 64 bits, as their big-endian bytes.
 const (
 	extLongInt     = 1
 	extLongNegInt  = 2
@@ -28,8 +27,8 @@ func readMsgpack(src []byte, l limits) (any, error) {
 	return r.value()
 }
 
-// checkMsgpack steps over a document and takes no memory for it. After that the lengths in its heads are
-// facts: so many elements are there.
+// checkMsgpack steps over a document without allocating. It proves that the lengths in the heads are right: the
+// document has that many elements.
 func checkMsgpack(src []byte, l limits) error {
 	l.used = nil
 	r := msgpackReader{msgpack.Reader{Rest: src}, l}

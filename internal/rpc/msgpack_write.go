@@ -15,12 +15,12 @@ import (
 // fewest bytes. Tags have bytes as keys.
 type msgpackWriter struct {
 	buf  []byte
-	open []openDict           // those that are being written, each within the one before
-	room func(size int) error // asked before buf grows to this size; nil: it may
+	open []openDict           // unfinished dicts, each within the one before
+	room func(size int) error // called before buf grows to this size; nil: no limit
 	err  error                // the first; no text is written after it
 }
 
-// fits reports whether n bytes more may be written. What has a fixed length is written without asking.
+// fits reports whether n more bytes may be written. Values of a fixed length are written without it.
 func (w *msgpackWriter) fits(n int) bool {
 	if w.err == nil && w.room != nil && len(w.buf)+n > cap(w.buf) {
 		w.err = w.room(len(w.buf) + n)
@@ -75,7 +75,7 @@ func (w *msgpackWriter) bigInteger(i *big.Int) {
 	}
 }
 
-// openDict leaves the one byte that the head of most dicts takes.
+// openDict reserves the one byte that the head of most dicts takes.
 func (w *msgpackWriter) openDict() {
 	w.open = append(w.open, openDict{at: len(w.buf)})
 	w.buf = append(w.buf, 0)
@@ -126,8 +126,8 @@ func (w *msgpackWriter) json(text json.RawMessage) {
 	}
 }
 
-// transcode writes the next JSON value. How many elements a list or dict has is
-// known at its end only, so room is left for that.
+// transcode writes the next JSON value. The number of elements of a list or dict is known only at its end, so
+// transcode reserves room for it.
 func (w *msgpackWriter) transcode(d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil {

@@ -34,7 +34,7 @@ func recordOrigins(c *call, a recordArguments) ([]model.ListedOrigin, error) {
 	return c.store.RecordListedOrigins(c, a.origins, !a.updateLastSeen)
 }
 
-// defaultPage is how many origins are in a page unless it is said.
+// defaultPage is the default number of origins in a page.
 const defaultPage = 1000
 
 // originPage is a page of origins, and where the next one starts.
@@ -113,7 +113,7 @@ func visitGrab(f *fields, a *grabArguments) {
 
 var looseTextOrNone = orNone(looseText)
 
-// policies are names of policies. What is none is what the Python scheduler complains of first.
+// policies are names of policies. For another value it returns the Python scheduler's first error.
 var policies = &kind[model.VisitPolicy]{read: func(f *fields, value any) model.VisitPolicy {
 	name, ok := value.(string)
 	if !ok || len(name) > maxForm {

@@ -36,8 +36,7 @@ func siteMap(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, http.StatusOK, out.contentType(), body)
 }
 
-// healthy answers whether the daemon is alive: this port is served, and no call has been
-// forgotten.
+// healthy answers whether the daemon is alive: this port is served, and no call is stuck.
 func (s *Server) healthy(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, "ok\n"
 	if stuck := s.Health.Stuck(); len(stuck) > 0 {
@@ -46,8 +45,7 @@ func (s *Server) healthy(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, status, "text/plain; charset=utf-8", []byte(text))
 }
 
-// ready answers whether calls can be answered: the database is there, and the
-// server is not stopping.
+// ready answers whether calls can be answered: the database is reachable, and the server is not stopping.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	const patience = 3 * time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), patience)

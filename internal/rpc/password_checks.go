@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Bounds of checks of passwords, each of which takes some 100 ms of a processor and up to 64 MiB. One is done at a
-// time.
+// Bounds of checks of passwords, each of which takes about 100 ms of a processor and up to 64 MiB. One check runs at
+// a time.
 const (
-	maxChecks     = 64 // that wait or are done
+	maxChecks     = 64 // waiting or running
 	maxChecksFrom = 8  // one address
 	checkWait     = 5 * time.Second
 )
 
 // passwordChecks bounds checks of passwords.
 type passwordChecks struct {
-	one chan struct{} // has a place for that which is done
+	one chan struct{} // has a slot for the running check
 
 	mu   sync.Mutex
 	all  int
@@ -28,8 +28,8 @@ func newPasswordChecks() *passwordChecks {
 	return &passwordChecks{one: make(chan struct{}, 1), from: map[netip.Prefix]int{}}
 }
 
-// check returns who has a user's password, nil if it is wrong. Those who ask for the same at once share a check.
-// The error is errBusy, or the context's.
+// check returns the identity for a user's password, nil if it is wrong. Requests with the same password at once
+// share a check. The error is errBusy, or the context's.
 func (c *passwordChecks) check(ctx context.Context, a *access, from netip.Prefix, user, password string) (*identity, error) {
 	sum := a.sum(user, password)
 	flight := a.flights.DoChan(string(sum[:]), func() (any, error) {
@@ -63,7 +63,7 @@ func (c *passwordChecks) check(ctx context.Context, a *access, from netip.Prefix
 	}
 }
 
-// enter counts a check until leave. It reports false if there are too many.
+// enter counts a check until leave. It returns false if there are too many.
 func (c *passwordChecks) enter(from netip.Prefix) (leave func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/internal/config"
 )
 
-// roles are a set of roles: of a client, or of those that may make a call.
+// roles are a set of roles: of a client, or of the clients that may make a call.
 type roles uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	// readers make calls that change nothing.
+	// readers may make the calls that change nothing.
 	readers  = reader | web | operator | daemon
 	allRoles = reader | lister | web | operator | daemon
 )
@@ -59,7 +59,7 @@ func (r roles) String() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// missing says which role a client lacks.
+// missing returns the error of a client that lacks a role.
 func (r roles) missing(client, what string) string {
 	one := "the role"
 	if len(r.names()) > 1 {

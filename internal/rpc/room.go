@@ -15,32 +15,30 @@ const (
 	defaultRoomWait = 20 * time.Second // below bodyTimeout, within which the rest must come
 	retryAfter      = "5"              // seconds
 
-	maxSmallValues = 1 << 20 // that small bodies hold
-	// tinyBody is the size up to which bodies need no room for their values: so ordinary calls
-	// don't wait behind bodies made to hold many. All calls' together hold maxSmallValues at most.
+	maxSmallValues = 1 << 20 // values of small bodies
+	// tinyBody is the size up to which bodies need no room for their values. So ordinary calls don't wait behind
+	// bodies that were made to hold many values. All tiny bodies together hold maxSmallValues at most.
 	tinyBody = maxSmallValues / maxCalls
-	// rowSize is what a row of an answer takes beside its values, roughly, in bytes.
+	// rowSize is the approximate memory of a row of an answer besides its values, in bytes.
 	rowSize = 128
-	// answerStep is how much room a growing answer takes at a time, in bytes.
+	// answerStep is the step in which a growing answer reserves room, in bytes.
 	answerStep = 256 << 10
-	// collectFrom is the size from which the memory of a body is collected before another has its room.
+	// collectFrom is the size from which the garbage of a body is collected before another has its room.
 	collectFrom = 8 << 20
 )
 
-// room bounds what the calls in hand take of memory, together. What there is no room for
-// waits, or is answered 503.
+// room bounds the memory of all calls in progress together. A call without room waits, or gets 503.
 type room struct {
 	callers *callers
-	// A call whose body is larger than smallBody waits until it fits beside the large ones
-	// that are being answered, in bytes. Small bodies never wait.
+	// A call whose body is larger than smallBody waits until its bytes fit beside those of the other large bodies in
+	// progress. Small bodies never wait.
 	bodies    *semaphore.Weighted
 	allBodies int64 // what bodies holds
-	// Values that bodies hold, of small ones and of large ones: a value may be one byte of a
-	// body and take 40 in memory.
+	// Values of bodies, of small ones and of large ones: a value may be one byte of a body and take 40 in memory.
 	smallValues, largeValues *semaphore.Weighted
 	// Values of graphs.
 	graphs *semaphore.Weighted
-	// What is read to answer, and the answers, in bytes: allAnswers each.
+	// Rows that are read for answers, and the answers, in bytes: allAnswers each.
 	answers, encodings *semaphore.Weighted
 	allAnswers         int64
 	wait               time.Duration
@@ -58,8 +56,8 @@ func errNoRoom() error {
 	return httpError(http.StatusServiceUnavailable, "ServiceUnavailable", "The server has too many or too large requests in hand; try again later.")
 }
 
-// reserve waits for room for n of something, until it is released. It returns an error
-// with the status 503 if that takes too long.
+// reserve waits for room for n units, until it is released. It returns an error with the status 503 if that takes
+// too long.
 func (r room) reserve(ctx context.Context, of *semaphore.Weighted, n int64) error {
 	if of.TryAcquire(n) { // without the cost of a time limit
 		return nil
@@ -72,14 +70,14 @@ func (r room) reserve(ctx context.Context, of *semaphore.Weighted, n int64) erro
 	return nil
 }
 
-// ofOne returns what a large body takes of the room of its address.
+// ofOne returns the part of its address's room that a large body takes.
 func (r room) ofOne(size int64) int64 { return min(size, max(1, r.allBodies/2)) }
 
-// share is the room that one call has, until it is answered.
+// share is the room of one call, until it is answered.
 type share struct {
 	room
 	most int64        // of an answer, in bytes
-	from netip.Prefix // who calls; the zero prefix has no bounds of its own
+	from netip.Prefix // address of the caller; the zero prefix has no bounds of its own
 
 	who            *caller
 	arrival        *arrival
@@ -94,17 +92,17 @@ type share struct {
 	encoded        int64 // reserved, of encodings
 }
 
-// await notes that the call's body is awaited, so that too many don't come slowly. It sets deadlines for the
-// rest until arrived is called.
+// await counts the call's body as awaited, so that not too many come slowly. It sets deadlines for the rest until
+// arrived is called.
 func (s *share) await(deadline func(time.Time)) {
 	s.arrival = &arrival{deadline: deadline}
 	s.callers.await(s.caller(), s.from.IsValid(), s.arrival)
 }
 
-// arrived ends await: the body is there, whole, or can't be read.
+// arrived ends await: the body has arrived whole, or can't be read.
 func (s *share) arrived(whole bool) { s.callers.arrived(s.who, s.arrival, whole) }
 
-// enter starts a call, once its body is there. It returns an error with the status 503 if there are too many.
+// enter starts a call, after its body has arrived. It returns an error with the status 503 if there are too many.
 func (s *share) enter() error {
 	if s.callSlot = s.callers.enter(s.caller(), s.from.IsValid()); !s.callSlot {
 		return errNoRoom()
@@ -112,7 +110,7 @@ func (s *share) enter() error {
 	return nil
 }
 
-// enlarge waits for room for a body that is large.
+// enlarge waits for room for a large body.
 func (s *share) enlarge(ctx context.Context, size int64) error {
 	if s.arrival == nil {
 		s.arrival = &arrival{deadline: func(time.Time) {}}
@@ -124,7 +122,7 @@ func (s *share) enlarge(ctx context.Context, size int64) error {
 	return err
 }
 
-// shrink gives back the room of a body that turned out smaller.
+// shrink releases the room that a body turned out not to need.
 func (s *share) shrink(size int64) {
 	if spare := s.body - size; spare > 0 {
 		s.bodies.Release(spare)
@@ -135,7 +133,7 @@ func (s *share) shrink(size int64) {
 	}
 }
 
-// caller returns the books of who calls.
+// caller returns the counts of the caller's address.
 func (s *share) caller() *caller {
 	if s.who == nil {
 		s.who = s.callers.of(s.from, s.allBodies)
@@ -143,8 +141,7 @@ func (s *share) caller() *caller {
 	return s.who
 }
 
-// decode reads a body's values, for which it waits for room unless the body is tiny: at first
-// as if each byte were one.
+// decode reads a body's values. Unless the body is tiny, it first waits for room as if each byte were a value.
 func (s *share) decode(ctx context.Context, body []byte, read func([]byte, limits) (any, error)) (any, error) {
 	l := defaultLimits
 	s.jsonLeft = maxJSON
@@ -178,8 +175,8 @@ func (s *share) holdGraph(ctx context.Context, values int64) error {
 	return err
 }
 
-// grow makes room for one more row of the answer. An answer that is too large is an error
-// with the status 413, one that finds no room beside others has 503.
+// grow makes room for one more row of the answer. An answer that is too large is an error with the status 413; one
+// without room beside others is an error with 503.
 func (s *share) grow(size int) error {
 	if s.read += int64(size) + rowSize; s.read > s.most {
 		x := valueError("the answer would hold more than %d bytes; ask for fewer rows", s.most)
@@ -196,9 +193,9 @@ func (s *share) grow(size int) error {
 	return nil
 }
 
-// written makes room for an answer that grows to a size: once it is not small, as it will be about as large as
-// twice what was read for it, it waits for those of others to be sent. What a call has changed is done then, so
-// the answer to a change goes on without room. An answer that is far too large is an error with the status 413.
+// written makes room for an answer that grows to a size. An answer that is not small will be about twice as large as
+// the rows read for it, so it waits until others are sent. The answer to a change does not wait, because the change
+// is already made. An answer that is far too large is an error with the status 413.
 func (s *share) written(ctx context.Context, size int, changes bool) error {
 	if int64(size) > 2*s.most {
 		return tooLarge("the answer would have more than %d bytes; ask for fewer rows, or for msgpack", 2*s.most)
@@ -216,10 +213,10 @@ func (s *share) written(ctx context.Context, size int, changes bool) error {
 	return err
 }
 
-// leave gives all room back.
+// leave releases all room.
 func (s *share) leave() {
 	if s.body >= collectFrom {
-		runtime.GC() // or the garbage of this body may still be there when the next one comes
+		runtime.GC() // otherwise the garbage of this body may still be there when the next one comes
 	}
 	s.bodies.Release(s.body)
 	if s.of != nil {

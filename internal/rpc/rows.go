@@ -7,21 +7,21 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// DefaultMaxRows is how many rows an answer has at most: some hundred megabytes in memory.
+// DefaultMaxRows is the most rows of an answer: some hundred megabytes in memory.
 const DefaultMaxRows = 100_000
 
-// all is how many rows are asked for where no limit is.
+// all is the number of rows to ask for without a limit.
 const all = math.MaxInt
 
-// atMost returns how many rows to read where so many are asked for: if there are more than
-// an answer may have, one more than that.
+// atMost returns how many rows to read for a request of so many. Above the most rows of an answer, it returns one
+// more than that.
 func (c *call) atMost(limit int) int { return min(limit, c.maxRows+1) }
 
-// fewKeys is for how many keys a read is small.
+// fewKeys is the most keys of a small read.
 const fewKeys = 10
 
-// byKeys returns the context of a read, without locks, of a row for each of so many keys. If
-// they are few, it goes to the database together with those of other calls.
+// byKeys returns the context of a read, without locks, of a row for each of so many keys. A read of few keys goes to
+// the database in a batch with those of other calls.
 func (c *call) byKeys(n int) context.Context {
 	if n > fewKeys {
 		return c
@@ -29,7 +29,7 @@ func (c *call) byKeys(n int) context.Context {
 	return postgres.WithSmallReads(c)
 }
 
-// few refuses an answer of too many rows. By the argument the caller asks for fewer.
+// few refuses an answer of too many rows. The caller can ask for fewer by the argument.
 func (c *call) few(argument string, rows int) error {
 	if rows <= c.maxRows {
 		return nil

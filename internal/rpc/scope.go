@@ -24,7 +24,7 @@ func denied(text string) *exception {
 	return x
 }
 
-// worksAs reports whether the client's role daemon is for a daemon, or for all if that is "".
+// worksAs reports whether the client's role daemon covers a daemon, or all if that is "".
 func (c *client) worksAs(name string) bool {
 	if name == "" {
 		return len(c.daemons) == 0
@@ -32,7 +32,7 @@ func (c *client) worksAs(name string) bool {
 	return slices.Contains(c.daemons, name)
 }
 
-// rolesFor returns the roles by which a client may make a call. The role daemon of a client with daemons is one of
+// rolesFor returns the roles by which a client may make a call. For a client with daemons, the role daemon is among
 // them if one of these makes the call.
 func (c *client) rolesFor(ep *endpoint) roles {
 	set := c.roles & ep.allowed
@@ -53,7 +53,7 @@ func (c *client) may(ep *endpoint) error {
 	return denied(fmt.Sprintf("The client %s may not call %s: its role daemon is for %s, which doesn't make this call.", c.name, ep.path, strings.Join(c.daemons, " and ")))
 }
 
-// only lets requests of clients with one of some roles through.
+// only passes on requests of clients with one of some roles.
 func (s *Server) only(allowed roles, what string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if id := s.identity(r); id.roles&allowed == 0 {
@@ -69,7 +69,7 @@ func (s *Server) only(allowed roles, what string, next http.Handler) http.Handle
 // doorName names the door in metrics and errors.
 const doorName = "scheduler_go/database"
 
-// logDenial counts a denial, and logs one a minute of each call of a client.
+// logDenial counts a denial, and logs one a minute for each call of a client.
 func (s *Server) logDenial(r *http.Request, what string, x *exception) {
 	name := s.identity(r).name
 	s.metrics.denied.WithLabelValues(name, what).Inc()
@@ -79,7 +79,7 @@ func (s *Server) logDenial(r *http.Request, what string, x *exception) {
 }
 
 // listerNames are the names of listers by their identifiers, each read at most once a minute. The zero value is
-// ready to use, by any number of goroutines.
+// ready to use, and safe for concurrent use.
 type listerNames struct {
 	mu    sync.Mutex
 	names map[uuid.UUID]listerName
@@ -96,7 +96,7 @@ const (
 	listersAtOnce  = 1000
 )
 
-// of returns the names of listers. Those that are not there are left out.
+// of returns the names of listers. It leaves out unknown ones.
 func (l *listerNames) of(ctx context.Context, store *db.Store, ids []uuid.UUID) (map[uuid.UUID]listerName, error) {
 	found, now := map[uuid.UUID]listerName{}, time.Now()
 	var unknown []uuid.UUID
@@ -128,7 +128,7 @@ func (l *listerNames) of(ctx context.Context, store *db.Store, ids []uuid.UUID) 
 	return found, nil
 }
 
-// lists returns an error unless the client's listers have a name.
+// lists returns an error unless one of the client's patterns matches a name.
 func (c *call) lists(name, instance string) error {
 	if slices.ContainsFunc(c.who.listers, func(p listerPattern) bool { return p.name.matches(name) && p.instance.matches(instance) }) {
 		return nil
@@ -136,7 +136,7 @@ func (c *call) lists(name, instance string) error {
 	return denied(fmt.Sprintf("The role lister of the client %s is not for the lister %s/%s: none of its listers matches.", c.who.name, brief(name), brief(instance)))
 }
 
-// listAll returns an error unless the client's listers are those of some identifiers.
+// listAll returns an error unless the client's patterns match the listers of all given identifiers.
 func (c *call) listAll(ids []uuid.UUID) error {
 	for part := range slices.Chunk(ids, listersAtOnce) {
 		names, err := c.listers.of(c.byKeys(len(part)), c.store, part)
@@ -165,7 +165,7 @@ func ofListerNamed(c *call, a listerArguments) error {
 	return c.lists(*a.name, a.instance)
 }
 
-// ofLister checks the names that a lister is to have, too.
+// ofLister checks the new names of a lister, too.
 func ofLister(c *call, l model.Lister) error {
 	if err := c.lists(l.Name, l.InstanceName); err != nil {
 		return err

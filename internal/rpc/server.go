@@ -22,8 +22,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// Bounds of a connection. A call may take long (counting all origins does), its
-// headers and a silent connection may not.
+// Bounds of a connection. A call may take long (counting all origins does); its headers and a silent connection may
+// not.
 const (
 	headerTimeout    = 10 * time.Second
 	smallBodyTimeout = 10 * time.Second // of a body's first smallBody bytes
@@ -33,23 +33,23 @@ const (
 	maxHeaders       = 64 << 10
 )
 
-// maxConnections is how many connections are open at a time.
+// maxConnections is the most open connections.
 const maxConnections = 2048
 
-// SitePath is where a server shows its Site.
+// SitePath is the path of a server's Site.
 const SitePath = "/dashboard"
 
-// Site is served beside the calls, and asks for credentials by itself. Stop ends answers that
-// would not end by themselves.
+// Site is served beside the calls, and checks credentials by itself. Stop ends answers that do not end by
+// themselves.
 type Site interface {
 	http.Handler
 	Stop()
 }
 
-// DefaultMaxBody is the size of a request's body, decompressed, at most.
+// DefaultMaxBody is the greatest size of a request's body, decompressed.
 const DefaultMaxBody = 64 << 20
 
-// DefaultMaxAnswer is how many bytes the rows of an answer have at most.
+// DefaultMaxAnswer is the most bytes of the rows of an answer.
 const DefaultMaxAnswer = 64 << 20
 
 // Options make a Server.
@@ -60,11 +60,11 @@ type Options struct {
 	Registry    *prometheus.Registry // for the server's own metrics, and what /metrics shows
 	Credentials Credentials
 	Clients     []config.Client // with credentials and roles of their own; who has Credentials has all roles
-	// Reread returns the two as they are to be from now on, if they have changed; nil: they never do.
+	// Reread returns new Credentials and Clients, if they have changed; nil: they never do.
 	Reread    func() (Credentials, []config.Client, bool, error)
 	ClientCA  *Authority    // of the clients' certificates; nil: none is asked for. TLS is needed
-	Proxies   Proxies       // that tell from where a request comes
-	Hosts     service.Hosts // by which browsers may ask for metrics and health, besides addresses and localhost
+	Proxies   Proxies       // proxies that are trusted for the address of a request
+	Hosts     service.Hosts // host names of browsers' requests for metrics and health, besides addresses
 	TLS       *tls.Config   // nil: HTTP without TLS
 	LogCalls  bool          // at level debug
 	MaxBody   int64         // 0: DefaultMaxBody; all large bodies in hand together have as much room
@@ -123,7 +123,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{Options: o, checks: newPasswordChecks(), listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
 	s.access.Store(may)
-	s.guesses.KnownPass = true // of a proxy's clients one would keep out all
+	s.guesses.KnownPass = true // otherwise one of a proxy's clients could keep out all
 	if s.Door == nil {
 		if s.Door, err = migrate.NewDoor(o.Store.DB, ""); err != nil {
 			return nil, errors.Join(err, listener.Close())
@@ -134,7 +134,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where the server listens.
+// Addr is the listening address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // routes returns the paths of the server. Its health is shown without credentials.
@@ -164,9 +164,8 @@ func (s *Server) routes() http.Handler {
 	})
 }
 
-// Run serves until ctx ends. Then it takes no new connections and finishes the
-// calls in progress; those that outlast the grace period of its group are cut off,
-// and their transactions rolled back.
+// Run serves until ctx ends. Then it takes no new connections and finishes running calls. Calls that outlast the
+// grace period of its group are cut off, and their transactions rolled back.
 func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           s.handler,
@@ -193,7 +192,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, <-doorClosed)
 }
 
-// Open returns where the server listens if that is beyond loopback and it asks nobody who he is, otherwise "".
+// Open returns the listening address if that is beyond loopback and calls need no credentials, otherwise "".
 func (s *Server) Open() string {
 	if tcp, ok := s.Addr().(*net.TCPAddr); !ok || tcp.IP.IsLoopback() || s.access.Load().asks() {
 		return ""
@@ -201,7 +200,7 @@ func (s *Server) Open() string {
 	return s.Addr().String()
 }
 
-// announce logs where the server listens and who can use it.
+// announce logs the listening address and who can use it.
 func (s *Server) announce() {
 	level, message := slog.LevelInfo, "listening"
 	if tcp, ok := s.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {

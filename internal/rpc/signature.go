@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// signature holds the parameters of a Python callable: a method of the Python scheduler's
-// backend, or the constructor of a class of its model. One without a name takes
-// anything.
+// signature holds the parameters of a Python callable: a method of the Python scheduler's backend, or the
+// constructor of a class of its model. One without a name accepts any arguments.
 type signature struct {
 	name       string
 	parameters []parameter
@@ -35,8 +34,7 @@ func (s *signature) add(p parameter) {
 	s.parameters = append(s.parameters, p)
 }
 
-// index returns the number of the parameter with a name, most often likely; -1 if
-// there is none.
+// index returns the number of the parameter with a name, trying the most likely one first; -1 if there is none.
 func (s *signature) index(name string, likely int) int {
 	if likely < len(s.parameters) && s.parameters[likely].name == name {
 		return likely
@@ -44,7 +42,7 @@ func (s *signature) index(name string, likely int) int {
 	return slices.IndexFunc(s.parameters, func(p parameter) bool { return p.name == name })
 }
 
-// bind makes f read keyword arguments, or refuses them as Python does, in its words.
+// bind makes f read keyword arguments, or returns the error that Python gives for them, with its text.
 func (s *signature) bind(f *fields, d dict) error {
 	f.dict = d
 	for i := range d {
@@ -69,7 +67,7 @@ func (s *signature) bind(f *fields, d dict) error {
 	if len(missing) == 0 || s.name == "" {
 		return nil
 	}
-	// In words: a; a and b; a, b, and c.
+	// This joins words as Python does: a; a and b; a, b, and c.
 	last := len(missing) - 1
 	list, plural := missing[0], "s"
 	switch last {

@@ -2,9 +2,8 @@ package rpc
 
 import "context"
 
-// StorageOrigins asks the archive's storage, whose RPC is of the same make, for a
-// page of the URLs of its origins, and where the next one starts ("" after the
-// last).
+// StorageOrigins requests a page of the URLs of origins from the archive's storage, whose RPC has the same protocol.
+// It also returns where the next page starts ("" after the last).
 func (c *Client) StorageOrigins(ctx context.Context, pageToken string) (urls []string, next string, err error) {
 	value, err := c.call(ctx, "origin/list", func(f *fields) { required(f, "page_token", text, &pageToken) })
 	if err != nil {
@@ -24,8 +23,8 @@ var storagePages = dictOf(func(f *fields, p *storagePage) {
 	optional(f, "next_page_token", looseText, &p.next)
 })
 
-// storageURLs are those of Origins, objects of a model that is not the
-// scheduler's and stay as they travel: {swhtype: …, d: {url: …}}.
+// storageURLs are the URLs of Origins. These are objects of another model than the scheduler's, and stay in their
+// form in the message: {swhtype: …, d: {url: …}}.
 var storageURLs = listing(&kind[string]{read: func(f *fields, value any) string {
 	origin, _ := value.(dict)
 	for _, e := range origin {

@@ -11,8 +11,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// What a request holds is read into these Go types, whichever of the two formats
-// it is written in:
+// Values of a request are read into these Go types, in either of the two formats:
 //
 //	None, bool, int    nil, bool, int64 or *big.Int beyond 64 bits
 //	float, str, bytes  float64, string, []byte
@@ -29,7 +28,7 @@ type dict []entry
 
 type entry struct{ key, value any }
 
-// get returns the value of a key, the last one of a key that is there twice.
+// get returns the value of a key. Of a repeated key, it returns the last one.
 func (d dict) get(key string) (any, bool) {
 	for i := len(d) - 1; i >= 0; i-- {
 		if d[i].key == key {
@@ -48,9 +47,9 @@ func (d dict) isNone(key string) bool {
 // naiveTime is a datetime without a zone, read as one in UTC.
 type naiveTime struct{ time.Time }
 
-// limits bound what a request may make us allocate. A reader counts them down.
+// limits bound the allocations of a request. A reader counts them down.
 type limits struct {
-	depth  int    // of lists and dicts in one another
+	depth  int    // nesting of lists and dicts
 	values int    // of all kinds, in all
 	used   *int64 // counts them, if not nil
 	json   *int   // bytes of JSON that may be made of values; nil: maxJSON of each
@@ -63,7 +62,7 @@ var defaultLimits = limits{depth: 512, values: maxValues}
 const (
 	maxValues = 1 << 20  // of a request; each takes 48 bytes or less, and its text
 	maxText   = 16 << 20 // bytes of a text in JSON, which its reader holds several times
-	maxJSON   = 32 << 20 // bytes of what is made of a request's texts and values as JSON, in which control characters grow
+	maxJSON   = 32 << 20 // bytes of JSON made of a request's texts and values, in which control characters grow
 
 	// maxArgument is the maximum length in bytes of a text that is an argument or a field. PostgreSQL
 	// repeats such a text in its errors.
@@ -97,8 +96,8 @@ func errTooDeep() error { return tooLarge("the request is nested too deeply") }
 
 func (b *limits) leave() { b.depth++ }
 
-// untagged returns the object that d stands for if d is a tag that is known,
-// {swhtype: name, d: value}, else d itself. In msgpack the keys of a tag are bytes.
+// untagged returns the object of a known tag {swhtype: name, d: value}, and any other d unchanged. In msgpack the
+// keys of a tag are bytes.
 func (d dict) untagged(inJSON bool, l *limits) (any, error) {
 	var name, value any
 	found := 0
@@ -140,7 +139,7 @@ func (d dict) untagged(inJSON bool, l *limits) (any, error) {
 	return d, nil
 }
 
-// maxForm is longer than any text that stands for a UUID, a date or an integer of 64 bits.
+// maxForm is above the length of any text of a UUID, a date or an integer of 64 bits.
 const maxForm = 256
 
 func untagUUID(value any) (any, error) {
@@ -197,7 +196,7 @@ func untagTimedelta(value any) (any, error) {
 		}
 		sum.Add(sum, n.Mul(n, new(big.Float).SetInt64(int64(unit))))
 	}
-	// Beyond 292 years: longer than anything an interval is used for.
+	// It is beyond 292 years, which is longer than any real interval.
 	nanos, accuracy := sum.Int64()
 	if accuracy != big.Exact && (nanos == 1<<63-1 || nanos == -1<<63) {
 		return nil, &exception{class: "OverflowError", args: []string{"timedelta is out of range"}}

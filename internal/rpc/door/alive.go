@@ -7,12 +7,12 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// A client that waits for the answer of a long statement can't ping, and a proxy cuts a connection that is
-// silent. So the server sends a sign of life meanwhile: a ParameterStatus, which may come between any two
-// messages, and which every client of PostgreSQL ignores.
+// A client that waits for the answer of a long statement can't ping, and proxies close silent connections. So the
+// server sends a keepalive message meanwhile: a ParameterStatus, which may come between any two messages, and which
+// every client of PostgreSQL ignores.
 //
-// A sign says that the RPC server lives, not that the database does. So Dial's connections drop it: whoever
-// judges their silence, as package db does, judges that of the database.
+// The message shows that the RPC server is alive, not that the database is. So Dial's connections drop it: code that
+// detects silence, as package db does, must detect that of the database.
 var signOfLife = encodeSign()
 
 func encodeSign() []byte {
@@ -23,14 +23,14 @@ func encodeSign() []byte {
 	return sign
 }
 
-// signs finds signs of life in what a client reads. The zero value is at the beginning of the stream.
+// signs finds keepalive messages in a client's stream. The zero value is at the beginning of the stream.
 type signs struct {
 	stream  frames
 	foreign bool // the stream isn't PostgreSQL's
 }
 
-// drop removes the signs with which a part of the stream begins, and returns what is left of its n bytes.
-// Signs behind other messages stay.
+// drop removes the keepalive messages at the start of a part of the stream, and returns the number of bytes left of
+// its n. Keepalive messages behind other messages stay.
 func (s *signs) drop(part []byte, n int) int {
 	for !s.foreign && s.stream.between() && bytes.HasPrefix(part[:n], signOfLife) {
 		n = copy(part, part[len(signOfLife):n])

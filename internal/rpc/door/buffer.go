@@ -3,20 +3,20 @@ package door
 import "sync"
 
 const (
-	// downSize is how many bytes are read at once of the database, which sends up to 8 KiB at once.
+	// downSize is the size of a read from the database, which sends up to 8 KiB at once.
 	downSize = 10 << 10
-	// bulkSize is how many are read while more is waiting than fits into downSize. A host with much to do
-	// then switches less often between processes.
+	// bulkSize is the size of a read while more data waits than fits into downSize. Larger reads reduce switches
+	// between processes on a busy host.
 	bulkSize = 32 << 10
 )
 
-// bulk has the large buffers, of which a connection has one only while it fills it.
+// bulk holds the large buffers. A connection takes one only while it fills it.
 var bulk = sync.Pool{New: func() any { return new([bulkSize]byte) }}
 
-// buffer is what is read of the database, and not passed on yet.
+// buffer holds bytes that were read from the database and not passed on yet.
 type buffer struct {
 	part  []byte // small or large
-	held  int    // bytes of part that wait
+	held  int    // bytes of part that were not passed on
 	small []byte
 	large *[bulkSize]byte
 }
@@ -26,7 +26,7 @@ func newBuffer() *buffer {
 	return &buffer{part: small, small: small}
 }
 
-// keep keeps what was read from whole to have, for the next read.
+// keep keeps the bytes from whole to have for the next read.
 func (b *buffer) keep(whole, have int) {
 	rest := b.part[whole:have]
 	switch {

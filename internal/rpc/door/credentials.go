@@ -8,11 +8,11 @@ import (
 	"os"
 )
 
-// Credentials are what a client shows to an RPC server, besides the user and the password in its address. The zero
-// value is none.
+// Credentials are a client's credentials for an RPC server, besides the user and the password in its address. The
+// zero value is none.
 type Credentials struct {
-	Certificate, Key string // files in PEM, which may be the same; "" for none. They are read for each connection
-	Authorities      string // a file in PEM of who vouches for the server; "" for those of the system
+	Certificate, Key string // PEM files; one file may hold both; "" for none. They are read for each connection
+	Authorities      string // PEM file of the authorities for the server's certificate; "" for those of the system
 	Authorization    string // the header's value; "" for none
 }
 

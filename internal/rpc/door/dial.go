@@ -28,15 +28,15 @@ func Parse(address string) (Address, error) {
 	return Address{server: server}, err
 }
 
-// With returns the address for a client with further credentials, whose files it checks.
+// With returns the address with further credentials of the client, after a check of their files.
 func (a Address) With(shows Credentials) (Address, error) {
 	a.shows = shows
 	_, err := shows.TLS()
 	return a, err
 }
 
-// ServerURL reads the address of an RPC server, http:// or https://, with user and password in it if
-// the server wants those. Its errors don't quote the address, which may hold a password.
+// ServerURL reads the address of an RPC server, http:// or https://, with user and password if the server needs
+// them. Its errors don't quote the address, which may hold a password.
 func ServerURL(address string) (*url.URL, error) {
 	server, err := url.Parse(address)
 	if err != nil || server.Host == "" || server.Scheme != "http" && server.Scheme != "https" {
@@ -45,10 +45,10 @@ func ServerURL(address string) (*url.URL, error) {
 	return server, nil
 }
 
-// String names the server, without its password.
+// String returns the server's address without the password.
 func (a Address) String() string { return a.server.Redacted() }
 
-// Host and Port name the server's TCP address.
+// Host and Port are the server's TCP address.
 func (a Address) Host() string { return a.server.Hostname() }
 
 func (a Address) Port() string {
@@ -61,12 +61,12 @@ func (a Address) Port() string {
 	return "80"
 }
 
-// A ClosedError says why a server gives no connection to its database.
+// A ClosedError is the reason why a server gives no connection to its database.
 type ClosedError struct {
 	Server string // its address, without password
 	Status int    // HTTP's
-	Reason string // the server's words, or ""
-	shown  bool   // there were credentials besides those of the address
+	Reason string // the server's text, or ""
+	shown  bool   // the client has credentials besides those of the address
 }
 
 const (
@@ -74,7 +74,7 @@ const (
 	closedDoor = "has a closed door to its database: its owner opens it by \"swh-scheduler migrate --door\""
 )
 
-// missing reports whether the server has no door, or a closed one, and says which.
+// missing reports whether the server has no door, or a closed one, and returns a text for it.
 func (e *ClosedError) missing() (what string, ok bool) {
 	switch {
 	case e.Status != http.StatusNotFound && e.Status != http.StatusMethodNotAllowed:
@@ -85,7 +85,7 @@ func (e *ClosedError) missing() (what string, ok bool) {
 	return closedDoor, true
 }
 
-// Advice says what the daemon waits for, without the server's address.
+// Advice returns the condition that the daemon waits for, without the server's address.
 func (e *ClosedError) Advice() string {
 	if what, ok := e.missing(); ok {
 		return "the RPC server, which " + what
@@ -116,9 +116,9 @@ func (e *ClosedError) Error() string {
 	return text
 }
 
-// Dial returns how to connect to the database through the door. It uses dial for the connection to
-// the RPC server or to its proxy, which the environment names as for all HTTP clients
-// (HTTPS_PROXY). A server without an open door is a *ClosedError.
+// Dial returns a function that connects to the database through the door. It uses dial for the connection to the RPC
+// server or to its proxy, which the environment names as for all HTTP clients (HTTPS_PROXY). A server without an
+// open door is a *ClosedError.
 func (a Address) Dial(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) { return a.dial(ctx, dial) }
 }
@@ -143,7 +143,7 @@ func (a Address) dial(ctx context.Context, dial pgconn.DialFunc) (net.Conn, erro
 		socket = conn
 		return conn, err
 	}
-	// The request's context ends with the connection, the caller's with the dial.
+	// The request's context ends with the connection; the caller's ends with the dial.
 	requestCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, cancel)()
 	conn, err := a.ask(requestCtx, transport)

@@ -5,24 +5,24 @@ import (
 	"errors"
 )
 
-// errFrame is the error of a stream that is no stream of PostgreSQL's messages.
+// errFrame is the error of bytes that are not a stream of PostgreSQL's messages.
 var errFrame = errors.New("the stream holds no messages of PostgreSQL's protocol")
 
 const headLength = 5 // the type and the length of a message
 
-// frames follows the messages of one direction. It stores heads only: a body may have a gigabyte.
+// frames parses the messages of one direction. It stores heads only: a body may have a gigabyte.
 type frames struct {
-	head [headLength + 1]byte // of the message that has begun, and for readyForQuery its status
+	head [headLength + 1]byte // head of the present message, with the status byte of readyForQuery
 	have int                  // bytes of head
-	size int                  // of the message, once its head is complete
-	rest uint32               // bytes of the body that are still to come
+	size int                  // of the message, valid once its head is complete
+	rest uint32               // bytes of the body that have not come yet
 }
 
 // between reports whether the stream is between two messages.
 func (f *frames) between() bool { return f.have == 0 && f.rest == 0 }
 
-// whole returns how many of the last have bytes of the stream can be passed on so that the other side is between
-// two messages: without the beginning of a message, unless that has more than room bytes or began before.
+// whole returns how many of the last have bytes of the stream can be passed on so that the other side is between two
+// messages. It leaves out the beginning of a message, unless the message has more than room bytes or began before.
 func (f *frames) whole(have, room int) int {
 	begun, size := f.have, 0
 	if f.rest > 0 {
@@ -59,7 +59,7 @@ func (f *frames) read(p []byte, note func(kind, status byte)) error {
 	return nil
 }
 
-// length is how many bytes of the message go into head.
+// length is the number of the message's bytes that go into head.
 func (f *frames) length() int {
 	if f.have > 0 && f.head[0] == readyForQuery {
 		return headLength + 1
@@ -80,18 +80,18 @@ const (
 	copyFail     = 'f'
 )
 
-// state is what a session is at. The zero value is a session that has not begun.
+// state is the protocol state of a session. The zero value is a session that has not begun.
 type state struct {
 	status  byte // of the last readyForQuery: I idle, T in a transaction, E in a failed one
-	queries int  // messages that a readyForQuery answers, and that it has not answered
+	queries int  // messages that a readyForQuery will answer
 	syncs   int
-	copying bool // rows go to the server, which ignores syncs meanwhile
+	copying bool // COPY to the server, which ignores syncs meanwhile
 }
 
 // idle reports whether the session is outside of a transaction and has answered everything.
 func (s *state) idle() bool { return s.status == 'I' && s.queries == 0 && s.syncs == 0 }
 
-// sent notes a message of the client.
+// sent records a message of the client.
 func (s *state) sent(kind, _ byte) {
 	switch kind {
 	case query, functionCall:
@@ -105,7 +105,7 @@ func (s *state) sent(kind, _ byte) {
 	}
 }
 
-// answered notes a message of the server.
+// answered records a message of the server.
 func (s *state) answered(kind, status byte) {
 	switch kind {
 	case readyForQuery:

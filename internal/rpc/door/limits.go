@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Limits bound what is open at a time. 0 is the default.
+// Limits bound the open connections. 0 is the default.
 type Limits struct {
 	Connections int // in all
 	PerClient   int // of one application_name and user of the RPC server
@@ -59,8 +59,8 @@ func (c *counts) start(from netip.Prefix) (end func(), ok bool) {
 	}), true
 }
 
-// open counts a connection until end is called. Otherwise it returns why not: the label of the limit, and
-// a text that names it.
+// open counts a connection until end is called. If a limit is reached, it returns the label of the limit and a text
+// that names it.
 func (c *counts) open(client string, from netip.Prefix) (end func(), reason, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *counts) open(client string, from netip.Prefix) (end func(), reason, tex
 	}), "", ""
 }
 
-// less counts one less. Nothing is kept of what has none.
+// less subtracts one. It deletes a count of zero.
 func less[K comparable](of map[K]int, key K) {
 	if of[key]--; of[key] <= 0 {
 		delete(of, key)

@@ -8,27 +8,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Why a connection is refused.
+// The reasons why a connection is refused.
 const (
 	refusedClosed    = "closed"      // the door is
 	refusedStopping  = "stopping"    // the RPC server is
 	refusedStarting  = "starting"    // too many start at once
-	refusedStartup   = "startup"     // of a form that is not allowed, or too slow
+	refusedStartup   = "startup"     // the start-up has a form that is not allowed, or is too slow
 	refusedAll       = "all"         // max_connections
 	refusedByClient  = "per_client"  // max_per_client
 	refusedByAddress = "per_address" // max_per_address
-	refusedDatabase  = "database"    // it is away, or refuses
-	refusedRole      = "role"        // it may more than it must
+	refusedDatabase  = "database"    // the database is unavailable, or refuses
+	refusedRole      = "role"        // the role has more rights than it needs
 )
 
 var refusals = []string{
 	refusedClosed, refusedStopping, refusedStarting, refusedStartup, refusedAll, refusedByClient, refusedByAddress, refusedDatabase, refusedRole,
 }
 
-// maxLabels bounds the clients that have series of their own; further ones are "other".
+// maxLabels bounds the clients with series of their own; further clients are "other".
 const maxLabels = 32
 
-// labelled are names of clients that are fit for a label.
+// labelled matches names of clients that are valid as a label.
 var labelled = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$`)
 
 type metrics struct {

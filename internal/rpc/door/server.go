@@ -30,8 +30,8 @@ const (
 	startTimeout = 10 * time.Second
 	writeTimeout = 45 * time.Second
 	idleTimeout  = 10 * time.Minute
-	aliveTime    = 20 * time.Second // proxies cut what is silent for a minute, some for 30 s
-	wayKept      = 2 * time.Second  // how long the role of the door is used without reading it again
+	aliveTime    = 20 * time.Second // proxies close connections that are silent for a minute, some after 30 s
+	wayKept      = 2 * time.Second  // how long the door's role is cached
 	idleCheck    = 30 * time.Second
 	cancelTime   = 5 * time.Second
 	deniedTime   = 10 * time.Second
@@ -43,19 +43,19 @@ type Options struct {
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	Limits   Limits
-	From     func(*http.Request) netip.Prefix // where a request comes from
+	From     func(*http.Request) netip.Prefix // source network of a request
 	Who      func(*http.Request) Visitor
 
 	Times Times
 }
 
-// Times bound what may take long. 0 is the default.
+// Times are time limits. 0 is the default.
 type Times struct {
 	Start  time.Duration // from the upgrade to the start-up message, and connecting to the database; 10 s
-	Write  time.Duration // of a client that doesn't read; 45 s
-	Idle   time.Duration // of a client that sends nothing, outside of transactions; 10 minutes
-	Denied time.Duration // of a client that is not permitted any more, in a transaction; 10 s
-	Alive  time.Duration // of a database that sends nothing, until the client gets a sign of life; 20 s
+	Write  time.Duration // for a client to read an answer; 45 s
+	Idle   time.Duration // for a client without messages, outside of transactions; 10 minutes
+	Denied time.Duration // for a client that is no longer permitted, in a transaction; 10 s
+	Alive  time.Duration // silence of the database after which the client gets a keepalive message; 20 s
 }
 
 // Server is the server's side of the door: an http.Handler of Path.
@@ -72,7 +72,7 @@ type Server struct {
 	ways map[string]*way // by daemon; "" for all
 }
 
-// way is how to connect to the database.
+// way is a connection configuration of the database.
 type way struct {
 	config *pgconn.Config
 	err    error
@@ -91,9 +91,9 @@ func New(o Options) *Server {
 	return s
 }
 
-// Run ends clients that are idle for too long, until ctx ends. Then it lets nobody in any more and ends the
-// sessions as soon as they are outside of transactions; those that outlast the context of work in flight
-// are cut off, and their transactions rolled back.
+// Run ends clients that are idle for too long, until ctx ends. Then it refuses new clients and ends the sessions as
+// soon as they are outside of transactions. Sessions that outlast the context of work in flight are cut off, and
+// their transactions rolled back.
 func (s *Server) Run(ctx context.Context) error {
 	for service.Sleep(ctx, min(idleCheck, s.Times.Idle)) == nil {
 		before := time.Now().Add(-s.Times.Idle).UnixNano()
@@ -108,8 +108,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// EndDenied ends the sessions of clients that are not permitted any more: as soon as they are outside of
-// transactions, and after Times.Denied in any case.
+// EndDenied ends the sessions of clients that are no longer permitted, as soon as they are outside of transactions,
+// and after Times.Denied in any case.
 func (s *Server) EndDenied() {
 	for _, one := range s.sessions.all() {
 		if !one.who.permitted(one.daemon) && one.denied.CompareAndSwap(false, true) {
@@ -123,7 +123,7 @@ func (s *Server) EndDenied() {
 	}
 }
 
-// ServeHTTP lets a client in. Errors that come before the upgrade are HTTP's, later ones PostgreSQL's.
+// ServeHTTP accepts a client. Errors before the upgrade are HTTP's, later ones PostgreSQL's.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), Protocol) {
 		w.Header().Set("Upgrade", Protocol)
@@ -171,7 +171,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	client := &ahead{Conn: conn, ahead: slices.Clone(rest)}
 	in = true
-	go func() { // without the request and its buffers
+	go func() { // frees the request and its buffers
 		defer s.sessions.leave()
 		defer s.recovered()
 		defer func() { _ = client.Close() }()
@@ -179,7 +179,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 }
 
-// recovered logs a panic, which ends a connection only.
+// recovered logs a panic, which ends only its connection.
 func (s *Server) recovered() {
 	if p := recover(); p != nil {
 		s.Log.Error("a connection to the database panicked", "panic", p, "stack", string(debug.Stack()))
@@ -196,13 +196,13 @@ func (s *Server) refuse(w http.ResponseWriter, reason string, status int, text s
 	http.Error(w, text, status)
 }
 
-// sentence writes an error as one.
+// sentence formats an error as a sentence.
 func sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// ahead is a connection of which some bytes were read already.
+// ahead is a connection with bytes that were already read from it.
 type ahead struct {
 	net.Conn
 	ahead []byte
@@ -219,8 +219,9 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return a.Conn.Read(p)
 }
 
-// wayTo returns how to connect to the database as a daemon, or as all if that is "". It is read again after wayKept,
-// or if it is wrong. While it can't be read, as when calls have all connections of the store, it stays what it was.
+// wayTo returns the connection configuration for a daemon, or for all if that is "". It reads the configuration
+// again after wayKept, or if it is wrong. It keeps the old one while the read fails, as when calls use all
+// connections of the store.
 func (s *Server) wayTo(ctx context.Context, daemon string, wrong bool) (*pgconn.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +237,7 @@ func (s *Server) wayTo(ctx context.Context, daemon string, wrong bool) (*pgconn.
 	if w.config != nil {
 		timeout = min(timeout, wayKept)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // others wait for the answer, too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // other requests wait for the answer, too
 	defer cancel()
 	config, err := s.Database.Config(ctx, daemon)
 	if w.config == nil || err == nil || errors.Is(err, migrate.ErrNoDoor) || errors.Is(err, migrate.ErrBadDoor) {
@@ -249,7 +250,7 @@ func (s *Server) wayTo(ctx context.Context, daemon string, wrong bool) (*pgconn.
 // serve serves a connection after the upgrade.
 func (s *Server) serve(client net.Conn, from netip.Prefix, who Visitor, started func()) {
 	defer started()
-	_ = client.SetDeadline(time.Now().Add(s.Times.Start)) // fails only if the client is gone
+	_ = client.SetDeadline(time.Now().Add(s.Times.Start)) // fails only if the client has disconnected
 	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: %s\r\nConnection: Upgrade\r\n\r\n", Protocol); err != nil {
 		return
 	}
@@ -308,10 +309,10 @@ func (s *Server) serve(client net.Conn, from netip.Prefix, who Visitor, started 
 	one.run()
 }
 
-// errGone is the error of a client that went away as it started.
+// errGone is the error of a client that disconnected during its start.
 var errGone = errors.New("the client is gone")
 
-// begin connects a client to the database, as a daemon. What only the start needs is garbage afterwards.
+// begin connects a client to the database, as a daemon. The data of the start can be freed when it returns.
 func (s *Server) begin(client net.Conn, start *pgproto3.StartupMessage, parameters map[string]string, unknown []string, daemon string) (*session, error) {
 	server, err := s.connect(parameters, daemon)
 	if err != nil {
@@ -376,7 +377,7 @@ func (s *Server) connect(parameters map[string]string, daemon string) (*pgconn.H
 	}
 }
 
-// failure returns what a client is told of an error of connect.
+// failure returns the client's text for an error of connect.
 func failure(err error) (reason string, answer *pgproto3.ErrorResponse) {
 	answered, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
@@ -392,7 +393,7 @@ func failure(err error) (reason string, answer *pgproto3.ErrorResponse) {
 	return refusedDatabase, fatal(codeAway, "the RPC server can't reach PostgreSQL; its log says why")
 }
 
-// welcome tells a client that its session has begun.
+// welcome sends the messages that begin a session.
 func welcome(client net.Conn, start *pgproto3.StartupMessage, server *pgconn.HijackedConn, unknown []string) error {
 	var messages []pgproto3.BackendMessage
 	if start.ProtocolVersion != pgproto3.ProtocolVersion30 || unknown != nil {
@@ -406,8 +407,8 @@ func welcome(client net.Conn, start *pgproto3.StartupMessage, server *pgconn.Hij
 	return send(client, messages...)
 }
 
-// cancel passes a cancel request on. The key may be of a session of another RPC server: it goes to each
-// server of the database's address, of which one has handed it out.
+// cancel passes a cancel request on. The key may belong to a session of another RPC server, so cancel sends it to
+// each server of the database's address, one of which has issued it.
 func (s *Server) cancel(pid uint32, key []byte) {
 	ctx, stop := context.WithTimeout(s.working, cancelTime)
 	defer stop()
@@ -431,7 +432,7 @@ func (s *Server) cancel(pid uint32, key []byte) {
 			defer func() { _ = conn.Close() }()
 			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 			if _, err := conn.Write(request); err == nil {
-				_, _ = conn.Read(make([]byte, 1)) // until the server has passed it on
+				_, _ = conn.Read(make([]byte, 1)) // wait until the server has passed it on
 			}
 		})
 	}

@@ -20,27 +20,27 @@ const (
 	upSize = 8 << 10
 )
 
-// session is a connection that passes messages through, after its start.
+// session is a connection after its start, which passes messages through.
 type session struct {
 	client, server net.Conn
 	series         *series
-	writeTime      time.Duration // that a client may take to read a part of an answer
-	alive          time.Duration // after which a client gets a sign of life
+	writeTime      time.Duration // time limit of a client to read a part of an answer
+	alive          time.Duration // silence after which a client gets a keepalive message
 	recovered      func()        // deferred: recovers from a panic
-	cancel         func()        // asks the database to stop the statement that it is at
+	cancel         func()        // makes the database cancel the running statement
 	who            Visitor
-	daemon         string      // as which it works; "": as all
-	denied         atomic.Bool // it ends, as its client may not go on
+	daemon         string      // daemon whose role it uses; "": the common role
+	denied         atomic.Bool // it must end, as its client is no longer permitted
 
 	mu       sync.Mutex
 	state    state
 	up, down frames                  // to the server, to the client
-	writing  bool                    // a part is on its way to the client
+	writing  bool                    // a part is being written to the client
 	stopping bool                    // it ends once it is idle
 	why      *pgproto3.ErrorResponse // it is stopping
 	ended    bool                    // nothing more is passed
 
-	idleSince atomic.Int64 // when the client was heard last, in ns since 1970
+	idleSince atomic.Int64 // when the client last sent a message, in ns since 1970
 	closing   sync.Once
 }
 
@@ -57,7 +57,7 @@ func (s *session) run() {
 	<-downwards
 }
 
-// close closes both connections. The database rolls back what is open.
+// close closes both connections. The database rolls back open transactions.
 func (s *session) close() {
 	s.closing.Do(func() {
 		_ = s.client.Close()
@@ -65,8 +65,8 @@ func (s *session) close() {
 	})
 }
 
-// toServer passes on what the client sends. If the client is gone while the database works for it, that is
-// cancelled: the database would notice only at its next answer.
+// toServer passes on the client's messages. If the client disconnects during a statement, toServer cancels the
+// statement: the database would detect that only at its next answer.
 func (s *session) toServer() {
 	defer s.close()
 	part := make([]byte, upSize)
@@ -95,12 +95,12 @@ func (s *session) toServer() {
 	}
 }
 
-// toClient passes on what the database answers, and a sign of life whenever nothing was passed for a while. That
-// may only come between messages, so the beginning of a message waits here for its end, unless it is a large one.
+// toClient passes on the database's answers, and a keepalive message after each period of silence. A keepalive may
+// only come between messages, so the beginning of a message is held back until its end, unless the message is large.
 func (s *session) toClient() {
 	defer s.close()
 	b := newBuffer()
-	between, passed := true, time.Now() // whether the client is between messages, when it got something
+	between, passed := true, time.Now() // whether the client is between messages, and the time of the last write to it
 	err := s.server.SetReadDeadline(passed.Add(s.alive))
 	for err == nil {
 		var n int
@@ -138,9 +138,9 @@ func (s *session) toClient() {
 	}
 }
 
-// answer writes a part to the client. It reports false if the session ends.
+// answer writes a part to the client. It returns false if the session ends.
 func (s *session) answer(part []byte, now time.Time) bool {
-	_ = s.client.SetWriteDeadline(now.Add(s.writeTime)) // fails only if the client is gone
+	_ = s.client.SetWriteDeadline(now.Add(s.writeTime)) // fails only if the client has disconnected
 	if _, err := s.client.Write(part); err != nil {
 		return false
 	}
@@ -151,7 +151,7 @@ func (s *session) answer(part []byte, now time.Time) bool {
 	return true
 }
 
-// sign writes a sign of life to the client. It reports false if the session ends.
+// sign writes a keepalive message to the client. It returns false if the session ends.
 func (s *session) sign(now time.Time) bool {
 	s.mu.Lock()
 	ended := s.ended
@@ -160,7 +160,7 @@ func (s *session) sign(now time.Time) bool {
 	return !ended && s.answer(signOfLife, now)
 }
 
-// note notes what a part holds, before it is passed on. It reports false if the session ends instead.
+// note records the messages of a part before it is passed on. It returns false if the session ends instead.
 func (s *session) note(part []byte, stream *frames, message func(kind, status byte)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func (s *session) note(part []byte, stream *frames, message func(kind, status by
 	return true
 }
 
-// written notes that a part has reached the client. It reports whether the session is to end now.
+// written records that a part has reached the client. It reports whether the session must end now.
 func (s *session) written() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *session) written() bool {
 	return s.stopping && s.finish()
 }
 
-// finish ends a session that is idle, and reports whether it was. mu is held.
+// finish ends an idle session, and reports whether it was idle. The caller holds mu.
 func (s *session) finish() bool {
 	if s.ended || s.writing || !s.state.idle() || !s.up.between() || !s.down.between() {
 		return false
@@ -213,16 +213,16 @@ func (s *session) stopIdle(before int64, why *pgproto3.ErrorResponse) {
 	}
 }
 
-// farewell says why the session ends, which has ended for both directions, and closes it.
+// farewell sends the reason to the client of a session that has ended in both directions, and closes the session.
 func (s *session) farewell(why *pgproto3.ErrorResponse) {
 	_ = s.client.SetWriteDeadline(time.Now().Add(farewellTimeout))
-	_ = send(s.client, why) // who is gone needs no reason
+	_ = send(s.client, why) // fails if the client has disconnected
 	s.close()
 }
 
 func count(c prometheus.Counter, n int) { c.Add(float64(n)) }
 
-// sessions are those that are open. It is safe for concurrent use.
+// sessions are the open sessions. It is safe for concurrent use.
 type sessions struct {
 	mu      sync.Mutex
 	open    map[*session]struct{}
@@ -230,7 +230,7 @@ type sessions struct {
 	wg      sync.WaitGroup // of connections, also of those that start
 }
 
-// enter counts a connection until leave. It reports false if the server stops.
+// enter counts a connection until leave. It returns false if the server stops.
 func (s *sessions) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +243,7 @@ func (s *sessions) enter() bool {
 
 func (s *sessions) leave() { s.wg.Done() }
 
-// add adds a session that has started. It reports false if the server stops.
+// add adds a session that has started. It returns false if the server stops.
 func (s *sessions) add(one *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,8 +271,8 @@ func (s *sessions) all() []*session {
 	return all
 }
 
-// stop lets nobody in any more. It ends sessions as soon as they are idle, and all that are left when ctx
-// ends. It returns when all have ended.
+// stop refuses new connections. It ends sessions as soon as they are idle, and all that are left when ctx ends. It
+// returns when all have ended.
 func (s *sessions) stop(ctx context.Context) {
 	s.mu.Lock()
 	s.stopped = true

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// parameters are those of start-up that a client may set, in lower case. Others of a session can be set in
-// it, as far as the role may.
+// parameters are the start-up parameters that a client may set, in lower case. A session can set other parameters
+// later, if its role may.
 var parameters = []string{
 	"application_name", "client_encoding", "datestyle", "timezone", "extra_float_digits", "intervalstyle", "options", "search_path",
 	"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout",
@@ -25,11 +25,11 @@ var parameters = []string{
 // maxStartup bounds a start-up message, in bytes, as PostgreSQL does.
 const maxStartup = 10_000
 
-// maxAsked bounds how often a client may ask for an encryption before it starts.
+// maxAsked bounds how often a client may request encryption before it starts.
 const maxAsked = 4
 
-// receiveStartup returns the first message of a client, a StartupMessage or a CancelRequest. It reads no
-// byte after it. What asks for an encryption inside of this connection is answered that there is none.
+// receiveStartup returns the first message of a client, a StartupMessage or a CancelRequest. It reads no byte after
+// it. It declines requests for encryption inside this connection.
 func receiveStartup(client io.ReadWriter) (pgproto3.FrontendMessage, error) {
 	for range maxAsked {
 		packet := make([]byte, 4, 512)
@@ -60,7 +60,7 @@ func receiveStartup(client io.ReadWriter) (pgproto3.FrontendMessage, error) {
 	return nil, errors.New("the client asks for encryptions and never starts")
 }
 
-// sessionOf returns the parameters of a session, and options of the protocol that are not known here.
+// sessionOf returns the parameters of a session, and its unknown protocol options.
 func sessionOf(start *pgproto3.StartupMessage) (session map[string]string, unknown []string, err error) {
 	session = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(start.Parameters)) {

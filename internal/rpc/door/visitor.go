@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Visitor is who comes in by a request.
+// Visitor is the client of a request for the door.
 type Visitor struct {
-	Name string // whose credentials it has; "" for none
-	// Daemons are the daemons, by their commands, as whose roles the visitor works; none: as the door's role for all.
+	Name string // name of the client whose credentials it has; "" for none
+	// Daemons are the commands of the daemons whose roles the visitor may use; none: the door's common role.
 	Daemons []string
-	// Permitted reports whether the visitor may go on as a daemon, or as all if that is ""; nil: always.
+	// Permitted reports whether the visitor may continue as daemon, or as all if that is ""; nil: always.
 	Permitted func(daemon string) bool
 }
 
-// daemon returns as which daemon a visitor works: that of its application_name, or else the first.
+// daemon returns the daemon of a visitor: that of its application_name, or else the first of Daemons.
 func (v Visitor) daemon(application string) string {
 	if len(v.Daemons) == 0 {
 		return ""
