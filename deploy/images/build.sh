@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds images of PostgreSQL, RabbitMQ, Kafka and Go from Debian packages, Maven
-# artifacts and the Go module proxy, for machines whose Docker can reach no
-# registry. They take the same settings as the official images; tests use them
-# where those are missing, and ../docker can be told to. Needs root (for
+# artifacts and the Go module proxy, for machines whose Docker reaches no
+# registry. They have the same settings as the official images. Tests use them
+# if those are missing, and ../docker has an option for them. It needs root (for
 # debootstrap) and a Docker daemon.
 set -euo pipefail
 
@@ -31,7 +31,7 @@ trap 'rm -rf "${root:-}" "$contexts"' EXIT
 for service in postgres rabbitmq kafka golang; do
 	context=$contexts/$service
 	cp -R "$here/$service" "$context"
-	# What is not in the repository is sent along.
+	# The context includes files from outside the repository.
 	case $service in
 	kafka) cp -R "$cache/kafka" "$context/libs" ;;
 	golang)
@@ -40,7 +40,7 @@ for service in postgres rabbitmq kafka golang; do
 		mv "$contexts/modules/cache/download" "$context/modules"
 		;;
 	esac
-	# The host's network: where there is no registry, there may be no bridge.
+	# The host's network: a machine without a registry may have no bridge.
 	docker build --network host --build-arg BASE=$base \
 		-t "swh-scheduler-$service:local" "$context"
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, and says so in a line a step:
+# Installs missing dependencies, with a line of output for each step:
 #
 #   install.sh go     what `make build` needs: Go, of the version in go.mod
 #   install.sh all    also what tests and the demonstration need (the default)
@@ -11,7 +11,7 @@
 # by way of the Go module proxy, Kafka by Maven, swh.scheduler and Sphinx by pip, axe by npm, each with the
 # settings that the environment gives it (GOPROXY, ~/.m2/settings.xml, PIP_…, ~/.npmrc).
 #
-# Other versions than the usual ones are kept beside them, if these name some:
+# Other versions than the default ones are kept beside them, if these variables name some:
 # SWH_TEST_POSTGRES_VERSION (13.23.0; by Maven), SWH_TEST_KAFKA_VERSION (4.4.0)
 # and SWH_TEST_CELERY_VERSION (5.3: one of python/celery-*.txt).
 set -euo pipefail
@@ -57,7 +57,7 @@ as_root() {
 	if [ "$(id -u)" = 0 ]; then "$@"; else sudo --preserve-env=DEBIAN_FRONTEND "$@"; fi
 }
 
-# Packages start their servers when installed, and at boot; these must not.
+# Packages start their servers at installation and at boot; these settings prevent that.
 keep_servers_down() {
 	undo=()
 	if [ ! -e /usr/sbin/policy-rc.d ]; then
@@ -72,7 +72,7 @@ keep_servers_down() {
 	trap 'as_root rm -f "${undo[@]}"' EXIT
 }
 
-# What packages enable that are installed for their programs, some as dependencies.
+# Services that packages enable; only their programs are needed.
 daemons="epmd.socket epmd.service pgbouncer.service postgresql.service prometheus.service rabbitmq-server.service"
 
 # enabled lists those of them that start at boot.
@@ -207,7 +207,7 @@ fetch_kafka() {
 
 install_kafka() { kafka_is_current || step "fetching Kafka${SWH_TEST_KAFKA_VERSION:+ $SWH_TEST_KAFKA_VERSION} by Maven" fetch_kafka; }
 
-# The servers' programs alone, of any version, in an archive in an archive.
+# Only the servers' programs, of any version, in an archive in an archive.
 fetch_postgres() {
 	local machine
 	machine=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64v8/')
@@ -273,7 +273,7 @@ install_python() {
 
 # --- a browser -------------------------------------------------------------
 
-# What finds faults of accessibility in pages, and its checksum.
+# The checker of pages' accessibility, and its checksum.
 axe=axe-core-4.14.1
 axe_sum=e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
 
@@ -307,7 +307,7 @@ need_tools() {
 	have ssh-keygen || echo openssh-client
 	# Between our daemons and PostgreSQL, in a test.
 	[ -x /usr/sbin/pgbouncer ] || have pgbouncer || echo pgbouncer
-	# The forge that the archive's lister and loader visit.
+	# The forge for the archive's lister and loader.
 	[ -e /usr/share/gitweb/gitweb.cgi ] || echo gitweb
 	perl -MCGI -e 1 2>/dev/null || echo libcgi-pm-perl
 	# The race detector needs a C compiler.

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # build.sh VERSION [PLATFORM]... makes a release in bin/release: for each platform
 # an archive of the program, its licence and those of the modules in it, units and sample
-# configurations, a .deb and a .rpm of the same (../packages), and what the program is made of
-# (CycloneDX); and the checksums of all of them, signed if RELEASE_KEY names a key (see sign).
+# configurations, a .deb and a .rpm of the same (../packages), and a bill of materials
+# (CycloneDX). It writes the checksums of all, signed if RELEASE_KEY names a key (see sign).
 #
 # Everything is built twice, the second time from a copy of the sources elsewhere
-# and with an empty cache, and must come out the same to the byte. So whoever
-# builds the same commit with the same Go gets what was released. RELEASE_CACHE=shared
-# leaves compiled packages in place for the second, which then takes seconds.
+# and with an empty cache, and must have the same bytes. So a build of the same commit
+# with the same Go equals the release. With RELEASE_CACHE=shared the second build uses
+# the first one's compiled packages, and takes seconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 version=$1
@@ -17,7 +17,7 @@ shift
 	echo "build.sh: \"$version\" is no version" >&2
 	exit 1
 }
-# What is released is looked up in the database of vulnerabilities, or not released.
+# A release requires a check for known vulnerabilities.
 if [[ $version =~ ^v?[0-9]+(\.[0-9]+)+$ || -n ${RELEASE_KEY:-} ]]; then
 	.ci/vulncheck --strict
 fi

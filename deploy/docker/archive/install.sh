@@ -1,5 +1,5 @@
 #!/bin/sh
-# install.sh makes a Debian ready for the archive image: the tools that the archive's charts and compose file
+# install.sh prepares a Debian for the archive image: the tools that the archive's charts and compose file
 # run in the scheduler's containers, the user swh, and its directories.
 set -eu
 
@@ -19,6 +19,6 @@ chown swh:swh /etc/swh /opt/swh /srv/softwareheritage
 # Charts mount a directory over /etc/swh, compose a file at the second path.
 ln -s /srv/softwareheritage/config.yml /etc/swh/config.yml
 ln -s /opt/swh/entrypoint.sh /srv/softwareheritage/entrypoint.sh
-# The program by the names of the Python commands.
+# Links with the names of the Python commands.
 ln -s swh-scheduler /usr/bin/swh
 ln -s swh-scheduler /usr/bin/gunicorn

@@ -1,4 +1,4 @@
-{{/* The name that all objects of a release begin with: that of the release, which is swh-scheduler unless somebody chooses another. */}}
+{{/* The prefix of all names of objects: the release's name, swh-scheduler by default. */}}
 {{- define "swh-scheduler.name" -}}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{- end }}
 
 {{/* Labels of an object of a component: (dict "root" $ "component" NAME). */}}
@@ -12,7 +12,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
-{{/* Labels by which the pods of a component are found; of all components without one. */}}
+{{/* Labels that select the pods of a component, or of all components. */}}
 {{- define "swh-scheduler.selector" -}}
 app.kubernetes.io/name: swh-scheduler
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -25,7 +25,7 @@ app.kubernetes.io/component: {{ . }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* The configuration of a component as YAML: its own over that of all; empty if there is none. */}}
+{{/* The configuration of a component as YAML: the common one with its own keys; empty if there is none. */}}
 {{- define "swh-scheduler.configuration" -}}
 {{- $all := mergeOverwrite (deepCopy .root.Values.configuration) (deepCopy (.of.configuration | default dict)) }}
 {{- if $all }}{{ toYaml $all }}{{ end }}
@@ -35,7 +35,7 @@ app.kubernetes.io/component: {{ . }}
 {{ .of.existingSecret | default (printf "%s-%s" (include "swh-scheduler.name" .root) .component) }}
 {{- end }}
 
-{{/* What the pods of all components have in common: (dict "root" $ "component" NAME "of" VALUES). */}}
+{{/* The common fields of all components' pods: (dict "root" $ "component" NAME "of" VALUES). */}}
 {{- define "swh-scheduler.pod" -}}
 automountServiceAccountToken: false
 securityContext:
@@ -67,7 +67,7 @@ volumes:
 {{- end }}
 {{- end }}
 
-{{/* What their containers have in common. Go's garbage collector works harder near 80 % of the memory. */}}
+{{/* The common fields of their containers. Go's garbage collector works harder near 80 % of the memory. */}}
 {{- define "swh-scheduler.container" -}}
 image: {{ include "swh-scheduler.image" .root }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
