@@ -70,13 +70,13 @@ var (
 	unsuccessful = &Condition{"not c.successful", func(o OriginFacts) bool { return !o.Successful }, "picks origins until a visit has succeeded", "one has"}
 	neverLoaded  = &Condition{"not c.loaded", func(o OriginFacts) bool { return !o.Loaded }, "picks origins that were never loaded", "this one was"}
 	loaded       = &Condition{"c.loaded", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
-	dated        = &Condition{"c.last_update is not null", func(o OriginFacts) bool { return o.Dated }, "picks origins whose lister tells when they changed last", "of this one it doesn't"}
-	undated      = &Condition{"c.last_update is null", func(o OriginFacts) bool { return !o.Dated }, "picks origins whose lister doesn't tell when they changed last", "of this one it does"}
+	dated        = &Condition{"c.last_update is not null", func(o OriginFacts) bool { return o.Dated }, "picks origins whose lister reports their last change", "this one's doesn't"}
+	undated      = &Condition{"c.last_update is null", func(o OriginFacts) bool { return !o.Dated }, "picks origins whose lister doesn't report their last change", "this one's does"}
 	// If the policy is configured, all origins have a moment.
 	momentary = &Condition{"c.moment is not null", func(OriginFacts) bool { return true }, "", ""}
 	// Only loaded origins have a lag.
 	loadedOfChanged = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.Loaded }, "picks origins that were loaded before", "this one wasn't"}
-	mayHaveChanged  = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.MayHaveChanged }, "picks origins that changed since their last successful visit", "this one didn't, as far as its lister knows"}
+	mayHaveChanged  = &Condition{"c.lag is not null", func(o OriginFacts) bool { return o.MayHaveChanged }, "picks origins that changed since their last successful visit", "this one didn't, by its lister's reports"}
 	changed         = &Condition{"c.lag > interval '0'", func(o OriginFacts) bool { return o.Changed }, mayHaveChanged.Picks, mayHaveChanged.But}
 	unchanged       = &Condition{"c.lag is null", func(o OriginFacts) bool { return !o.MayHaveChanged }, "picks origins that did not change since their last successful visit", "this one did, or may have"}
 	fork            = &Condition{"c.fork", func(o OriginFacts) bool { return o.Fork }, "picks forks", "this one is not known to be one"}

@@ -148,7 +148,7 @@ func Release(ctx context.Context, store *db.Store, task int64, force bool, now t
 	}
 	released, err := store.ReleaseTask(ctx, task, now)
 	if err == nil && !released {
-		return refused("task %d is not waiting any more", task)
+		return refused("task %d is not waiting", task)
 	}
 	return Released{task, place.Graph, place.Name}, err
 }

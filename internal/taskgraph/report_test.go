@@ -233,8 +233,8 @@ func TestDraw(t *testing.T) {
 		t.Errorf("few tasks with many dependencies are not drawn as one of each type; arrows:\n%s", diff)
 	}
 
-	odd := graph("<&>\"\x01 x completed", "b x waiting <&>\"\x01").Draw()
-	for _, d := range []Drawing{small, conditions, wide, deep, dense, odd} {
+	hostile := graph("<&>\"\x01 x completed", "b x waiting <&>\"\x01").Draw()
+	for _, d := range []Drawing{small, conditions, wide, deep, dense, hostile} {
 		picture := xml.NewDecoder(strings.NewReader(d.SVG(func(b Box) string { return "/tasks/" + b.Title + "?a&b" })))
 		for {
 			if _, err := picture.Token(); errors.Is(err, io.EOF) {
@@ -247,7 +247,7 @@ func TestDraw(t *testing.T) {
 			t.Errorf("DOT:\n%s", dot)
 		}
 	}
-	if dot := odd.DOT(); !strings.Contains(dot, `label="<&>\"`) {
+	if dot := hostile.DOT(); !strings.Contains(dot, `label="<&>\"`) {
 		t.Errorf("a quote in a name ends it, in DOT:\n%s", dot)
 	}
 }

@@ -27,7 +27,7 @@ func endpoint(t testing.TB, name string) string {
 	}
 	value, found := started.variables[name]
 	if !found {
-		t.Fatalf("testenv: nobody says where %s is", name)
+		t.Fatalf("testenv: %s is not set", name)
 	}
 	return value
 }

@@ -94,14 +94,14 @@ func (s Sending) Done(err error) {
 }
 
 // Outcome adds the outcome of a task to its trace.
-func (t *Tracer) Outcome(taskID, outcome string, heard time.Time, failed bool) {
+func (t *Tracer) Outcome(taskID, outcome string, at time.Time, failed bool) {
 	if t == nil {
 		return
 	}
 	traceID, spanID := idsOf(taskID)
 	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true})
 	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), "outcome",
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(heard),
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(at),
 		trace.WithAttributes(attribute.String("messaging.message.id", taskID), attribute.String("swh.outcome", outcome)))
 	if failed {
 		span.SetStatus(codes.Error, outcome)

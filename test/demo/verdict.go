@@ -31,7 +31,7 @@ func verdict(e *evidence) (checks []check) {
 			}
 		}
 	})
-	promise("the scheduler knows of each origin what the storage has", func(missing say) {
+	promise("the scheduler's database agrees with the storage on each origin", func(missing say) {
 		for _, d := range e.differences() {
 			missing("%s", d)
 		}
@@ -113,13 +113,13 @@ func verdict(e *evidence) (checks []check) {
 			}
 		})
 	}
-	promise("nobody lacked a right: each part is a user of its own, with what it needs and no more", func(missing say) {
+	promise("no part lacked a right: each is a user of its own, with the rights that it needs and no more", func(missing say) {
 		for _, line := range e.Refusals {
 			missing("%s", line)
 		}
 	})
 	if e.Stopped != nil {
-		promise("every daemon stopped cleanly when told to", func(missing say) {
+		promise("every daemon stopped cleanly on SIGTERM", func(missing say) {
 			for name, err := range e.Stopped {
 				if err != nil {
 					missing("%s: %v", name, err)

@@ -74,7 +74,7 @@ func TestVerdict(t *testing.T) {
 		{"wrong outcome", func(e *evidence) { e.Stored["small/plain"][0].Status = "failed" }, "the last visit of the plain small/plain: failed tip, want full tip"},
 		{"not all archived", func(e *evidence) { e.Stored["small/plain"][0].Tip = "old" }, "the last visit of the plain small/plain: full old, want full tip"},
 		{"another snapshot known", func(e *evidence) { e.Stored["small/plain"][0].Snapshot = "other" }, "small/plain: stored is full other, known successful snapshot"},
-		{"a visit known that nobody made", func(e *evidence) { e.Known["x"] = swh.Known{Status: "failed"} }, "x: known failed, nothing stored"},
+		{"a visit known without one stored", func(e *evidence) { e.Known["x"] = swh.Known{Status: "failed"} }, "x: known failed, nothing stored"},
 		{"not visited again", func(e *evidence) { e.Stored["small/growing"][0].Status = "failed" }, "small/growing: 1 visits"},
 		{"save code now not scheduled", func(e *evidence) { e.Runs = e.Runs[:1] }, `its run is "", want eventful`},
 		{"save code now overtook nothing", func(e *evidence) { e.Asked = at(-1) }, "it overtook no visit"},

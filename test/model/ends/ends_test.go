@@ -70,7 +70,7 @@ func TestMistakes(t *testing.T) {
 		steps  int
 	}{
 		{"silence by the clock while a listener is behind", Faults{}, Rules{SilenceByClock: true}, waits, 4},
-		{"a queue without ready events counts as heard", Faults{}, Rules{UnackedIgnored: true}, waits, 7},
+		{"a queue without ready events counts as read", Faults{}, Rules{UnackedIgnored: true}, waits, 7},
 		{"silence since a message was sent, not since a look found it out of its queue", Faults{}, Rules{CountedLate: true}, waits, 5},
 		{"what waits in its queue is given up", Faults{}, Rules{QueueIgnored: true}, waits, 4},
 		{"events are acknowledged before they are written", Faults{}, Rules{AckFirst: true}, visit, 9},
@@ -79,7 +79,7 @@ func TestMistakes(t *testing.T) {
 		{"a revoked run is retried", Faults{Revokes: 1}, Rules{RevokedRetried: true}, revoked, 5},
 		{"a time-out in the last lane is retried", Faults{}, Rules{FinalRetried: true}, final, 10},
 		{"failed visits of the express lane count at once", Faults{}, Rules{NotHeld: true}, visit, 4},
-		{"the journal client isn't told of time-outs", Faults{}, Rules{NoTimeoutRecord: true}, visit, 6},
+		{"the journal client gets no time-outs", Faults{}, Rules{NoTimeoutRecord: true}, visit, 6},
 		{"each event of a runtime corrects the charge", Faults{Crashes: 1}, Rules{CorrectsAgain: true}, charges, 10},
 		{"each end charges", Faults{}, Rules{ChargesAgain: true}, twice, 7},
 		{"a lane without consumers gets nothing", Faults{ScaleDown: 1}, Rules{UnreadNothing: true}, all, 1},
@@ -103,7 +103,7 @@ func TestMistakes(t *testing.T) {
 	check.Distinguishes(t, []check.Mistake[Groups]{
 		{Name: "work in hand counts with its age, however old", Model: Shares(false, 2, GroupRules{Unbounded: true}), Broken: part, Steps: 13},
 		{Name: "started work at a ceiling is not given up", Model: Shares(true, 2, GroupRules{NeverLost: true}), Broken: part, Steps: 21},
-		{Name: "what a group at its ceiling leaves goes to nobody", Model: Shares(true, 2, GroupRules{ToEach: true}), Broken: idle, Steps: 3},
+		{Name: "slots that a group at its ceiling leaves stay free", Model: Shares(true, 2, GroupRules{ToEach: true}), Broken: idle, Steps: 3},
 		{Name: "a worker's clock is at 1970", Model: Shares(false, 2, GroupRules{WorkersAge: true}), Broken: part, Steps: 11},
 	})
 }

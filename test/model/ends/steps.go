@@ -334,7 +334,7 @@ func (w world) faults(s State) {
 		out := s
 		out.Left.Outages--
 		out.Seen, out.Watched = false, false
-		w.to.Fault(out, "PostgreSQL is away for more than five minutes")
+		w.to.Fault(out, "PostgreSQL is unreachable for more than five minutes")
 	}
 	for lane, read := range s.Read {
 		if s.Left.ScaleDown > 0 && read {

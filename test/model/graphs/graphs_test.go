@@ -61,13 +61,13 @@ func TestMistakes(t *testing.T) {
 		{"a drain between the batches of a retry", chain, Rules{RetryInBatches: true}, early, 4},
 		{"a respawn doesn't reach its end before tasks are released", cleanup, Rules{RespawnEarly: true}, early, 7},
 		{"a cancel doesn't wait for an extension", chain, Rules{CancelUnlocked: true}, added, 3},
-		{"whom a task watches is written without a lock", join, Rules{UnlockedWatch: true}, asSaid, 9},
+		{"the watch of a task is written without a lock", join, Rules{UnlockedWatch: true}, asSaid, 9},
 		{"what needs success runs after any end", diamond, Rules{AnyEnd: true}, early, 4},
 		{"a failure is noted only if it is watched", diamond, Rules{FailureUnnoted: true}, asSaid, 5},
-		{"deadlines are not looked at", cleanup, Rules{NoDeadline: true}, late, 7},
+		{"deadlines are ignored", cleanup, Rules{NoDeadline: true}, late, 7},
 		{"a run that fails after a cancel is retried", chain, Rules{CancelRetries: true}, again, 5},
 		{"a task is skipped before all that it needs has ended", diamond, Rules{SkipsAtOnce: true}, asSaid, 9},
-		{"a task that gets dependencies is not looked at", grown, Rules{ExtensionUnlooked: true}, asSaid, 10},
+		{"a task that gets dependencies is not settled", grown, Rules{ExtensionUnlooked: true}, asSaid, 10},
 	} {
 		table = append(table, check.Mistake[State]{Name: m.name, Model: Model(m.graph, few, m.rules), Broken: m.broken, Steps: m.steps})
 	}

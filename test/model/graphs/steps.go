@@ -87,7 +87,7 @@ func (w world) drain(s State) {
 		if t.Choosing > 0 {
 			written := s
 			written.Tasks[i].Watch, written.Tasks[i].Choosing = t.Choosing, 0
-			w.to.To(written, "it is written whom %d watches", i)
+			w.to.To(written, "the watch of %d is written", i)
 		}
 		if t.Change {
 			spread := s
@@ -97,7 +97,7 @@ func (w world) drain(s State) {
 		if t.Check && (!s.reopening(w.graph) || w.rules.RespawnEarly) {
 			looked := s
 			w.look(&looked, i)
-			w.to.To(looked, "%d is looked at", i)
+			w.to.To(looked, "%d is settled", i)
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (o observing) Observe(ctx context.Context, now func() time.Time, _ []string
 }
 
 // work is a worker that takes messages until ctx ends. It acknowledges each early, or once its end was written.
-func (b *broker) work(ctx context.Context, heard settle.Store) {
+func (b *broker) work(ctx context.Context, outcomes settle.Store) {
 	for ctx.Err() == nil {
 		b.m.Lock()
 		if len(b.ready) == 0 {
@@ -198,7 +198,7 @@ func (b *broker) work(ctx context.Context, heard settle.Store) {
 		b.messages[id].executed = true
 		b.m.Unlock()
 		end := settle.Outcome{BackendID: id, Received: time.Now(), End: &settle.End{Status: model.RunEventful}}
-		if err := heard.ApplyOutcomes(context.WithoutCancel(ctx), []settle.Outcome{end, {BackendID: id, Received: time.Now(), Runtime: new(time.Second)}}); err != nil {
+		if err := outcomes.ApplyOutcomes(context.WithoutCancel(ctx), []settle.Outcome{end, {BackendID: id, Received: time.Now(), Runtime: new(time.Second)}}); err != nil {
 			b.m.Lock()
 			b.failed("%v", err)
 			b.m.Unlock()

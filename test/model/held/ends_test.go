@@ -49,7 +49,7 @@ func (confirming) Publish(_ context.Context, m []celery.TaskMessage) []error {
 // endsBench has the shared parts of sequences.
 type endsBench struct {
 	store     *db.Store
-	heard     settle.Store
+	outcomes  settle.Store
 	deliverer *dispatch.Deliverer
 
 	longest, steps int
@@ -59,7 +59,7 @@ func newEndsBench(t *testing.T) *endsBench {
 	store := testenv.Open(t, testenv.Database(t))
 	testenv.Exec(t, store.Pool(), `insert into task_type (type, description, backend_name, default_interval, min_interval, max_interval, backoff_factor, num_retries, retry_delay)
 		values ('load-git', '', 'swh.test', '64 days', '1 hour', '64 days', 2, 3, '2 hours')`)
-	return &endsBench{store: store, heard: settle.Store{Store: store}, deliverer: dispatch.NewDeliverer(store, confirming{}, quiet, nil)}
+	return &endsBench{store: store, outcomes: settle.Store{Store: store}, deliverer: dispatch.NewDeliverer(store, confirming{}, quiet, nil)}
 }
 
 // endsWorld is a sequence: the model's state and the database.
@@ -158,9 +158,9 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 	case is("%d is sent to lane %d", &i, &lane):
 		s = w.send(lane)
 	case is("the end of try %d of %d is applied", &t, &i):
-		w.must(w.heard.ApplyOutcomes(ctx, []settle.Outcome{w.end(i, t)}))
+		w.must(w.outcomes.ApplyOutcomes(ctx, []settle.Outcome{w.end(i, t)}))
 	case is("the runtime of try %d of %d is applied", &t, &i):
-		w.must(w.heard.ApplyOutcomes(ctx, []settle.Outcome{{BackendID: w.ids[i][t].String(), Received: time.Now(), Runtime: new(took * time.Second)}}))
+		w.must(w.outcomes.ApplyOutcomes(ctx, []settle.Outcome{{BackendID: w.ids[i][t].String(), Received: time.Now(), Runtime: new(took * time.Second)}}))
 	case is("the failed visit of try %d of %d is held", &t, &i), is("the failed visit of try %d of %d is known to be a time-out", &t, &i), is("the failed visit of try %d of %d counts", &t, &i):
 		w.visit(i, t, s.Next.Works[i].Tries[t].Visit)
 	case is("the message of %d is given up", &i):
@@ -205,7 +205,7 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 		if n, err := w.store.LoseRuns(ctx, []ledger.SilentRun{{ID: run.ID, Status: run.Status}}, time.Now()); err != nil || n != 1 {
 			w.fail("%d runs are lost, %v", n, err)
 		}
-	case s.Name == "PostgreSQL is away for more than five minutes":
+	case s.Name == "PostgreSQL is unreachable for more than five minutes":
 		w.now = w.now.Add(10 * time.Minute)
 		w.noneRemoved()
 	case s.Name == "a process notes that it has the lanes":
@@ -277,9 +277,9 @@ const (
 // such ends.
 // such ends.
 func (w *endsWorld) look(lane uint8, does int) (given int) {
-	unheard := ledger.GiveUp{Queue: lanes[lane].Queue, Now: w.clock, SilentBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: ledger.MaintenanceBatch}
+	silent := ledger.GiveUp{Queue: lanes[lane].Queue, Now: w.clock, SilentBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: ledger.MaintenanceBatch}
 	if does == notes {
-		unheard.SilentBefore = time.Unix(0, 0)
+		silent.SilentBefore = time.Unix(0, 0)
 	}
 	begun := false
 	for i, m := range w.state.Works[:w.works] {
@@ -287,7 +287,7 @@ func (w *endsWorld) look(lane uint8, does int) (given int) {
 			continue
 		}
 		if m.Tries[m.Try].Copy == ends.Queued {
-			unheard.Waiting++
+			silent.Waiting++
 		}
 		if at, ok := w.begun[i][int(m.Try)]; ok {
 			begun = true
@@ -300,10 +300,10 @@ func (w *endsWorld) look(lane uint8, does int) (given int) {
 	}
 	undo := errors.New("the look is undone")
 	err := w.store.ByKey(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-		if err := tx.LockQueues(ctx, unheard.Queue); err != nil {
+		if err := tx.LockQueues(ctx, silent.Queue); err != nil {
 			return err
 		}
-		n, _, err := tx.GiveUpWork(ctx, unheard)
+		n, _, err := tx.GiveUpWork(ctx, silent)
 		given = n[laneSet]
 		if err == nil && does == tries {
 			err = undo

@@ -80,7 +80,7 @@ func (w *graphsWorld) take(s check.Step[spec.State]) {
 
 // ofDrain reports whether a step is the drain's.
 func ofDrain(s check.Step[spec.State]) bool {
-	return strings.HasSuffix(s.Name, " is noted") || strings.HasSuffix(s.Name, " is spread") || strings.HasSuffix(s.Name, " is looked at")
+	return strings.HasSuffix(s.Name, " is noted") || strings.HasSuffix(s.Name, " is spread") || strings.HasSuffix(s.Name, " is settled")
 }
 
 // task returns a task of the graph to submit, with its dependencies on existing tasks, or those of the same request.

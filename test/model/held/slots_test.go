@@ -60,9 +60,9 @@ const processes = 2
 
 // slotsBench has the shared parts of sequences: a database, and two processes on it.
 type slotsBench struct {
-	admin *pgxpool.Pool
-	heard settle.Store // the listener's
-	procs [processes]*process
+	admin    *pgxpool.Pool
+	outcomes settle.Store // the listener's
+	procs    [processes]*process
 
 	longest, steps int
 	found          int // rows that a batch found unlocked while another batch of its process held them
@@ -71,7 +71,7 @@ type slotsBench struct {
 func newSlotsBench(t *testing.T) *slotsBench {
 	dsn := testenv.Database(t)
 	store := testenv.Open(t, dsn)
-	b := &slotsBench{admin: store.Pool(), heard: settle.Store{Store: store}}
+	b := &slotsBench{admin: store.Pool(), outcomes: settle.Store{Store: store}}
 	stats := newStatistics(t, statsAge)
 	for n := range b.procs {
 		b.procs[n] = newProcess(t, n, dsn, b.admin, stats)
@@ -230,7 +230,7 @@ func (w *slotsWorld) kind(name string) (k kind, p, row int) {
 			}
 		}
 		switch name {
-		case fmt.Sprintf("the end of %d is heard", row):
+		case fmt.Sprintf("the end of %d is applied", row):
 			return anEnd, 0, row
 		case fmt.Sprintf("the lease of %d ends", row):
 			return aLease, 0, row
@@ -507,7 +507,7 @@ func (w *slotsWorld) write(p *process) {
 func (w *slotsWorld) hear(s check.Step[slots.State], row int) {
 	w.take(s)
 	end := settle.Outcome{BackendID: w.ids[row].String(), Received: time.Now(), End: &settle.End{Status: model.RunEventful}}
-	if err := w.heard.ApplyOutcomes(context.Background(), []settle.Outcome{end}); err != nil {
+	if err := w.outcomes.ApplyOutcomes(context.Background(), []settle.Outcome{end}); err != nil {
 		w.fail("hear the end of %d: %v", row, err)
 	}
 }

@@ -72,7 +72,7 @@ func TestMistakes(t *testing.T) {
 		{"O without stats_age", two, Rules{NoStatsAge: true}, limit, 19},
 		{"one age for both figures", two, Rules{OneAge: true}, limit, 18},
 		{"no record of a confirmation for a row that is gone", two, Rules{GoneUnrecorded: true, EndUnrecorded: true}, limit, 19},
-		{"a record of it, but none when the end of an outgoing row is heard", two, Rules{EndUnrecorded: true}, limit, 19},
+		{"a record of it, but none when the end of an outgoing row is applied", two, Rules{EndUnrecorded: true}, limit, 19},
 		{"a delivery is dated before it is published", two, Rules{StampEarly: true}, limit, 17},
 		{"deliveries are counted, then outgoing rows", two, Rules{TwoStatements: true}, limit, 19},
 		{"the prefetch of O bounds workers that came later", worker, Rules{PrefetchOfO: true}, limit, 25},

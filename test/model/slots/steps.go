@@ -303,9 +303,9 @@ func (w world) broker(s State) {
 		}
 		m := s.Messages[i]
 		if m.Event && m.Locked == 0 {
-			heard := s
-			heard.hear(i, w.rules)
-			w.to.To(heard, "the end of %d is heard", i)
+			ended := s
+			ended.applyEnd(i, w.rules)
+			w.to.To(ended, "the end of %d is applied", i)
 		}
 		if m.Lease == orphan && !w.rules.LeaseForever {
 			ended := s
@@ -315,8 +315,8 @@ func (w world) broker(s State) {
 	}
 }
 
-// hear applies the event of an end.
-func (s *State) hear(i int, rules Rules) {
+// applyEnd applies the event of an end.
+func (s *State) applyEnd(i int, rules Rules) {
 	m := &s.Messages[i]
 	if m.Row == Outgoing && !rules.EndUnrecorded {
 		s.record(m, s.stamp()) // it is at the broker, confirmed or not
