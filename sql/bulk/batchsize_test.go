@@ -13,13 +13,12 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// A batch that times out is halved at each next try, down to a single item, which is tried
-// again; with success batches grow to what passes, and what was written is not written
-// again.
+// A batch that times out is halved at each next try, down to a single item, which is tried again. After
+// successes batches grow to the size that passes. No item is written twice.
 func TestBatchSize(t *testing.T) {
 	t.Parallel()
 	var size bulk.BatchSize
-	passes := 12 // items in a transaction
+	passes := 12 // the most items that a transaction can write in time
 	var tried []int
 	written := make(map[int]int)
 	write := func(first, end int) error {
@@ -66,7 +65,7 @@ func TestBatchSize(t *testing.T) {
 	}
 }
 
-// Refused items among a batch that times out are set aside once.
+// Refused items in a batch that times out are set aside once.
 func TestBatchSizeWithRefusedItems(t *testing.T) {
 	t.Parallel()
 	var size bulk.BatchSize
@@ -88,7 +87,7 @@ func TestBatchSizeWithRefusedItems(t *testing.T) {
 	}
 }
 
-// Time-outs are told from refused values and outages.
+// TimedOut distinguishes time-outs from refused values and outages.
 func TestTimedOut(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]bool{"57014": true, "55P03": true, "57P01": false, "22008": false, "40P01": false} {

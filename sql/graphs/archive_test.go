@@ -18,9 +18,9 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// What ended longer ago than is configured for its type goes, with its runs, once it is
-// written. All else stays: what is open, young, of another type, of a graph that has such a
-// task, needed by an open task, or locked, which holds up no other. A dry run says the same.
+// Archive deletes tasks that ended before their type's moment, with their runs, after they are written. All
+// others stay: open and young tasks, other types, graphs with such a task, dependencies of open tasks, and
+// locked tasks. A locked task delays no other. A dry run counts the same.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -38,7 +38,7 @@ func TestArchive(t *testing.T) {
 	add(1002, "b", "recurring", "disabled", young, ended)
 	add(1003, "a", "oneshot", "disabled", ended) // never ran
 	add(1004, "a", "oneshot", "completed", ended, ended, young)
-	add(1005, "a", "recurring", "completed", ended, ended) // which only other programs make
+	add(1005, "a", "recurring", "completed", ended, ended) // only other programs create such tasks
 	add(1006, "a", "oneshot", "next_run_scheduled", ended, ended)
 	add(1007, "a", "recurring", "next_run_not_scheduled", ended, ended)
 	add(1008, "kept", "oneshot", "completed", ended, ended)
@@ -133,7 +133,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// What is left of queues, lanes and listers that are gone is forgotten.
+// Rows of removed queues, lanes and listers are deleted.
 func TestForgetUnused(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// largeGraph has n tasks of which each depends on four earlier ones.
+// largeGraph returns n tasks; each depends on four earlier ones.
 func largeGraph(t testing.TB, n int) graphs.NewGraph {
 	r := seed.Rand(t)
 	g := graphs.NewGraph{Name: "large", Tasks: make([]graphs.NewTask, n)}
@@ -57,8 +57,8 @@ func BenchmarkSubmitGraph(b *testing.B) {
 	}
 }
 
-// endAll has four listeners end one run of each task, in batches of 50, and
-// returns how long they took; drained says how long the drain took beside them.
+// endAll makes four listeners end one run of each task, in batches of 50, and returns the time. drained is
+// the time of the drain beside them.
 func endAll(b *testing.B, store *db.Store, tasks []int64, drain bool) (took time.Duration) {
 	b.Helper()
 	testenv.Exec(b, store.Pool(), `with sent as (update task set status = 'next_run_scheduled' where id = any($1))
@@ -116,11 +116,9 @@ func endAll(b *testing.B, store *db.Store, tasks []int64, drain bool) (took time
 	return time.Since(began)
 }
 
-// BenchmarkOutcomesWithDependents compares the end of tasks that nobody waits
-// for with that of tasks of which each has a dependent that is not released, as
-// it waits for another task: one submitted later, which it watches, or one
-// submitted earlier, so that it watches the task that ends, the worst case. The
-// drain, which moves the watch, is measured by itself.
+// BenchmarkOutcomesWithDependents compares the ends of tasks without dependents and with one each that is
+// not released. The dependent waits for another task. It watches that one, submitted later, or, in the
+// worst case, the task that ends. The drain, which moves the watch, is measured separately.
 func BenchmarkOutcomesWithDependents(b *testing.B) {
 	const n = 10_000
 	for _, dependents := range []string{"none", "unwatched", "watched"} {
@@ -156,8 +154,7 @@ func BenchmarkOutcomesWithDependents(b *testing.B) {
 	}
 }
 
-// BenchmarkJoin ends tasks at four listeners, each of which is waited for by one
-// task, in joins of 100 and of 10,000.
+// BenchmarkJoin ends tasks by four listeners. One task waits for each join of 100 or of 10,000.
 func BenchmarkJoin(b *testing.B) {
 	const n = 10_000
 	for _, size := range []int{100, n} {

@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// submitGraph stores a graph whose tasks are named by their places.
+// submitGraph stores a graph whose tasks are named by their indexes.
 func submitGraph(t testing.TB, store *db.Store, tasks ...graphs.NewTask) graphs.Submitted {
 	t.Helper()
 	for i := range tasks {
@@ -32,7 +32,7 @@ func submitGraph(t testing.TB, store *db.Store, tasks ...graphs.NewTask) graphs.
 	return submitted
 }
 
-// on is a task that depends on others by place.
+// on returns a task that depends on others by index.
 func on(places ...int) (t graphs.NewTask) {
 	for _, place := range places {
 		t.DependsOn = append(t.DependsOn, graphs.NewDependency{Place: place})
@@ -40,7 +40,7 @@ func on(places ...int) (t graphs.NewTask) {
 	return t
 }
 
-// existing are dependencies on tasks that are there.
+// existing returns dependencies on existing tasks.
 func existing(ids ...int64) (on []graphs.NewDependency) {
 	for _, id := range ids {
 		on = append(on, graphs.NewDependency{Task: id})
@@ -55,7 +55,7 @@ func drain(t testing.TB, store *db.Store) {
 	}
 }
 
-// checkGraph fails unless the tasks of a graph have these states, in order.
+// checkGraph fails unless the tasks of a graph have the states, in order.
 func checkGraph(t testing.TB, store *db.Store, graph int64, want ...model.GraphState) {
 	t.Helper()
 	tasks, err := store.GraphTasks(t.Context(), graph)
@@ -84,7 +84,7 @@ const (
 	ownFailure = model.GraphFailed
 )
 
-// A retry of a graph gives each task the retries that it was submitted with: by default its type's.
+// A retry of a graph gives each task its submitted number of retries; the default is its type's.
 func TestRetryGivesRetriesBack(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -112,9 +112,8 @@ func TestRetryGivesRetriesBack(t *testing.T) {
 	}
 }
 
-// Two transactions that end the last two dependencies do not see each other.
-// Whichever is watched, however their commits and the drain come about, the
-// dependent is released, once the last of them is committed and not before.
+// Two transactions that end the last two dependencies don't see each other. With either one watched, and
+// any order of the commits and the drain, the dependent is released after the last commit and not before.
 func TestLastReleaseIsNotLost(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -155,7 +154,7 @@ func TestLastReleaseIsNotLost(t *testing.T) {
 	}
 }
 
-// state is that of a task without dependencies which has ended, or not yet.
+// state is the state of a task without dependencies: ended, or not.
 func state(ended bool) model.GraphState {
 	if ended {
 		return completed
@@ -163,7 +162,7 @@ func state(ended bool) model.GraphState {
 	return ready
 }
 
-// drain1 is some rounds of the drain, which must wait for nobody.
+// drain1 runs some rounds of the drain, which must not wait for a lock.
 func drain1(t *testing.T, store *db.Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -175,8 +174,8 @@ func drain1(t *testing.T, store *db.Store) {
 	}
 }
 
-// A graph that is submitted while a task that it depends on ends waits for that
-// transaction, or that one for it; either way the dependent is released.
+// A submission and the concurrent end of a dependency wait for each other, one way or the other. Either way
+// the dependent is released.
 func TestSubmitWhileADependencyEnds(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -209,8 +208,8 @@ func TestSubmitWhileADependencyEnds(t *testing.T) {
 	}
 }
 
-// Tasks that nobody waits for leave no trace, nor do dependencies that are not
-// watched; of those that are, one does.
+// Ends of tasks without dependents, and of unwatched dependencies, are not recorded. The end of a watched
+// one is, once.
 func TestOnlyWatchedEndsAreNoted(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -236,9 +235,8 @@ func TestOnlyWatchedEndsAreNoted(t *testing.T) {
 	}
 }
 
-// However many wait for a task, one round releases a bounded number of them, and
-// a failure is passed on in bounded steps, and taken back when the task is open
-// again.
+// One round releases a bounded number of tasks, for any number of dependents. It passes on failures, and
+// takes them back, in bounded steps.
 func TestRoundsAreBounded(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -284,9 +282,8 @@ func TestRoundsAreBounded(t *testing.T) {
 	rounds(graphs.Round{Released: 1})
 }
 
-// Whether a task that can't run was skipped or failed by a dependency follows what it depends
-// on, also if that changes without a moment in which the task could run; and so do those that
-// depend on it.
+// Whether a task that can't run is skipped or failed follows its dependencies, even if that changes while
+// it can never run. So does the state of its dependents.
 func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -304,7 +301,7 @@ func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {
 	drain(t, store)
 	checkGraph(t, store, g.ID, completed, completed, model.GraphSkipped, model.GraphSkipped)
 
-	// A task that was skipped by two fails if one of them comes to fail, whichever was its reason.
+	// A task skipped because of two dependencies fails if either of them fails later.
 	first, both := on(0), on(1, 2)
 	first.DependsOn[0].On, both.DependsOn[1].On = graphs.OnFailed, graphs.OnFailed
 	g = submitGraph(t, store, on(), first, on(), both, on())
@@ -322,8 +319,8 @@ func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {
 	checkGraph(t, store, g.ID, completed, byFailed, completed, byFailed, ownFailure)
 }
 
-// What a task waits for, and what failed of it, is told; a task that is deleted
-// counts as it stood; and when all of a graph is deleted, nothing is kept of it.
+// Unmet and failed dependencies are listed. A deleted task counts with its last state. After all tasks of a
+// graph are deleted, no row of the graph is left.
 func TestDeletedTasks(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -361,7 +358,7 @@ func TestDeletedTasks(t *testing.T) {
 	setStatus(t, store, model.TaskCompleted, g.Tasks[0])
 	remove(0)
 	checkGraph(t, store, g.ID, completed, ready, ready, waiting, waiting)
-	remove(2) // it had not ended: it will not be completed any more
+	remove(2) // it had not ended, and now never completes
 	checkGraph(t, store, g.ID, completed, ready, ownFailure, waiting, byFailed)
 	if got, want := unmet(g.Tasks[4]), fmt.Sprintf("2/%d deleted true;", g.ID); got != want {
 		t.Errorf("unmet: %s, want %s", got, want)
@@ -371,7 +368,7 @@ func TestDeletedTasks(t *testing.T) {
 	checkGraph(t, store, g.ID, completed, completed, ownFailure, ready, byFailed)
 	checkGraph(t, store, outside.ID, ready)
 
-	// A graph is kept as long as something is left of it, or depends on it.
+	// A graph stays while it has tasks, or other tasks depend on it.
 	mend := func(want int) {
 		t.Helper()
 		mendGraphs(t, store)
@@ -395,7 +392,7 @@ func TestDeletedTasks(t *testing.T) {
 	}
 }
 
-// mendGraphs looks after graphs as if it had not been done for long.
+// mendGraphs runs the maintenance of graphs as if it were long overdue.
 func mendGraphs(t *testing.T, store *db.Store) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), "update scheduler_go.walks set began = 'epoch'")
@@ -404,8 +401,8 @@ func mendGraphs(t *testing.T, store *db.Store) {
 	}
 }
 
-// A dependency that ends while triggers are off wakes nobody; mending does. A
-// table that is emptied leaves nothing that waits.
+// An end while triggers are off is not recorded; MendGraphs releases the dependents. A truncated table
+// leaves no waiting tasks.
 func TestMendGraphs(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -424,8 +421,7 @@ func TestMendGraphs(t *testing.T) {
 	}
 }
 
-// The look after graphs reads a bounded part of them at a time, and goes on where it was, in
-// any process.
+// The maintenance of graphs reads a bounded part at a time, and continues in any process.
 func TestGraphsAreMendedInSteps(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -449,7 +445,7 @@ func TestGraphsAreMendedInSteps(t *testing.T) {
 	}
 }
 
-// A task that was sent runs once a worker has begun its last run. An earlier run that has ended does not count.
+// A sent task counts as running once a worker has begun its last run. Earlier, ended runs don't count.
 func TestSentTasksRunOnceAWorkerHasBegunThem(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -482,8 +478,7 @@ func TestSentTasksRunOnceAWorkerHasBegunThem(t *testing.T) {
 	}
 }
 
-// A cancelled graph's tasks that were sent are not tried again; what was not sent
-// never runs. Deadlines hold for what waits.
+// Sent tasks of a cancelled graph are not retried; unsent ones never run. Deadlines apply to waiting tasks.
 func TestCancelAndDeadline(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -525,7 +520,7 @@ func TestCancelAndDeadline(t *testing.T) {
 	drain(t, store)
 	checkGraph(t, store, g.ID, ready, waiting, waiting)
 
-	// One that could not run in time stays as it is, though what it depends on is open again.
+	// A task that missed its deadline doesn't change, even if its dependency is open again.
 	g = submitGraph(t, store, on(), dated)
 	setStatus(t, store, model.TaskDisabled, g.Tasks[0])
 	if err := drainGraphs(t.Context(), store, at(0)); err != nil {
@@ -541,9 +536,8 @@ func TestCancelAndDeadline(t *testing.T) {
 	checkGraph(t, store, g.ID, ready, waiting)
 }
 
-// Neither the drain nor a submission keeps a listener waiting for long: while
-// others hold the rows of tasks, the drain goes on with what it can, and says that
-// there is more.
+// Neither the drain nor a submission makes a listener wait long. While others hold tasks' rows, the drain
+// does what it can and reports that more is left.
 func TestDrainPassesByWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -563,7 +557,7 @@ func TestDrainPassesByWhatIsLocked(t *testing.T) {
 	checkGraph(t, store, g.ID, completed, ready, ready)
 }
 
-// Of two failures that the drain backs off, one still counts when the other is taken back.
+// Of two failures on a locked task, one still counts after the other is taken back.
 func TestFailuresOfALockedTask(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -584,8 +578,7 @@ func TestFailuresOfALockedTask(t *testing.T) {
 	checkGraph(t, store, g.ID, ownFailure, ready, ready, byFailed)
 }
 
-// A task that depends on itself is skipped, too, if the last of the others ends while the drain
-// looks at it.
+// A task that depends on itself is skipped, too, if its last other dependency ends during its check.
 func TestLastSkipIsNotLost(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -607,7 +600,7 @@ func TestLastSkipIsNotLost(t *testing.T) {
 	checkGraph(t, store, g.ID, completed, completed, model.GraphSkipped)
 }
 
-// An overdue task whose row is locked doesn't keep the drain busy.
+// An overdue task with a locked row doesn't keep the drain busy.
 func TestOverdueAndLocked(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -627,7 +620,7 @@ func TestOverdueAndLocked(t *testing.T) {
 	checkGraph(t, store, g.ID, ready, model.GraphByDeadline)
 }
 
-// at is a moment of a test: any will do.
+// at is an arbitrary time.
 func at(second int) time.Time { return time.Date(2026, 5, 1, 12, 0, second, 0, time.UTC) }
 
 func ended(id string, status model.RunStatus, second int) settle.Outcome {

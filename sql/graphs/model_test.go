@@ -23,8 +23,8 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// modelTask is a task of a graph in memory, with the states of model.GraphState;
-// ready and running are one.
+// modelTask is a task of a graph in memory, with the states of model.GraphState; ready and running are one
+// state.
 type modelTask struct {
 	id        int64
 	graph     int
@@ -36,13 +36,13 @@ type modelTask struct {
 	released  int
 }
 
-// modelDependency is a dependency by place in the world; the task's own for one on itself.
+// modelDependency is a dependency by the task's index in the world; on itself, its own index.
 type modelDependency struct {
 	place int
 	on    graphs.Condition
 }
 
-// modelGraphs is what graphs should do, with nothing to make it fast or safe.
+// modelGraphs is the specification of graphs, without optimisations or concurrency.
 type modelGraphs struct {
 	tasks     []*modelTask
 	cancelled map[int]bool
@@ -94,7 +94,7 @@ func (m *modelGraphs) next(place int, t *modelTask) model.GraphState {
 	switch {
 	case overdue && t.state == model.GraphWaiting:
 		return model.GraphByDeadline
-	case overdue: // it could not run in time
+	case overdue: // it missed its deadline
 		return t.state
 	case failed:
 		return model.GraphByDependency
@@ -106,7 +106,7 @@ func (m *modelGraphs) next(place int, t *modelTask) model.GraphState {
 	return model.GraphReady
 }
 
-// those are the places of tasks that pass.
+// those returns the indexes of tasks that pass.
 func (m *modelGraphs) those(pass func(*modelTask) bool) []int {
 	var places []int
 	for place, t := range m.tasks {
@@ -117,7 +117,7 @@ func (m *modelGraphs) those(pass func(*modelTask) bool) []int {
 	return places
 }
 
-// graphWorld is the model beside a database.
+// graphWorld is a database with the model beside it.
 type graphWorld struct {
 	modelGraphs
 	store  *db.Store
@@ -133,7 +133,7 @@ func graphStore(t testing.TB) *db.Store {
 	return store
 }
 
-// advanceGraphs drains until there is nothing more to do.
+// advanceGraphs drains until no change is left.
 func drainGraphs(ctx context.Context, store *db.Store, now time.Time) error {
 	for {
 		round, err := store.AdvanceGraphs(ctx, now)
@@ -143,8 +143,7 @@ func drainGraphs(ctx context.Context, store *db.Store, now time.Time) error {
 	}
 }
 
-// submit stores a random graph; its tasks depend on each other and on tasks of
-// graphs that are there.
+// submit stores a random graph; its tasks depend on each other and on existing tasks of graphs.
 func (w *graphWorld) submit(t *rapid.T) func(context.Context) error {
 	number := len(w.graphs)
 	w.graphs = append(w.graphs, 0)
@@ -202,8 +201,8 @@ func (w *graphWorld) submit(t *rapid.T) func(context.Context) error {
 	}
 }
 
-// end ends some tasks that are ready, each by a run, in batches of a few
-// listeners, one of which may be the Python scheduler's.
+// end ends some ready tasks, a run each, in batches of several listeners. One may be the Python
+// scheduler's.
 func (w *graphWorld) end(t *rapid.T) []func(context.Context) error {
 	ready := w.those(func(m *modelTask) bool { return m.state == model.GraphReady })
 	if len(ready) == 0 {
@@ -250,7 +249,7 @@ func mustExecRapid(t *rapid.T, store *db.Store, query string, args ...any) {
 	}
 }
 
-// byHand does what an operator does, one thing.
+// byHand does one random action of an operator.
 func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 	one := func(what string, pass func(*modelTask) bool) *modelTask {
 		places := w.those(pass)
@@ -328,8 +327,7 @@ func (w *graphWorld) byHand(t *rapid.T) []func(context.Context) error {
 	return nil
 }
 
-// extend gives a task another dependency, on a new task that may have one itself, and takes
-// one away.
+// extend gives a task another dependency, on a new task that may have one itself, and removes one.
 func (w *graphWorld) extend(t *rapid.T, m *modelTask) func(context.Context) error {
 	condition := func() graphs.Condition {
 		return rapid.SampledFrom([]graphs.Condition{"", graphs.OnCompleted, graphs.OnResolved, graphs.OnFailed}).Draw(t, "condition")
@@ -343,7 +341,7 @@ func (w *graphWorld) extend(t *rapid.T, m *modelTask) func(context.Context) erro
 		m.deps = slices.Delete(m.deps, i, i+1)
 	}
 	if rapid.Bool().Draw(t, "add") {
-		// Only what comes before m: no circle.
+		// Only earlier tasks than m, to avoid circles.
 		below := w.those(func(d *modelTask) bool { return d.graph == m.graph && len(d.deps) == 0 && d != m })
 		if len(below) > 0 && rapid.Bool().Draw(t, "below") {
 			d := modelDependency{rapid.SampledFrom(below).Draw(t, "on"), condition()}
@@ -364,12 +362,12 @@ func (w *graphWorld) extend(t *rapid.T, m *modelTask) func(context.Context) erro
 	}
 }
 
-// do lets everybody act at once, with two drains beside them, of rounds of any size, of which
-// one crashes now and then, and drains what is left.
+// do runs all actions at once beside two drains with rounds of any size, one of which crashes now and then.
+// It then drains the rest.
 func (w *graphWorld) do(t *rapid.T, acts []func(context.Context) error) {
 	ctx := context.Background()
 	tasks := cmp.Or(rapid.IntRange(0, 5).Draw(t, "tasks a round"), math.MaxInt/2)
-	w.store.NoteRound(2*tasks, context.DeadlineExceeded) // so the next is half as large
+	w.store.NoteRound(2*tasks, context.DeadlineExceeded) // halves the next round
 	done := make(chan struct{})
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "cut off"), 0))
 	var drains, all errgroup.Group
@@ -411,8 +409,8 @@ func (w *graphWorld) do(t *rapid.T, acts []func(context.Context) error) {
 	w.settle()
 }
 
-// compare fails unless each task stands as in the model. It fails once, with all that differs:
-// rapid tells only that of a failure that it can't repeat.
+// compare fails unless each task is as in the model. It fails once with all differences: rapid reports only
+// one failure that it can't repeat.
 func (w *graphWorld) compare(t *rapid.T, onlyOnce bool) {
 	ctx := context.Background()
 	var wrong []string
@@ -459,10 +457,9 @@ func (w *graphWorld) compare(t *rapid.T, onlyOnce bool) {
 	}
 }
 
-// Random graphs, whose tasks end in random orders at several listeners at once
-// (ours and the Python scheduler's), while others depend on them, are cancelled, respawned,
-// deleted or overdue, stand in the end as a plain model of them says. Without
-// respawns each task is released exactly once.
+// Random graphs end in random orders at several listeners at once (ours and the Python scheduler's).
+// Meanwhile other tasks depend on them, and they are cancelled, respawned, deleted or overdue. In the end
+// they match a plain model. Without respawns, each task is released exactly once.
 func TestGraphsAgainstModel(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)

@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// reportGraph stores a graph of so many tasks whose first one, the report, waits for all the others to end, and for
-// one that comes last, of an extension. All of them are then cancelled.
+// reportGraph stores a graph whose first task, the report, waits for the ends of all others and of one task
+// of a later extension. All tasks are then cancelled.
 func reportGraph(t *testing.T, store *db.Store, n int) (graph, report, late int64) {
 	t.Helper()
 	tasks := []graphs.NewTask{{AnyResult: true, DependsOn: []graphs.NewDependency{{Place: 0}}}}
@@ -70,7 +70,7 @@ func graphState(t *testing.T, store *db.Store, task int64) model.GraphState {
 	return place.State
 }
 
-// However many tasks a graph has, none of it is looked at until all of it is open again.
+// In a graph of any size, no task is checked until all are open again.
 func TestRetryOpensAllBeforeAnythingRuns(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -88,7 +88,7 @@ func TestRetryOpensAllBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
-// If a process that retries a graph is killed in the middle, nothing has happened, and the next retry does it.
+// If a process is killed during a retry, nothing has changed, and the next retry does it.
 func TestRetryIsKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -123,10 +123,11 @@ func TestRetryIsKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// chain stores a chain of n tasks, and a clean-up for the failure of its last one, which also waits for other tasks.
+// chain stores a chain of n tasks, and a clean-up for the failure of its last one that also waits for other
+// tasks.
 func chain(t *testing.T, store *db.Store, n int, others ...int) (g graphs.Submitted, cleanUp int64) {
 	t.Helper()
-	tasks := []graphs.NewTask{on(), on()} // the second belongs to no chain
+	tasks := []graphs.NewTask{on(), on()} // the second is in no chain
 	tasks = append(tasks, on(0))
 	for i := range n - 2 {
 		tasks = append(tasks, on(i+2))
@@ -137,9 +138,8 @@ func chain(t *testing.T, store *db.Store, n int, others ...int) (g graphs.Submit
 	return g, g.Tasks[len(g.Tasks)-1]
 }
 
-// A failure that is taken back is taken back along all of a chain before what asks for it runs: whether the
-// failure had come to the end of the chain, and the clean-up waited for another task that ends meanwhile; or
-// it was still on its way.
+// A failure is taken back along a whole chain before its clean-up runs. The failure may have reached the
+// end of the chain, while the clean-up waited for another task that ends meanwhile, or it may not.
 func TestFailuresAreTakenBackFirst(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -184,8 +184,8 @@ func TestFailuresAreTakenBackFirst(t *testing.T) {
 	}
 }
 
-// A failure is taken back from a task that two of its dependencies kept from running, one of which followed from the
-// other: whichever of them has the lower number.
+// A task failed because of two dependencies, one of which failed because of the other. Its failure is taken
+// back, whichever has the lower number.
 func TestFailuresOfTwoAreTakenBack(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -214,7 +214,7 @@ func TestFailuresOfTwoAreTakenBack(t *testing.T) {
 	}
 }
 
-// The same beside a runner, whatever it is about when the task is open again.
+// The same holds beside a runner at any point of its work.
 func TestFailuresAreTakenBackBesideARunner(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -237,8 +237,8 @@ func TestFailuresAreTakenBackBesideARunner(t *testing.T) {
 	})
 }
 
-// A task that is open again while a round is about to decide counts in that round's decisions, too: the round stops
-// behind a task here, as a trigger on that one waits.
+// A task that is opened while a round is about to decide counts in that round. Here a trigger with a wait
+// stops the round at another task.
 func TestTaskIsOpenAgainInTheMiddleOfARound(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -272,7 +272,8 @@ func TestTaskIsOpenAgainInTheMiddleOfARound(t *testing.T) {
 	}
 }
 
-// PostgreSQL refuses to open a task again, as a trigger of somebody's says no: it is set aside, and the others go on.
+// If a trigger of the operator's refuses to open a task again, the task is set aside, and the others are
+// opened.
 func TestRefusedTaskIsTakenBackLater(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -293,7 +294,8 @@ func TestRefusedTaskIsTakenBackLater(t *testing.T) {
 	checkGraph(t, store, g.ID, completed, byFailed, ready, ready, waiting)
 }
 
-// While a task is opened again that others have locked, nothing else is decided, but not for long.
+// While another transaction locks a task that has to be opened, no other decision is made, but only for a
+// short time.
 func TestTakingBackWaitsForLocks(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -325,7 +327,7 @@ func TestTakingBackWaitsForLocks(t *testing.T) {
 	}
 }
 
-// A graph that is cancelled while an extension of it is stored has the extension's tasks cancelled, too.
+// If a graph is cancelled while its extension is stored, the extension's tasks are cancelled, too.
 func TestCancelWaitsForAnExtension(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)
@@ -354,7 +356,7 @@ func TestCancelWaitsForAnExtension(t *testing.T) {
 	}
 }
 
-// A command settles its own graph, and no backlog of others for longer than a moment.
+// A command checks its own graph at once, beside a backlog of others.
 func TestCancelBesideABacklog(t *testing.T) {
 	t.Parallel()
 	store := graphStore(t)

@@ -11,10 +11,10 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// object is one line of testdata/catalogue.sql.
+// object is a line of testdata/catalogue.sql.
 type object struct{ Object, Definition, Wording string }
 
-// catalogue reads what the schema public of a database holds.
+// catalogue reads the objects of a database's schema public.
 func catalogue(t *testing.T, conn *pgx.Conn) []object {
 	t.Helper()
 	return catalogueOf(t, conn, "public")
@@ -26,8 +26,8 @@ func catalogueOf(t *testing.T, conn *pgx.Conn, schema string) []object {
 	return testenv.Rows[object](t, conn, strings.ReplaceAll(string(query), "'public'", "'"+schema+"'"))
 }
 
-// A database that migrate made from empty is, object by object, the one that the
-// Python scheduler makes: tables, columns, constraints, indexes, functions, triggers, types.
+// A database that migrate created has the same objects as the Python scheduler's: tables, columns,
+// constraints, indexes, functions, triggers, types.
 func TestBaseIsThePeers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -60,7 +60,7 @@ func TestBaseIsThePeers(t *testing.T) {
 	}
 }
 
-// texts runs a query and gives each row as one text.
+// texts runs a query and returns each row as one text.
 func texts(t *testing.T, conn *pgx.Conn, query string, args ...any) []string {
 	t.Helper()
 	return testenv.Column[string](t, conn, "select r::text from ("+query+") r", args...)

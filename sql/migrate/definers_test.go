@@ -9,8 +9,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Every function that runs with its owner's rights fixes where it looks names up, with
-// the caller's temporary schema last.
+// Every function with its owner's rights sets its search path, with the caller's temporary schema last.
 func TestDefinersFixTheirSearchPath(t *testing.T) {
 	t.Parallel()
 	conn := testenv.Connect(t, testenv.Database(t))
@@ -26,8 +25,8 @@ func TestDefinersFixTheirSearchPath(t *testing.T) {
 const definers = `select p.oid::regprocedure::text from pg_proc p join pg_namespace n on n.oid = pronamespace
 	where prosecdef and nspname not in ('pg_catalog', 'information_schema')`
 
-// Nobody but their owner may execute them. A new function may be executed by all unless its migration says
-// otherwise: default privileges of a schema can't take that away.
+// Only their owner may execute them. PostgreSQL lets all roles execute a new function unless its migration
+// revokes that: default privileges of a schema can't.
 func TestDefinersAreTheirOwners(t *testing.T) {
 	t.Parallel()
 	for _, name := range texts(t, testenv.Connect(t, testenv.Database(t)), definers+` and exists
@@ -36,7 +35,8 @@ func TestDefinersAreTheirOwners(t *testing.T) {
 	}
 }
 
-// Who may read our schema can't have our triggers on a table of his own, with which he would write ours.
+// A role that may read our schema can't attach our triggers to a table of its own, which would write to
+// ours.
 func TestDefinersAreNotAttached(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -63,8 +63,8 @@ func TestDefinersAreNotAttached(t *testing.T) {
 	}
 }
 
-// Who may write the Python scheduler's tables, and nothing else, writes them as if there were no triggers, which
-// note all the same what changed.
+// A role that may write the Python scheduler's tables, and nothing else, can write them as if there were no
+// triggers. The triggers record the changes all the same.
 func TestWritersNeedNoRightsOnOurs(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -104,8 +104,8 @@ func TestWritersNeedNoRightsOnOurs(t *testing.T) {
 	}
 }
 
-// Who may write listed origins and make objects in a schema of his own, or temporary ones,
-// can't have the owner of our functions run a function of his.
+// A role that may write listed origins and create objects, in a schema of its own or temporary ones, can't
+// make our functions run its functions with the owner's rights.
 func TestDefinersRunNobodysCode(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

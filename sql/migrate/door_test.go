@@ -40,14 +40,15 @@ func statements(t *testing.T) map[string]string {
 	return found
 }
 
-// ofDashboard are the statements of which the door's role may run none: they log in to the dashboard, and act there.
+// ofDashboard are the statements that the door's role may not run: they log in to the dashboard and act
+// there.
 var ofDashboard = []string{
 	"BeginAction", "NextAction", "StepAction", "FailAction", "ConfirmAction", "CancelAction",
 	"MakeFormKey", "FormKey", "ForgetFormKey", "BeginSession", "BoundSessions", "Session", "Sessions", "EndSession", "EndSessions",
 }
 
-// The door's role may run every statement of sql/queries that the owner may, but for those of the dashboard. Where the
-// owner gets an error, as a statement needs a temporary table, the role gets the same.
+// The door's role may run every statement of sql/queries, except those of the dashboard. If a statement
+// fails for the owner, as without a temporary table, it fails for the role with the same error.
 func TestDoorRoleRunsEveryStatement(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -61,7 +62,7 @@ func TestDoorRoleRunsEveryStatement(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// Permissions are checked as a plan begins, by EXPLAIN, too.
+		// PostgreSQL checks permissions at the start of a plan, for EXPLAIN, too.
 		script := "begin; set local plan_cache_mode = force_generic_plan; prepare " + name + " as " + statement + "; explain execute " + name
 		if n := len(description.ParamOIDs); n > 0 {
 			script += "(" + strings.TrimSuffix(strings.Repeat("null,", n), ",") + ")"
@@ -89,7 +90,7 @@ func TestDoorRoleRunsEveryStatement(t *testing.T) {
 	}
 }
 
-// The door's role may do no more than daemons do.
+// The door's role has no privileges beyond those of daemons.
 func TestDoorRoleMayNoMore(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -141,8 +142,8 @@ func doorOf(t *testing.T, dsn, door string) *migrate.Door {
 	return d
 }
 
-// Opening the door again makes a new password, closing it ends the sessions of its role and drops that, and
-// a new table is the role's after the next migration.
+// Opening the door again makes a new password. Closing it ends the role's sessions and drops the role. The
+// role gets rights on a new table by the next migration.
 func TestDoorOpensAndCloses(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -182,7 +183,7 @@ func TestDoorOpensAndCloses(t *testing.T) {
 	}
 }
 
-// Removing what is ours removes the role of the door, too.
+// A removal drops the door's role, too.
 func TestRemovalClosesTheDoor(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -198,7 +199,7 @@ func TestRemovalClosesTheDoor(t *testing.T) {
 	}
 }
 
-// asOwner makes a role that owns a database which is migrated by it, and returns the DSN of that role.
+// asOwner creates a role, with a database that it owns and migrates, and returns its DSN.
 func asOwner(t *testing.T, attributes string) (dsn, admin string) {
 	t.Helper()
 	admin = testenv.Postgres(t)
@@ -214,8 +215,8 @@ func asOwner(t *testing.T, attributes string) (dsn, admin string) {
 	return u.String(), admin
 }
 
-// An owner who may not make roles gets the statements for whoever may, and both together open and close
-// the door.
+// An owner without the right to create roles gets the statements for a role that has it. The two together
+// open and close the door.
 func TestDoorWithoutTheRightToMakeRoles(t *testing.T) {
 	t.Parallel()
 	dsn, admin := asOwner(t, "")
@@ -256,8 +257,8 @@ func TestDoorWithTheRightToMakeRoles(t *testing.T) {
 	}
 }
 
-// While all roles may create in the schema public, as in databases of PostgreSQL before 15, the door stays
-// closed.
+// While all roles may create objects in the schema public, as in databases of PostgreSQL before 15, the
+// door stays closed.
 func TestDoorNeedsAClosedSchema(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -273,7 +274,7 @@ func TestDoorNeedsAClosedSchema(t *testing.T) {
 	testenv.AsDoor(t, dsn)
 }
 
-// A role that may more than daemons need is refused, and one that may as much is not.
+// A role with more privileges than daemons need is refused; one with the same is not.
 func TestDoorRoleIsChecked(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -319,7 +320,7 @@ func TestDoorRoleIsChecked(t *testing.T) {
 	}
 }
 
-// A daemon as the door's role leaves the build of candidates to the owner.
+// A daemon with the door's role leaves the build of candidates to the owner.
 func TestDoorRoleLeavesTheBuild(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -342,8 +343,8 @@ func TestDoorRoleLeavesTheBuild(t *testing.T) {
 	}
 }
 
-// The door has a role for each daemon with the rights of that, which does what the daemon does and no more; it is made,
-// kept and dropped with the door's.
+// The door has a role for each daemon with exactly the daemon's rights. It is created, updated and dropped
+// with the door's role.
 func TestDoorRoleOfADaemon(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -384,7 +385,7 @@ func TestDoorRoleOfADaemon(t *testing.T) {
 			if strings.HasPrefix(statement, "update") && daemon == "journal-client" || strings.HasPrefix(statement, "delete") && daemon == "start-runner" {
 				continue
 			}
-			if _, err := store.Pool().Exec(t.Context(), statement); stateOf(err) != "42501" && stateOf(err) != "22023" { // no such role
+			if _, err := store.Pool().Exec(t.Context(), statement); stateOf(err) != "42501" && stateOf(err) != "22023" { // 22023: no such role
 				t.Errorf("%s: %s: %v", daemon, statement, err)
 			}
 		}
@@ -393,7 +394,7 @@ func TestDoorRoleOfADaemon(t *testing.T) {
 		t.Errorf("%d passwords", len(passwords))
 	}
 
-	// The next migrate gives back what a role lost, and takes what is too much.
+	// The next migrate grants missing rights of a role again, and revokes extra ones.
 	role := pgx.Identifier{as("start-listener").User}.Sanitize()
 	testenv.Exec(t, owner, "revoke update on task from "+role+"; grant select on listed_origins to "+role)
 	testenv.Migrate(t, dsn, migrate.Options{})
@@ -404,7 +405,8 @@ func TestDoorRoleOfADaemon(t *testing.T) {
 		t.Error("it may read origins")
 	}
 
-	// A role that lacks, as of a door that was opened before there were such roles, is named; migrate --door makes it.
+	// A missing role, as of a door opened before there were such roles, is listed; migrate --door creates
+	// it.
 	testenv.Exec(t, owner, "drop owned by "+role+"; drop role "+role)
 	const lacks = `there is none for start-listener; the owner of the database makes it by "swh-scheduler migrate --door"`
 	if _, err := door.Config(t.Context(), "start-listener"); !errors.Is(err, migrate.ErrBadDoor) || !strings.Contains(err.Error(), lacks) {
@@ -435,7 +437,7 @@ func TestDoorRoleOfADaemon(t *testing.T) {
 	}
 }
 
-// A removal names the roles that it would drop, and drops these.
+// A removal lists the roles that it would drop, and drops them.
 func TestRemovalNamesTheRoles(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -463,8 +465,8 @@ func TestRemovalNamesTheRoles(t *testing.T) {
 	}
 }
 
-// Whoever opened the door with somebody's help before there were roles for daemons keeps it open, and gets the
-// statements for these.
+// A door opened with another role's help before there were roles for daemons stays open. Its owner gets the
+// statements for these roles.
 func TestDoorGetsRolesOfDaemons(t *testing.T) {
 	t.Parallel()
 	dsn, admin := asOwner(t, "")

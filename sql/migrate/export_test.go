@@ -13,7 +13,7 @@ var (
 	FormerDaemonRole = formerDaemonRole
 )
 
-// Written returns what a daemon writes in a schema, as table and rights: I, U and D.
+// Written returns a daemon's write rights in a schema, as table and rights: I, U and D.
 func Written(schema, daemon string) []string {
 	needed := peerRights
 	if schema == "scheduler_go" {

@@ -14,7 +14,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// withGrants makes the roles of daemons of a database, until the test ends, and returns the database's name.
+// withGrants creates the roles of daemons of a database until the test ends, and returns the database's
+// name.
 func withGrants(t *testing.T, dsn string) (database string) {
 	t.Helper()
 	made := testenv.Migrate(t, dsn, migrate.Options{Grants: migrate.GrantsMade})
@@ -29,8 +30,8 @@ func withGrants(t *testing.T, dsn string) (database string) {
 	return testenv.Value[string](t, testenv.Connect(t, dsn), "select current_database()")
 }
 
-// A user with the role of a daemon lacks nothing that this daemon needs, and one with a right less than that lacks
-// just this one.
+// A user with a daemon's role lacks no right of the daemon. Without one of its rights, it lacks exactly
+// that one.
 func TestGrantedRolesLackNothing(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -58,7 +59,7 @@ func TestGrantedRolesLackNothing(t *testing.T) {
 		}
 	}
 
-	// The next migrate gives it back, and takes what is too much.
+	// The next migrate grants it again, and revokes extra rights.
 	group := migrate.DaemonRole("start-listener", database)
 	testenv.Exec(t, owner, fmt.Sprintf("grant delete on listed_origins to %q", group))
 	if again := testenv.Migrate(t, dsn, migrate.Options{}); len(again.GrantRoles) > 0 || !again.Nothing() {
@@ -71,7 +72,7 @@ func TestGrantedRolesLackNothing(t *testing.T) {
 	}
 }
 
-// What each role may write is written down here, beside the table of rights.
+// The test lists what each role may write, independently of the table of rights.
 func TestGrantedRolesMayNoMore(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -105,7 +106,7 @@ func TestGrantedRolesMayNoMore(t *testing.T) {
 	}
 }
 
-// Who was given nothing can't execute our functions, in a new database and in one that was made before.
+// A role without grants can't execute our functions, in a new database and in an older one.
 func TestPublicExecutesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -125,7 +126,8 @@ func TestPublicExecutesNothing(t *testing.T) {
 	}
 }
 
-// The role of RPC servers reads the door's password while the door is open, whichever was made first; no other role does.
+// The role of RPC servers reads the door's password while the door is open, in either order of creation. No
+// other role does.
 func TestRPCServersReadTheDoor(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -170,7 +172,8 @@ func TestRPCServersReadTheDoor(t *testing.T) {
 	}
 }
 
-// Who may not make roles is told what somebody else has to run; a role of somebody else is left alone.
+// A user who may not create roles gets the statements for another role to run. Roles of others don't
+// change.
 func TestGrantsWithoutTheRight(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -229,7 +232,7 @@ func TestGrantsWithoutTheRight(t *testing.T) {
 	}
 }
 
-// The documentation has the table of rights as it is here.
+// The documentation has this table of rights.
 func TestTableOfRights(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -248,7 +251,7 @@ func TestTableOfRights(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", who, code(peers), code(ours))
 	}
-	shared := map[string]bool{} // by all that do all of maintenance
+	shared := map[string]bool{} // by daemons that do all maintenance
 	for _, name := range migrate.Written("scheduler_go", "journal-client") {
 		shared[name] = true
 		for _, daemon := range migrate.Daemons {

@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// An index whose concurrent creation the end of the server cut off is dropped by any later run, also one that doesn't
-// need it, and said to be so.
+// A later run drops an invalid index, whose concurrent creation was cut off by the server's end, even if
+// the run doesn't need the index. It reports the index.
 func TestMigrateDropsInvalidIndexes(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

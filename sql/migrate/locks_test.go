@@ -16,8 +16,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// Migrations get the lock of a table on which an autovacuum works for as long as they
-// wait: PostgreSQL cancels it, once others have waited for it for deadlock_timeout.
+// Migrations get the lock of a table under autovacuum: PostgreSQL cancels the autovacuum after others have
+// waited for deadlock_timeout.
 func TestMigrateCancelsAutovacuum(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PostgresServer(t, "autovacuum_naptime=1s", "deadlock_timeout=2s")
@@ -46,9 +46,8 @@ func TestMigrateCancelsAutovacuum(t *testing.T) {
 	}
 }
 
-// While Migrate or Remove waits for one of the Python scheduler's tables, it holds no lock
-// on another that writers would wait for, and it says which table it waits for and who
-// holds it.
+// While Migrate or Remove waits for one of the Python scheduler's tables, it holds no lock on another that
+// writers would wait for. It logs the table and the holder of the lock.
 func TestOneTableLockedAtATime(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(ctx context.Context, dsn string, log *slog.Logger) error{
@@ -83,7 +82,7 @@ func TestOneTableLockedAtATime(t *testing.T) {
 					}
 				case err := <-done:
 					t.Fatalf("done (%v) beside a transaction that writes", err)
-				case <-time.After(5 * time.Millisecond): // looks often, as it waits for 1.5 s
+				case <-time.After(5 * time.Millisecond): // polls often, as Migrate waits for 1.5 s
 				}
 				for _, both := range texts(t, conn, `select h.relation::regclass, h.mode from pg_locks w join pg_locks h on h.pid = w.pid
 					where not w.granted and w.relation = 'origin_visit_stats'::regclass and w.database = (select oid from pg_database where datname = current_database())
@@ -110,7 +109,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A migration that is interrupted between two of ours goes on when it is run again.
+// A migration that is interrupted between two of ours continues at the next run.
 func TestMigrateGoesOn(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
@@ -130,7 +129,7 @@ func TestMigrateGoesOn(t *testing.T) {
 	}
 }
 
-// What a migration made before it was interrupted is removed, as nothing is lost with it.
+// Remove drops the objects of an interrupted migration, as no work is lost.
 func TestRemoveAfterInterruptedMigration(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"task", "listed_origins", "origin_visit_stats"} {
@@ -159,7 +158,7 @@ func TestRemoveAfterInterruptedMigration(t *testing.T) {
 	}
 }
 
-// Nothing is removed while work would be lost, unless that is asked for.
+// Remove refuses to lose work unless the option asks for it.
 func TestRemoveRefusesToLoseWork(t *testing.T) {
 	t.Parallel()
 	for says, change := range map[string]string{
@@ -198,7 +197,7 @@ func TestRemoveRefusesToLoseWork(t *testing.T) {
 		t.Parallel()
 		dsn := testenv.Database(t)
 		store := testenv.OpenLocal(t, dsn)
-		if err := store.CheckVersion(t.Context()); err != nil { // which connects
+		if err := store.CheckVersion(t.Context()); err != nil { // opens a connection
 			t.Fatal(err)
 		}
 		if _, err := migrate.Remove(t.Context(), dsn, migrate.RemoveOptions{}); !errors.Is(err, migrate.ErrWouldLose) || !strings.Contains(err.Error(), "connections of this program are open") {
@@ -207,8 +206,8 @@ func TestRemoveRefusesToLoseWork(t *testing.T) {
 	})
 }
 
-// A removal that is interrupted between two tables leaves a database that our daemons
-// refuse, as triggers are missing, and goes on when it is run again.
+// After a removal that is interrupted between two tables, our daemons refuse the database, as triggers are
+// missing. The next run continues.
 func TestRemoveGoesOn(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)

@@ -54,8 +54,8 @@ func TestMigrateEmpty(t *testing.T) {
 	}
 }
 
-// An extension that an administrator made before does not make a database
-// count as not empty: that is how it is done where the role may not.
+// An extension that an administrator created before doesn't count against an empty database: roles without
+// the right need that.
 func TestMigrateAfterInitAdmin(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -65,7 +65,7 @@ func TestMigrateAfterInitAdmin(t *testing.T) {
 	}
 }
 
-// A role without the rights is told what is missing.
+// A role without the rights gets a list of what is missing.
 func TestMigrateWithoutRights(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -87,8 +87,8 @@ func TestMigrateWithoutRights(t *testing.T) {
 	}
 }
 
-// A database of the Python scheduler's gets our objects, and keeps its own, rows and all,
-// as they were; dropping ours leads back to where it was.
+// A database of the Python scheduler gets our objects and keeps its own, with their rows. A removal
+// restores the earlier state.
 func TestMigratePeersDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
@@ -151,8 +151,8 @@ func TestMigratePeersDatabase(t *testing.T) {
 	unchanged("after migrate again")
 }
 
-// A transaction that writes to a table of the Python scheduler's and stays open holds up
-// migrate, but not those who write there after it.
+// A transaction that has written to a table of the Python scheduler and stays open delays migrate, but not
+// later writers of the table.
 func TestMigrateLetsWritersPass(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
@@ -205,7 +205,7 @@ func (o *onText) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A database that an older one made names its module in a shorter form.
+// A database created by an older Python scheduler has a shorter form of the module's name.
 func TestMigrateOldModuleName(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
@@ -218,7 +218,7 @@ func TestMigrateOldModuleName(t *testing.T) {
 	}
 }
 
-// samples is a row or more in each of the Python scheduler's tables.
+// samples are rows for each of the Python scheduler's tables.
 const samples = `
 	insert into task_type (type, description, backend_name, default_interval) values ('t', 'd', 'b', '1 month 2 days');
 	insert into task (type, arguments, next_run, status, current_interval)
@@ -231,8 +231,8 @@ const samples = `
 	insert into visit_scheduler_queue_position values ('git', 7);
 	insert into scheduler_metrics (lister_id, visit_type, last_update) select id, 'git', '2020-01-01' from listers;`
 
-// What migrate does not know, it leaves alone, and says what it found, what it
-// supports and what to do.
+// migrate changes nothing in an unknown database. Its error has what it found, what it supports and the
+// remedy.
 func TestMigrateRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -329,8 +329,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 }
 
-// Daemons on several machines may each migrate at start: one does, the others
-// wait and find it done.
+// Daemons on several machines may migrate at once: one does, and the others wait and find no work.
 func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	for name, dsn := range map[string]string{
@@ -378,7 +377,7 @@ func TestMigrateWaitsUntilCancelled(t *testing.T) {
 	}
 }
 
-// onMessage is a log handler that does something at a certain message.
+// onMessage is a log handler that calls a function at a message.
 type onMessage struct {
 	text string
 	do   func()
@@ -394,7 +393,7 @@ func (h *onMessage) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The Python scheduler's own commands see a database at their version, with nothing to do.
+// The Python scheduler's own commands report the database as being at their version, with nothing to do.
 func TestPeersCommandsOnOurDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -429,7 +428,7 @@ func status(t *testing.T, dsn string) migrate.Status {
 	return s
 }
 
-// contents is every row of the Python scheduler's tables.
+// contents returns every row of the Python scheduler's tables.
 func contents(t *testing.T, dsn string) map[string][]string {
 	t.Helper()
 	conn := testenv.Connect(t, dsn)

@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// sql/base/used.txt is what the Python scheduler's own database has, and what ours has,
-// whose functions have texts of their own. SWH_TEST_UPDATE=1 writes it.
+// sql/base/used.txt lists the facts of the Python scheduler's own database and of ours, whose functions
+// have other texts. SWH_TEST_UPDATE=1 writes it.
 func TestUsedSchemaIsThePythonSchedulers(t *testing.T) {
 	t.Parallel()
 	python, ours := testenv.PeerDatabase(t), testenv.Postgres(t)
@@ -37,8 +37,8 @@ func TestUsedSchemaIsThePythonSchedulers(t *testing.T) {
 	}
 }
 
-// A later version of the Python scheduler's schema is accepted if what we use is as it was,
-// and refused by what is not.
+// A later version of the Python scheduler's schema is accepted if the used parts are unchanged. Otherwise
+// the error lists the differences.
 func TestLaterPythonSchemas(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ change, says string }{
@@ -76,8 +76,8 @@ func TestLaterPythonSchemas(t *testing.T) {
 	}
 }
 
-// This program works with the schema of a newer one that says so, and refuses one that it
-// can't know.
+// This program works with a newer schema of ours that declares itself compatible, and refuses one that
+// doesn't.
 func TestNewerSchemaOfOurs(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// A PostgreSQL that is too old is refused by name, and nothing is made there; on any other
-// the database is made. Versions are chosen by `make test-versions`.
+// A PostgreSQL that is too old is refused with its version, and nothing is created. On any other the
+// database is created. `make test-versions` chooses the versions.
 func TestLeastPostgres(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

@@ -15,10 +15,10 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// withRole makes a role that may log in, without rights, and returns its name and a store of it.
+// withRole creates a login role without rights, and returns its name and a store with it.
 func withRole(t *testing.T, dsn string) (role string, store *db.Store) {
 	t.Helper()
-	role = "poor-" + strings.ReplaceAll(uuid.NewString(), "-", "") // to be quoted
+	role = "poor-" + strings.ReplaceAll(uuid.NewString(), "-", "") // needs quoting
 	testenv.Exec(t, testenv.Connect(t, dsn), `create role "`+role+`" login`)
 	t.Cleanup(func() { testenv.Exec(t, testenv.Connect(t, dsn), `drop owned by "`+role+`"; drop role "`+role+`"`) })
 	u := testenv.URL(t, dsn)
@@ -28,8 +28,8 @@ func withRole(t *testing.T, dsn string) (role string, store *db.Store) {
 	return role, testenv.OpenLocal(t, u.String())
 }
 
-// A user without rights is said to lack them, by name, with the statements that grant them: one
-// after the other they make a user who lacks none.
+// A user without rights gets a list of the missing ones, with the statements that grant them. After these
+// statements no right is missing.
 func TestRightsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -71,7 +71,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// One that is taken away is named, with what it is needed for.
+	// A revoked right is listed, with its purpose.
 	for _, tc := range []struct{ revoke, daemon, others, want string }{
 		{"usage on sequence task_run_id_seq", "start-runner", "start-listener", "USAGE on sequence public.task_run_id_seq (needed by start-runner, rpc-serve): grant usage on sequence public.task_run_id_seq to "},
 		{"update on task", "start-listener", "journal-client", "UPDATE on table public.task (needed by start-runner, start-listener, rpc-serve, dashboard): grant update on table public.task to "},
@@ -95,7 +95,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 		testenv.Exec(t, testenv.Connect(t, dsn), fmt.Sprintf(`grant %s on %s to "%s"`, grant, from, role))
 	}
 
-	// What a statement was denied is explained.
+	// A denied statement gets an explanation.
 	testenv.Exec(t, testenv.Connect(t, dsn), `revoke select on task_type from "`+role+`"`)
 	_, err := store.TaskTypes(t.Context())
 	if err = store.Denied(t.Context(), err); !errors.As(err, &missing) || len(missing.Lacks) != 1 || !slices.Equal(missing.Lacks[0].Objects, []string{"public.task_type"}) {

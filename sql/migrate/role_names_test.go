@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// No two databases of a server, and no two daemons, have a role of the same name, nor is a name longer than
-// PostgreSQL's are.
+// No two databases of a server, and no two daemons, have roles with the same name. No name exceeds
+// PostgreSQL's length.
 func TestNamesOfRolesAreUnique(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(database string) string{"the door": migrate.DoorRole}
@@ -27,7 +27,7 @@ func TestNamesOfRolesAreUnique(t *testing.T) {
 	databases := []string{"x", "scheduler", "first_visits_x", "_x", "__x", "first-visits_x", long, "door_x", "by_door_x", "0123456789abcdef"}
 	for kind, name := range kinds {
 		prefix := strings.TrimSuffix(name("x"), "x")
-		for _, other := range kinds { // the database with which this kind's names begin like the other's
+		for _, other := range kinds { // a database whose name makes this kind's role names start like the other's
 			for _, database := range []string{"x", long} {
 				if rest, ok := strings.CutPrefix(other(database), prefix); ok && rest != "" {
 					databases = append(databases, rest)
@@ -60,8 +60,8 @@ func TestNamesOfRolesAreUnique(t *testing.T) {
 	}
 }
 
-// Roles with the names of before keep their users, and get the present names from the next migrate of who may rename them;
-// those of another database are left alone. A removal drops them by either name.
+// Roles with former names keep their users. The next migrate by a user with the right renames them. Roles
+// of another database don't change. A removal drops roles with either name.
 func TestFormerNamesOfRoles(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -86,7 +86,7 @@ func TestFormerNamesOfRoles(t *testing.T) {
 		testenv.Exec(t, owner, fmt.Sprintf("alter role %q rename to %q", role, former))
 	}
 
-	// Of another database, whose role the name could be as well.
+	// Another database could have a role with that name, too.
 	other := testenv.Database(t)
 	testenv.Exec(t, testenv.Connect(t, other), fmt.Sprintf("grant select on task to %q", former))
 	if r := testenv.Migrate(t, dsn, migrate.Options{Grants: migrate.GrantsMade}); len(r.GrantRoles) != 1 || !has(former) || !has(role) {

@@ -17,13 +17,13 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// beforeSquash are the numbers of the migrations for which those up to the last number stand.
+// beforeSquash are the numbers of the migrations that the squashed ones replace.
 var beforeSquash = []int64{
 	350, 370, 380, 390, 400, 410, 420, 430, 440, 450, 490, 500, 510, 520, 530, 540, 555, 560, 561, 562, 565, 570, 575, 580, 585, 590, 598, 600,
 }
 
-// workInEveryState is one row of each state of the ledger, a task of a graph that waits, and a
-// failed visit that is held back.
+// workInEveryState is one row of each state of the ledger, a waiting task of a graph, and a held failed
+// visit.
 const workInEveryState = `
 	insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, settled, share_group, cost,
 	  lane_set, lane, memory, lister, first, behind, hosters)
@@ -34,13 +34,13 @@ const workInEveryState = `
 	update task set next_run = scheduler_go.never();
 	insert into scheduler_go.held_visits values (gen_random_uuid(), 'https://a', 'git', now());`
 
-// sinceDropped makes what the migrations before the squash made, and those that stand for them don't.
+// sinceDropped creates the objects that only the migrations before the squash create.
 const sinceDropped = `
 	create function scheduler_go.settle_graph_tasks(bigint, bigint, timestamptz) returns bigint language sql as 'select 1::bigint';
 	update scheduler_go.compatible set since = 520;`
 
-// migratedBefore is a database with work in every state in which so many of the migrations before the squash are noted
-// as applied. What they made is what those make that stand for them: none that came later was applied.
+// migratedBefore is a database with work in every state, with so many of the migrations before the squash
+// recorded as applied. It has the objects of the squashed ones, and of none after them.
 func migratedBefore(t *testing.T, n int) string {
 	t.Helper()
 	dsn := testenv.Database(t)
@@ -65,7 +65,7 @@ func migratedBefore(t *testing.T, n int) string {
 	return dsn
 }
 
-// ownRows is every row of our tables, but for which migrations there are, of tables that are new, and columns that are new.
+// ownRows returns every row of our tables, without the list of migrations, new tables and new columns.
 func ownRows(t *testing.T, dsn string) map[string][]string {
 	t.Helper()
 	conn, rows := testenv.Connect(t, dsn), map[string][]string{}
@@ -80,8 +80,8 @@ func ownRows(t *testing.T, dsn string) map[string][]string {
 // newColumns are columns that migrations after the squash added, by table.
 var newColumns = map[string][]string{"scheduler_go.candidate_changes": {"listed"}}
 
-// A database with all of the migrations before the squash lacks only those after it, which
-// make it the same as a new one. What is in flight there stays as it is.
+// A database with all migrations before the squash lacks only the later ones, which make it equal to a new
+// one. Its work in flight doesn't change.
 func TestMigratedBeforeTheSquash(t *testing.T) {
 	t.Parallel()
 	dsn, empty := migratedBefore(t, len(beforeSquash)), testenv.Database(t)
@@ -117,8 +117,8 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	}
 }
 
-// A database with some of the migrations before the squash is left alone, with its work. The
-// error says what to do, and the removal that it names makes way for a new start.
+// A database with only some of the migrations before the squash is refused, and its work doesn't change.
+// The error has the remedy: a removal, then a new start.
 func TestMigratedToBeforeTheSquash(t *testing.T) {
 	t.Parallel()
 	dsn := migratedBefore(t, len(beforeSquash)-1)

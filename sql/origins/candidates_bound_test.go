@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/testenv/sqltest"
 )
 
-// Changes that nothing drains are drained by whoever runs.
+// BoundChanges drains changes that no keeper drains.
 func TestBoundChangesDrains(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, candidatesOf(t, 2000, 10))
@@ -24,8 +24,7 @@ func TestBoundChangesDrains(t *testing.T) {
 	sqltest.CheckCandidates(t, store)
 }
 
-// candidatesOf makes a database whose origins were listed, and then changed some times;
-// nothing drained that.
+// candidatesOf creates a database with listed origins that changed some times since, all undrained.
 func candidatesOf(t *testing.T, origins, changes int) (dsn string) {
 	t.Helper()
 	dsn = testenv.Database(t)
@@ -38,9 +37,9 @@ func candidatesOf(t *testing.T, origins, changes int) (dsn string) {
 	return dsn
 }
 
-// Beyond the limit candidates are given up and the changes deleted, while others write
-// and a transaction that has changed origins is open; grabs go on as the Python scheduler's
-// do; what is changed after that is right when candidates are built anew.
+// Beyond the limit, candidates are given up and their changes deleted, while others write and a transaction
+// with changed origins is open. Grabs then equal the Python scheduler's. Later changes are right after the
+// rebuild.
 func TestBoundChangesGivesUp(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -68,7 +67,7 @@ func TestBoundChangesGivesUp(t *testing.T) {
 	}
 	same("given up")
 	w.change(t, r, 30)
-	// Nobody builds them: the changes stay few.
+	// Without a rebuild, the changes stay few.
 	if b, err = w.store.BoundChanges(t.Context(), 1000, time.Minute); err != nil || b.GivenUp || b.Deleted == 0 {
 		t.Errorf("again: %+v, %v; want the changes deleted", b, err)
 	}
@@ -78,9 +77,8 @@ func TestBoundChangesGivesUp(t *testing.T) {
 	same("built anew")
 }
 
-// Where no daemon of ours runs, the writers themselves keep the changes bounded: beyond the
-// limit they give candidates up. What is changed then, or by a transaction that was open, is
-// right when candidates are built anew.
+// Without a daemon of ours, the writers' triggers bound the changes: beyond the limit they give candidates
+// up. Changes made then, or by an open transaction, are right after the rebuild.
 func TestWritersBoundChanges(t *testing.T) {
 	t.Parallel()
 	const limit, origins = 1000, 500
@@ -120,7 +118,7 @@ func TestWritersBoundChanges(t *testing.T) {
 	sqltest.CheckCandidates(t, store)
 }
 
-// What was set aside is forgotten after 90 days.
+// Rows set aside are deleted after 90 days.
 func TestForgetRejected(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

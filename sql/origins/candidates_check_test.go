@@ -17,7 +17,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// check goes once through all candidates and listed origins, and returns how many it noted.
+// check does one pass over candidates and listed origins, and returns the number of recorded changes.
 func check(t *testing.T, store *db.Store) (noted int64) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), "update scheduler_go.walks set began = 'epoch', finished = null")
@@ -34,8 +34,8 @@ func check(t *testing.T, store *db.Store) (noted int64) {
 	return noted
 }
 
-// What triggers missed is found and repaired: then grabs give what the tables say again.
-// Changes that are pending are none of it.
+// The check finds changes that triggers missed, and drains repair them: grabs then match the tables.
+// Pending changes don't count as missed.
 func TestCheckFindsWhatTriggersMissed(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -50,7 +50,7 @@ func TestCheckFindsWhatTriggersMissed(t *testing.T) {
 	w.change(t, r, 300)
 	w.exec(t, "alter table listed_origins enable trigger user; alter table origin_visit_stats enable trigger user")
 	w.change(t, r, 50) // noted
-	// differing selects the origins whose candidates differ in some columns from what they should be.
+	// differing selects the origins whose candidates have wrong values in some columns.
 	differing := func(columns string) string {
 		return `select url, visit_type from (
 		(select ` + columns + ` from scheduler_go.candidates except select ` + columns + ` from scheduler_go.candidates_now)
@@ -77,8 +77,8 @@ func TestCheckFindsWhatTriggersMissed(t *testing.T) {
 	}
 }
 
-// A grab marks nothing for a candidate whose lister's row is gone, which triggers missed, though
-// another lister, which disabled the origin, still has its URL.
+// A grab marks nothing for a stale candidate: triggers missed the deletion of its lister's row, and another
+// lister with the same URL has disabled the origin.
 func TestStaleCandidatesMarkNothing(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))
@@ -102,8 +102,8 @@ func TestStaleCandidatesMarkNothing(t *testing.T) {
 	}
 }
 
-// While many changes are pending, which a check would mistake for each other, or candidates
-// are built, it waits.
+// The check does nothing while many changes are pending, which it would take for missed ones, or during a
+// build.
 func TestCheckWaits(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -127,8 +127,8 @@ func TestCheckWaits(t *testing.T) {
 	}
 }
 
-// The log of a build says how far it is and how long it will take, as seldom as is asked for,
-// and when it has ended; nothing while there is no build.
+// The log of a build has its progress and the expected time left, at most once a period, and its end.
+// Without a build there is no entry.
 func TestBuildLog(t *testing.T) {
 	t.Parallel()
 	var told candidates.BuildLog

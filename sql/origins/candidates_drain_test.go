@@ -11,11 +11,11 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// A drain of what a claim marked, or visits changed, looks nothing up that listers write.
+// A drain of changes by claims or visits reads no listed origins.
 func TestDrainOfVisitsReadsNoListedOrigins(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
-	testenv.Exec(t, store.Pool(), "alter table listed_origins set (autovacuum_enabled = false)") // its reading would count
+	testenv.Exec(t, store.Pool(), "alter table listed_origins set (autovacuum_enabled = false)") // autovacuum would read blocks, too
 	sqltest.ListN(t, store, 1000)
 	sqltest.Keep(t, store)
 	for name, change := range map[string]func(){
@@ -51,7 +51,7 @@ func TestDrainOfVisitsReadsNoListedOrigins(t *testing.T) {
 	}
 }
 
-// What a lister and a visit change of an origin is drained together, in whichever order it was noted.
+// Changes of an origin by a lister and by a visit are drained together, in either order.
 func TestDrainOfVisitsAndListings(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")

@@ -16,11 +16,11 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// ofForks are policies that divide their visits.
+// ofForks are policies that divide originals and forks.
 var ofForks = map[string][]model.WeightedPolicy{"git": {{Weight: 1, Forks: 0.1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst}}}}
 
-// A grab of originals or of forks picks what it picks from the tables, whatever is drained and
-// pending, also where origins become forks, of one lister, or with other cooldowns.
+// A grab of originals or of forks picks the same from candidates as from the tables: with drained and
+// pending changes, new forks, one lister, or other cooldowns.
 func TestGrabOfForks(t *testing.T) {
 	t.Parallel()
 	w := newOwnWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -73,8 +73,8 @@ func TestGrabOfForks(t *testing.T) {
 	sqltest.CheckCandidates(t, w.store)
 }
 
-// Without what dividing visits needs, a daemon says what to do. With it, originals are found
-// without a look at the forks before them, for one lister too.
+// Without the columns and indexes for forks, a daemon returns an error with the remedy. With them, a grab
+// finds originals without reading the forks before them, for one lister too.
 func TestWhatForksNeed(t *testing.T) {
 	t.Parallel()
 	const forks = 3000
@@ -91,7 +91,7 @@ func TestWhatForksNeed(t *testing.T) {
 	if err := store.CheckPolicies(t.Context(), ofForks); err != nil {
 		t.Error(err)
 	}
-	// Connections tell what they read when they end.
+	// A connection reports its reads when it ends.
 	read := func() (n int) {
 		t.Helper()
 		store.Close()

@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/sql/origins"
 )
 
-// Candidates answer whatever is asked about enabled origins: once nothing is pending, a grab
-// finds nothing if they are gone.
+// A grab with any filter on enabled origins reads candidates only: without pending changes, it finds
+// nothing once candidates are deleted.
 func TestCandidatesAnswerAnyFilter(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -53,7 +53,7 @@ func TestCandidatesAnswerAnyFilter(t *testing.T) {
 	}
 }
 
-// Nothing is known of disabled origins; and an inexact sample is looked at as one.
+// Candidates have no disabled origins, and an inexact sample reads the tables.
 func TestKnownToCandidates(t *testing.T) {
 	f := model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, TableSample: 50}
 	if !origins.KnownToCandidates(f) {
@@ -66,7 +66,7 @@ func TestKnownToCandidates(t *testing.T) {
 	}
 }
 
-// A grab of a sample looks at a part of the origins only, if it may be inexact.
+// A grab of a sample reads a part of the origins only if it may be inexact.
 func TestGrabOfASample(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))

@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Writers note the origins whose candidates may be out of date by what they write, and no others.
+// Triggers record the origins whose candidates a write may outdate, and no others.
 func TestWhatWritersNote(t *testing.T) {
 	t.Parallel()
 	conn := testenv.Connect(t, testenv.Database(t))

@@ -23,11 +23,11 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// plainPolicies are those that candidates can answer.
+// plainPolicies are the policies that candidates support.
 var plainPolicies = policies[:5]
 
-// Whatever is drained, pending, marked, parked or overdue, and whatever the filter and the
-// moment asked about, a grab from candidates picks what the Python scheduler picks.
+// A grab from candidates picks the same as the Python scheduler for any filter and time, with drained,
+// pending, marked, parked and overdue candidates.
 func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -40,9 +40,9 @@ func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 		switch r.IntN(4) {
 		case 0:
 			sqltest.Keep(t, w.store)
-		case 1: // as after a late sweep
+		case 1: // as after a late unparking
 			w.exec(t, "update scheduler_go.candidates set parked = true where due < now() and (hashtext(url || $1) & 15) < 5", fmt.Sprint(r.IntN(1000)))
-		case 2: // a claim, whose marks may be changed then
+		case 2: // a claim; its marks may change afterwards
 			w.now = now
 			w.grab(t, w.plain(r, plainPolicies[i%len(plainPolicies)]), 20, false)
 		}
@@ -67,7 +67,7 @@ func TestGrabFromCandidatesPicksWhatThePeerPicks(t *testing.T) {
 	sqltest.CheckCandidates(t, w.store)
 }
 
-// change changes some origins in every way that matters, and in some that don't.
+// change changes some origins in every way that affects candidates, and in some that don't.
 func (w *grabWorld) change(t *testing.T, r *rand.Rand, n int) {
 	t.Helper()
 	if err := w.changes(t.Context(), r, n); err != nil {
@@ -123,8 +123,8 @@ func (w *grabWorld) changes(ctx context.Context, r *rand.Rand, n int) error {
 	return nil
 }
 
-// Several writers at a time, some in transactions that last, and several keepers:
-// when all have ended, candidates are what they should be.
+// Several writers run concurrently, some in long transactions, with several keepers. When all have ended,
+// candidates are right.
 func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -175,16 +175,15 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	sqltest.CheckCandidates(t, w.store)
 }
 
-// foreignDeadlock reports whether the server ended a statement of those that listers
-// make, because it waited in a circle or met another that inserted the same key:
-// their own business. Grabs and keepers must never come to that.
+// foreignDeadlock reports whether the server ended a statement of a lister for a deadlock or a concurrent
+// insert of the same key. Listers can cause these among themselves. Grabs and keepers must never fail so.
 func foreignDeadlock(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == "40P01" || pgErr.Code == "23505")
 }
 
-// A listing and a first visit that are committed side by side, in either order,
-// with a drain between them, are both seen.
+// A listing and a first visit that commit concurrently, in either order, with a drain between them, both
+// reach the candidate.
 func TestCandidatesSeeWhatTransactionsDoSideBySide(t *testing.T) {
 	t.Parallel()
 	for _, listingFirst := range []bool{true, false} {
@@ -227,8 +226,8 @@ func TestCandidatesSeeWhatTransactionsDoSideBySide(t *testing.T) {
 	}
 }
 
-// Times that PostgreSQL cannot add to or subtract from stop nothing: an origin
-// scheduled in the far future is not due, and infinitely late is later than any.
+// Times at the limits of PostgreSQL's arithmetic stop nothing. An origin scheduled in the far future is not
+// due, and an infinite lag is the longest.
 func TestCandidatesWithFarTimes(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -248,7 +247,7 @@ func TestCandidatesWithFarTimes(t *testing.T) {
 	}
 	sqltest.Keep(t, w.store)
 	sqltest.CheckCandidates(t, w.store)
-	// An answer holds finite times only: those of listed_origins.
+	// An answer has only finite times of listed_origins.
 	w.exec(t, "update listed_origins set last_update = '294276-12-31Z' where last_update = 'infinity'")
 	w.exec(t, "update listed_origins set last_update = '4714-11-24Z BC' where last_update = '-infinity'")
 	lagging := func(when string, cooldowns model.Cooldowns) {
@@ -259,7 +258,7 @@ func TestCandidatesWithFarTimes(t *testing.T) {
 		for _, o := range w.grab(t, f, 1000, true) {
 			lag := testenv.Value[float64](t, w.store.Pool(), `select extract(epoch from lo.last_update) - extract(epoch from ovs.last_successful)
 				from listed_origins lo join origin_visit_stats ovs using (url, visit_type) where url = $1`, o.url)
-			lags = append(lags, min(lag, math.MaxInt64/1e6)) // as far as an interval goes
+			lags = append(lags, min(lag, math.MaxInt64/1e6)) // the bound of an interval
 		}
 		slices.Reverse(lags)
 		if len(lags) != 36 || lags[0] <= 0 || !slices.IsSorted(lags) {
@@ -289,8 +288,8 @@ func (w *grabWorld) svn(policy model.VisitPolicy) model.VisitFilter {
 	return model.VisitFilter{VisitType: "svn", Policy: policy, Cooldowns: model.DefaultCooldowns}
 }
 
-// With more pending changes than a grab reads by itself, it still picks what is
-// next, and real grabs drain; candidates answer again when enough are drained.
+// With more pending changes than a grab reads, it still picks the next origins. Real grabs drain; once
+// enough is drained, grabs use candidates again.
 func TestGrabWithALargeBacklog(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -333,7 +332,7 @@ func TestGrabWithALargeBacklog(t *testing.T) {
 	}
 }
 
-// A grab does not wait for who drains or builds candidates, also with a backlog.
+// A grab doesn't wait for a drain or a build, even with many pending changes.
 func TestGrabBesideABuild(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -359,8 +358,7 @@ func TestGrabBesideABuild(t *testing.T) {
 	}
 }
 
-// A table that is emptied, in a transaction or for good, leaves grabs right; the
-// keeper builds candidates anew.
+// After a truncate, rolled back or committed, grabs are right, and the keeper rebuilds candidates.
 func TestCandidatesAfterTruncate(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"listed_origins", "origin_visit_stats"} {
@@ -387,13 +385,13 @@ func TestCandidatesAfterTruncate(t *testing.T) {
 	}
 }
 
-// The pools partition the origins whose last update is known, and the one that
-// the Python scheduler does not have is the same from candidates and from the tables.
+// The pools partition the origins with a known last update. The pool that the Python scheduler lacks is the
+// same from candidates and from the tables.
 func TestPoolsPartitionTheOrigins(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	sqltest.Keep(t, w.store)
-	w.now = w.now.Add(25 * time.Hour) // an update's day, second or microsecond is over: until then its origin is in no pool
+	w.now = w.now.Add(25 * time.Hour) // the day, second or microsecond of each update is over: until then its origin is in no pool
 	grab := func(policy model.VisitPolicy) []string {
 		f := model.VisitFilter{VisitType: "git", Policy: policy, Cooldowns: model.DefaultCooldowns, OfPools: true}
 		return w.sortKeys(t, f, w.grab(t, f, 10000, true))
@@ -417,8 +415,8 @@ func TestPoolsPartitionTheOrigins(t *testing.T) {
 	}
 }
 
-// The policy pools takes updates as old as the visit for unseen; the Python scheduler's policy of the same name doesn't
-// pick them here either, from candidates and from the tables.
+// The policy pools treats updates as old as the visit as unseen. The Python scheduler's policy of the same
+// name doesn't pick them here either, from candidates and from the tables.
 func TestUpdatesAsOldAsTheVisit(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -444,7 +442,7 @@ func TestUpdatesAsOldAsTheVisit(t *testing.T) {
 	}
 }
 
-// What triggers missed is mended by a rebuild.
+// A rebuild repairs changes that triggers missed.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -457,8 +455,7 @@ func TestRebuild(t *testing.T) {
 	sqltest.CheckCandidates(t, w.store)
 }
 
-// A build that was interrupted goes on where it was, also when what it copied, and
-// what it has not copied yet, changed meanwhile.
+// An interrupted build resumes, even if copied and uncopied rows change meanwhile.
 func TestBuildGoesOn(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -481,8 +478,8 @@ func TestBuildGoesOn(t *testing.T) {
 	sqltest.CheckCandidates(t, w.store)
 }
 
-// A first listing fills tables that nobody has analyzed: draining still finds each
-// origin by its URL, and does not read all candidates for each.
+// A first listing fills tables before any ANALYZE. A drain still finds each origin by URL and doesn't scan
+// all candidates for each.
 func TestDrainOfAFirstListing(t *testing.T) {
 	t.Parallel()
 	const origins = 20_000
@@ -502,7 +499,7 @@ func TestDrainOfAFirstListing(t *testing.T) {
 		sqltest.Keep(t, store)
 	}
 	var read int
-	store.Close() // its connections tell what they read when they end
+	store.Close() // connections report their reads when they end
 	other := testenv.OpenLocal(t, store.Pool().Config().ConnString())
 	testenv.Becomes(t, "PostgreSQL tells what was read", true, func() bool {
 		var updates int
@@ -519,7 +516,7 @@ func TestDrainOfAFirstListing(t *testing.T) {
 	}
 }
 
-// A drain leaves a candidate that changes on its page, so that no other has to be written.
+// A drain updates a candidate on its page, so that no index entry of others is written.
 func TestDrainLeavesCandidatesOnTheirPages(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))

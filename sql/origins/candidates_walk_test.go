@@ -18,19 +18,19 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Where a filter has a grab pass by more candidates than it walks, it reads the tables: it
-// doesn't miss what comes after them.
+// If a filter makes a grab pass more candidates than its bound, the grab reads the tables. It doesn't miss
+// later origins.
 func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PeerDatabase(t)
 	for _, statement := range []string{
 		`insert into listers (id, name, instance_name, current_state, updated)
 		 select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 2) n`,
-		// One lister's origins come before those of another.
+		// The origins of one lister precede those of another.
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 		 select ('00000000-0000-0000-0000-00000000000' || case when n <= 21000 then 1 else 2 end)::uuid, n, 'git', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
 		 from generate_series(1, 21010) n`,
-		// All cool down, the first of the policy's order the longest.
+		// All cool down; the first in the policy's order cool down longest.
 		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 		 select '00000000-0000-0000-0000-000000000001', n, 'hg', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
 		 from generate_series(1, 21000) n`,
@@ -69,7 +69,7 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 		}
 	}
 
-	// Beside a hoster that takes no more, others are found in the tables, or by the indexes by lister.
+	// Beside a full hoster, the grab finds other origins in the tables, or by the indexes by lister.
 	hosters := model.Hosters{Limits: map[string]model.HosterLimit{"l/1": {MaxInFlight: 1}}, LostAfter: time.Hour}
 	testenv.Exec(t, testenv.Connect(t, dsn), `insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) values ('sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{l/1}')`)
 	sparing := testenv.OpenLocal(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
@@ -94,8 +94,8 @@ func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	}
 }
 
-// awaitReports waits until the other sessions of a database have ended. A session reports what it read as it ends, which is
-// after its client has closed the connection.
+// awaitReports waits until the other sessions of a database have ended. A session reports its reads when it
+// ends, after its client has closed the connection.
 func awaitReports(t *testing.T, store *db.Store) {
 	t.Helper()
 	testenv.Becomes(t, "other sessions of the database", 0, func() int {
@@ -103,8 +103,8 @@ func awaitReports(t *testing.T, store *db.Store) {
 	})
 }
 
-// A grab with shorter cooldowns reads no more where many more origins cool down, nor one with
-// the default ones where there are indexes for shorter ones.
+// A grab with shorter cooldowns doesn't read more if many more origins cool down. Nor does one with the
+// default cooldowns beside indexes for shorter ones.
 func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.Cooldowns){
@@ -126,7 +126,8 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 				testenv.Exec(t, conn, fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)
 					select '00000000-0000-0000-0000-000000000001', n, 'git', '{}', true, now(), '2020-01-01Z'::timestamptz + n * interval '1 second'
 					from generate_series(1, %d) n`, origins))
-				// A sixteenth each was just visited, waits for a visit, failed, and was not found; the others were never scheduled.
+				// A sixteenth each was just visited, waits for a visit, failed, or was not found; the
+				// others were never scheduled.
 				testenv.Exec(t, conn, `insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_visit_status)
 					select url, 'git', now() - case k when 0 then r * interval '12 hours' when 1 then r * interval '7 days' else r * interval '40 days' end,
 					  case k when 0 then now() when 1 then null else now() - r * interval '30 days' end,
@@ -139,7 +140,7 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 				testenv.Migrate(t, dsn, migrate.Options{ShorterCooldowns: name == "default", Policies: map[string][]model.WeightedPolicy{"git": {{Weight: 1, Filter: f}}}})
 				store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 				for _, table := range []string{"scheduler_go.candidates", "origin_visit_stats"} {
-					testenv.Exec(t, store.Pool(), "alter table "+table+" set (autovacuum_enabled = false)") // its reading would count
+					testenv.Exec(t, store.Pool(), "alter table "+table+" set (autovacuum_enabled = false)") // autovacuum would read blocks, too
 				}
 				blocks := func() int {
 					return sqltest.BlocksOf(t, store, "candidates") + sqltest.BlocksOf(t, store, "origin_visit_stats")
@@ -164,8 +165,8 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 	}
 }
 
-// Where several cooldowns are shorter than the default ones, each may make an origin due: the one
-// that is shortened least doesn't bound the others.
+// With several cooldowns shorter than the default ones, each may make an origin due. The smallest
+// difference doesn't bound the others.
 func TestGrabWithSeveralShorterCooldowns(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -186,8 +187,8 @@ func TestGrabWithSeveralShorterCooldowns(t *testing.T) {
 	}
 }
 
-// A claim notes what it marks once, with the date. Changes are drained in the order in which they
-// were noted, so that an origin that was changed after it was marked is seen as it is at any time.
+// A claim records each mark once, with its date. Drains take changes in the order of their records, so a
+// change after a mark takes effect.
 func TestMarksOfAClaim(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -217,7 +218,7 @@ func TestMarksOfAClaim(t *testing.T) {
 	}
 	notes("claimed", len(urls), 0)
 
-	// As if it had never been visited.
+	// Reset the origin to never visited.
 	w.exec(t, "delete from origin_visit_stats where visit_type = 'git' and url = $1", first)
 	notes("changed", len(urls), 1)
 	seen := func(when string) {

@@ -15,26 +15,26 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// tool runs one of PostgreSQL's client programs, and returns what it printed and its error.
+// tool runs a client program of PostgreSQL, and returns its output and its error.
 func tool(t *testing.T, name string, args ...string) (string, error) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	return string(out), err
 }
 
-// A database that was dumped and restored is, after what docs/how-to/upgrade.md says to do, one
-// that grabs pick from as before and whose candidates follow changes: with our schema in the
-// dump, without it, and with the rows alone, triggers off or not.
+// A dumped and restored database, after the steps in docs/how-to/upgrade.md, picks the same origins, and
+// its candidates follow changes. This holds with our schema in the dump, without it, and with the rows
+// alone, with triggers on or off.
 func TestDumpAndRestore(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	r := seed.Rand(t)
 	sqltest.Keep(t, w.store)
-	w.change(t, r, 50) // noted, and not drained
+	w.change(t, r, 50) // recorded, not drained
 	f := w.plain(r, plainPolicies[r.IntN(len(plainPolicies))])
 	want := w.sortKeys(t, f, peer.grab(t, f, w.now, 50, true))
 
-	// rows are those that a new database has, too.
+	// rows is a dump without the rows that a new database has, too.
 	withoutSchema, rows := []string{"--exclude-schema=scheduler_go"}, []string{"--exclude-table=dbversion", "--exclude-table=dbmodule", "--data-only"}
 	for name, c := range map[string]struct {
 		dump, restore    []string

@@ -40,7 +40,7 @@ func refreshed(t *testing.T, dsn string, store *db.Store, threshold float64, vis
 	testenv.Exec(t, store.Pool(), "update scheduler_go.freshness_control set threshold = $1, applied = $1", threshold)
 }
 
-// computeMoments goes once through all candidates.
+// computeMoments does one pass over all candidates.
 func computeMoments(t *testing.T, store *db.Store, now time.Time) {
 	t.Helper()
 	testenv.Exec(t, store.Pool(), "update scheduler_go.walks set began = 'epoch', finished = null")
@@ -55,9 +55,9 @@ func computeMoments(t *testing.T, store *db.Store, now time.Time) {
 	}
 }
 
-// Moments in the database are those of the formulas, for any origin; nothing waits for longer
-// than the longest wait; and a grab takes the earliest first, from candidates and from the tables,
-// whatever is drained and pending.
+// Moments in the database equal those of the formulas for any origin, and no wait exceeds the longest wait.
+// A grab picks the earliest moments first, from candidates with drained and pending changes and from the
+// tables.
 func TestGrabByFreshness(t *testing.T) {
 	t.Parallel()
 	w := newOwnWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -132,9 +132,9 @@ func TestGrabByFreshness(t *testing.T) {
 	sqltest.CheckCandidates(t, w.store)
 }
 
-// Estimates follow visits that succeeded, each counted once: not those that failed, that come
-// late or that come again. Where the lister tells of updates, these count, too, but not the visits that
-// they cause. Of visit types without the policy nothing is kept.
+// Estimates follow successful visits, each counted once, but no failed, late or repeated ones. Updates that
+// the lister reports count, too, but not the visits that they cause. Visit types without the policy have no
+// estimates.
 func TestVisitsTeachRates(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -218,9 +218,9 @@ func TestVisitsTeachRates(t *testing.T) {
 	same("after a visit that finds nothing since that listing", known(told).Estimate, want)
 }
 
-// Claims adjust the threshold: it rises towards what their visits are worth while more is due,
-// and falls while workers are idle; candidates get their moments by it. A visit type that loses
-// the policy loses its moments.
+// Claims adjust the threshold. It rises towards the values of the visits while more is due, and falls while
+// workers are idle. Candidates get their moments by it. A visit type that loses the policy loses its
+// moments.
 func TestThresholdFollowsTheCapacity(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -287,8 +287,8 @@ func TestThresholdFollowsTheCapacity(t *testing.T) {
 	}
 }
 
-// A lister that has stopped vouches for nothing since: what it told nothing of is visited as soon as
-// what no lister tells of. One that goes on is trusted, also if it lists again only what has changed.
+// After a lister has stopped, its origins without updates are visited as soon as those without any lister's
+// updates. A lister that continues is trusted, even if it only lists changed origins.
 func TestStoppedListerIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -327,8 +327,8 @@ func TestStoppedListerIsNotTrusted(t *testing.T) {
 	}
 }
 
-// A date of success that no calendar reaches is no date, to the database as to the program: the
-// origin is visited.
+// A success date outside the calendar counts as none, in the database and in the program: the origin is
+// visited.
 func TestFarDatesOfSuccessDoNotCount(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -363,8 +363,8 @@ func TestFarDatesOfSuccessDoNotCount(t *testing.T) {
 	}
 }
 
-// Estimates of origins that are gone, or whose visit type has lost the policy, are forgotten after
-// twice the longest wait: 200 days with the policy here, two years without.
+// Estimates of deleted origins, and of visit types without the policy, are deleted after twice the longest
+// wait: 200 days with the policy here, two years without.
 func TestEstimatesAreForgotten(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -395,10 +395,9 @@ func TestEstimatesAreForgotten(t *testing.T) {
 	}
 }
 
-// A walk writes the estimate of an origin only if there is something new. It does not write again that
-// of an old fork that is stale and of which nothing was observed, though what is expected of forks
-// differs from what the database reckons with, nor one that was forgotten because its last visit was
-// long ago.
+// A walk writes an estimate only if it changes. It doesn't rewrite that of an old stale fork without
+// observations, though the program's prior for forks differs from the database's. Nor does it rewrite one
+// that was deleted because its last visit was long ago.
 func TestWalksWriteWhatIsNew(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -435,8 +434,8 @@ func TestWalksWriteWhatIsNew(t *testing.T) {
 	}
 }
 
-// A program that does not know of some indexes leaves them out when it builds candidates. Daemons
-// refuse to go on without them, and migrate makes them, without building candidates again.
+// A program that doesn't know some indexes omits them when it builds candidates. Daemons refuse to run
+// without them, and migrate creates them without a rebuild.
 func TestMissingIndexesAreBuilt(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -459,8 +458,8 @@ func TestMissingIndexesAreBuilt(t *testing.T) {
 	}
 }
 
-// An update in the second, or on the day, of a visit may have come after it. The database computes the same moment for
-// it as the program: not before that second or day is over, and as if without the update after a visit since then.
+// An update in the second, or on the day, of a visit may follow it. The database and the program compute
+// the same moment: not before that second or day is over, and after a later visit as if without the update.
 func TestMomentOfUpdatesAsOldAsTheVisit(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -20,7 +20,7 @@ import (
 
 var errUndo = errors.New("undone")
 
-// grabGrouped grabs for groups and undoes it: what each group got.
+// grabGrouped returns the origins of a grouped grab by group, and rolls the grab back.
 func (w *grabWorld) grabGrouped(t *testing.T, f model.VisitFilter, groups []origins.VisitGroup) [][]picked {
 	t.Helper()
 	got := make([][]picked, len(groups))
@@ -37,9 +37,8 @@ func (w *grabWorld) grabGrouped(t *testing.T, f model.VisitFilter, groups []orig
 	return got
 }
 
-// A group gets what a grab with its lister in the filter gets, from the Python scheduler's
-// tables or from candidates with changes pending, parked or overdue; of all its origins,
-// never of a sample.
+// Each group gets the same as a grab with its lister in the filter: from the tables, or from candidates
+// with pending changes, parked or overdue. A grouped grab never uses a sample.
 func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -95,7 +94,7 @@ func TestGroupedGrabPicksTheNextOfEachGroup(t *testing.T) {
 	}
 }
 
-// What a grouped grab takes is marked as the Python scheduler marks it.
+// A grouped grab marks its origins as the Python scheduler does.
 func TestGroupedGrabMarks(t *testing.T) {
 	t.Parallel()
 	for _, cooldown := range []time.Duration{model.DefaultCooldowns.Failed, time.Minute} { // by both ways
@@ -123,9 +122,8 @@ func TestGroupedGrabMarks(t *testing.T) {
 	}
 }
 
-// Without what shares need, a daemon says what to do; migrate makes it, on a
-// database in use, and makes anew what an interrupted run left; Remove leaves
-// nothing of it.
+// Without the indexes for shares, a daemon returns an error with the remedy. migrate creates them on a
+// database in use, and recreates an invalid one. Remove drops them.
 func TestWhatSharesNeed(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -144,7 +142,7 @@ func TestWhatSharesNeed(t *testing.T) {
 		if err := store.CheckShares(t.Context(), shares); err != nil {
 			t.Error(err)
 		}
-		// As if the next run had been interrupted.
+		// Simulate an interrupted run.
 		testenv.Exec(t, store.Pool(), `update pg_index set indisvalid = false
 			where indexrelid = 'public."scheduler_go_task_by_kwargs_Owner"'::regclass`)
 		if err := store.CheckShares(t.Context(), shares); err == nil {

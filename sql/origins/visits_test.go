@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// peerGrab is the Python scheduler's backend, answering grab_next_visits.
+// peerGrab is the Python scheduler's backend, which answers grab_next_visits.
 type peerGrab struct{ *testenv.Script }
 
 func startPeerGrab(t testing.TB, dsn string) *peerGrab {
@@ -60,8 +60,8 @@ func (p *peerGrab) grab(t testing.TB, f model.VisitFilter, now time.Time, count 
 	return origins
 }
 
-// grabWorld is a database full of origins in every state a policy or a cooldown
-// looks at, most times an exact cooldown away from now, or a microsecond off.
+// grabWorld is a database with origins in every state that policies and cooldowns distinguish. Most times
+// are exactly a cooldown from now, or a microsecond off.
 type grabWorld struct {
 	dsn     string
 	store   *db.Store
@@ -69,17 +69,17 @@ type grabWorld struct {
 	listers []model.Lister
 }
 
-// nightOfDaylightSaving is when clocks in Europe are put forward.
+// nightOfDaylightSaving is when clocks in Europe go forward.
 var nightOfDaylightSaving = time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)
 
-// newGrabWorld makes a world, and the Python scheduler on its database.
+// newGrabWorld returns a world, and the Python scheduler on its database.
 func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
 	t.Helper()
 	w := newOwnWorld(t, now)
 	return w, startPeerGrab(t, w.dsn)
 }
 
-// newOwnWorld makes a world without the Python scheduler.
+// newOwnWorld returns a world without the Python scheduler.
 func newOwnWorld(t *testing.T, now time.Time) *grabWorld {
 	t.Helper()
 	dsn := testenv.PeerDatabase(t)
@@ -133,7 +133,7 @@ func (w *grabWorld) exec(t *testing.T, statement string, args ...any) {
 	testenv.Exec(t, w.store.Pool(), statement, args...)
 }
 
-// interval is a cooldown, or the next microsecond on either side, or anything.
+// interval returns a cooldown, a microsecond more or less, or any duration.
 func (w *grabWorld) interval(r *rand.Rand) time.Duration {
 	c := model.DefaultCooldowns
 	edges := []time.Duration{c.Absolute, c.Scheduled, c.Failed, c.NotFound, 0}
@@ -156,7 +156,7 @@ func (w *grabWorld) filter(r *rand.Rand, policy model.VisitPolicy) model.VisitFi
 		VisitType: []string{"git", "hg"}[r.IntN(2)], Policy: policy, Disabled: r.IntN(4) == 0,
 		Cooldowns: model.DefaultCooldowns,
 	}
-	if r.IntN(2) == 0 { // each cooldown on, off, shorter, longer, or odd
+	if r.IntN(2) == 0 { // each cooldown: on, off, shorter, longer, or arbitrary
 		for _, c := range []*time.Duration{&f.Cooldowns.Absolute, &f.Cooldowns.Scheduled, &f.Cooldowns.Failed, &f.Cooldowns.NotFound} {
 			*c = []time.Duration{0, *c, *c / 2, 2 * *c, 90 * time.Second, 1500 * time.Millisecond}[r.IntN(6)]
 		}
@@ -166,7 +166,7 @@ func (w *grabWorld) filter(r *rand.Rand, policy model.VisitPolicy) model.VisitFi
 	case n == 0:
 		f.ListerID = uuid.NullUUID{UUID: lister.ID, Valid: true}
 	case n == 1 && lister.InstanceName != "" || policy == model.FirstVisitsAfterListing:
-		if lister.InstanceName == "" { // the Python scheduler takes "" for no filter, and for an error here
+		if lister.InstanceName == "" { // the Python scheduler treats "" as no filter, and fails here
 			f.ListerID = uuid.NullUUID{UUID: lister.ID, Valid: true}
 			break
 		}
@@ -177,7 +177,7 @@ func (w *grabWorld) filter(r *rand.Rand, policy model.VisitPolicy) model.VisitFi
 	return f
 }
 
-// plain is a filter that candidates can answer.
+// plain returns a filter that candidates support.
 func (w *grabWorld) plain(r *rand.Rand, policy model.VisitPolicy) model.VisitFilter {
 	return model.VisitFilter{
 		VisitType: []string{"git", "hg"}[r.IntN(2)], Policy: policy, Cooldowns: model.DefaultCooldowns,
@@ -193,7 +193,7 @@ func (w *grabWorld) grab(t *testing.T, f model.VisitFilter, count int, dryRun bo
 	return origins
 }
 
-// tryGrab is grab for goroutines, which may not end the test.
+// tryGrab is grab for goroutines, which must not end the test.
 func (w *grabWorld) tryGrab(ctx context.Context, f model.VisitFilter, count int, dryRun bool) (origins []picked, err error) {
 	err = w.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		got, err := tx.GrabNextVisits(ctx, f, w.now, count, dryRun)
@@ -205,8 +205,7 @@ func (w *grabWorld) tryGrab(ctx context.Context, f model.VisitFilter, count int,
 	return origins, err
 }
 
-// sortKeys replaces origins by what the policy orders them by: between equals
-// the order is nobody's promise.
+// sortKeys replaces origins by their sort keys: the order of equal ones is undefined.
 func (w *grabWorld) sortKeys(t *testing.T, f model.VisitFilter, origins []picked) []string {
 	t.Helper()
 	key := map[model.VisitPolicy]string{
@@ -242,8 +241,8 @@ var policies = []model.VisitPolicy{
 	model.AlreadyVisitedOrderByLag, model.OriginsWithoutLastUpdate, model.FirstVisitsAfterListing,
 }
 
-// On the same data every policy picks what the Python scheduler picks, in the same order,
-// with any combination of filters and cooldowns and any number of slots.
+// On the same data, every policy picks the same origins in the same order as the Python scheduler, for any
+// filters, cooldowns and number of slots.
 func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, nightOfDaylightSaving)
@@ -261,7 +260,7 @@ func TestGrabPicksWhatThePeerPicks(t *testing.T) {
 	}
 }
 
-// A real grab leaves the database as the Python scheduler's does.
+// A real grab leaves the database as the Python scheduler's grab does.
 func TestGrabMarksWhatThePeerMarks(t *testing.T) {
 	t.Parallel()
 	w, peer := newGrabWorld(t, nightOfDaylightSaving)
@@ -302,8 +301,8 @@ func (w *grabWorld) state(t *testing.T) []string {
 	return state
 }
 
-// Grabs at the same time, each within its own transaction, never return the
-// same origin, whether candidates answer or the tables.
+// Concurrent grabs, each in its own transaction, never return the same origin, from candidates or from the
+// tables.
 func TestGrabsAtOnceAreDisjoint(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, nightOfDaylightSaving)

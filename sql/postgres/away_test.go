@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// A database that can't be reached, cuts the connection, or is shut down is away; what
-// it answers is not.
+// IsAway is true for a database that is unreachable, cuts the connection or shuts down, and false for its
+// answers.
 func TestIsAway(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The database's time is known but for what the network took; within that a host's clock
-// is believed. How long the database worked, or waited for a lock, doesn't matter.
+// The database's time is known except for the network's part, in which the host's clock decides. The time
+// of the statement or of a lock wait has no effect.
 func TestClockIsSet(t *testing.T) {
 	t.Parallel()
 	asked := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -28,8 +28,8 @@ func TestClockIsSet(t *testing.T) {
 	}
 }
 
-// The lower bound of the database's time doesn't go back when an answer is slow: what was observed between two answers
-// would count as observed before the first. It does when the database's clock was set back.
+// The lower bound of the database's time doesn't decrease after a slow answer: an observation between two
+// answers would seem to precede the first. It decreases if the database's clock was set back.
 func TestLeastTimeGoesBackOnlyWithTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,11 +17,11 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// secret is in every password of these tests, and must be in no message.
+// secret is part of every password in these tests; no message may contain it.
 const secret = "zzsecret"
 
-// messages are all texts that a DSN can end up in: nothing listens at the
-// addresses of these tests, so connecting fails too.
+// messages are all texts that may show a DSN. No server listens at the tests' addresses, so connections
+// fail too.
 func messages(t interface{ Context() context.Context }, dsn string) []string {
 	texts := []string{postgres.Redacted(dsn)}
 	store, err := db.Open(t.Context(), dsn, postgres.Options{})
@@ -39,8 +39,7 @@ func messages(t interface{ Context() context.Context }, dsn string) []string {
 	return texts
 }
 
-// A DSN that is wrong is refused with a cause and without its password, however
-// it is wrong.
+// Any wrong DSN is refused with a cause and without its password.
 func TestBadDSN(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ dsn, says string }{
@@ -85,8 +84,7 @@ func TestBadDSN(t *testing.T) {
 	}
 }
 
-// No message holds a piece of a password, whatever special characters were left
-// as they are in it.
+// No message contains a piece of a password with unescaped special characters.
 func TestNoMessageHoldsThePassword(t *testing.T) {
 	t.Parallel()
 	uri := rapid.StringOfN(rapid.RuneFrom([]rune(`@:/?#%& ;'"\+,[]()$`)), 0, 3, -1)
@@ -119,7 +117,7 @@ func TestNoMessageHoldsThePassword(t *testing.T) {
 	})
 }
 
-// Whatever the DSN, Open gives a store or ErrBadDSN.
+// For any DSN, Open returns a store or ErrBadDSN.
 func FuzzDSN(f *testing.F) {
 	for _, seed := range []string{
 		"", "host=h port=1 dbname=d", "postgresql://u:p@h:1,i:2/d?sslmode=disable", "postgres://%zz", "service=x",
@@ -138,8 +136,8 @@ func FuzzDSN(f *testing.F) {
 	})
 }
 
-// Both forms of libpq work, with the ways to name a server and settings that
-// operators use, and the server sees who connects.
+// Both forms of libpq work, with the usual ways to name a server and the usual settings. The server gets
+// the application_name.
 func TestDSNForms(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

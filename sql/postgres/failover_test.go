@@ -9,9 +9,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// The primary dies, its standby is promoted, and dies in its turn once the old primary has
-// become its standby: a store whose DSN names both goes on within the bound each time, and
-// no commit that was answered is lost.
+// The primary dies and its standby is promoted; later that one dies, with the old primary as its standby. A
+// store whose DSN names both continues within the bound each time, and no acknowledged commit is lost.
 func TestStoreFollowsThePrimary(t *testing.T) {
 	t.Parallel()
 	const bound = 45 * time.Second
@@ -56,8 +55,9 @@ func TestStoreFollowsThePrimary(t *testing.T) {
 	}
 }
 
-// The primary is stopped with its connections open, and its standby promoted. Its kernel answers keepalives and
-// acknowledges what is sent, so no time-out of TCP ends these connections. A store goes on within the bound.
+// The primary is stopped with its connections open, and its standby is promoted. The kernel still answers
+// keepalives and acknowledges data, so no TCP time-out ends these connections. The store continues within
+// the bound.
 func TestStoreLeavesAStoppedPrimary(t *testing.T) {
 	t.Parallel()
 	pair := testenv.PostgresPair(t)

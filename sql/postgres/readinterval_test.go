@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Intervals, however they are written, are as long as psycopg says to the Python
-// scheduler: a year is 365 days, not the 360 of PostgreSQL's comparisons.
+// Intervals in any syntax have the lengths that psycopg returns to the Python scheduler: a year is 365
+// days, not the 360 of PostgreSQL's comparisons.
 func TestReadIntervalAsPsycopg(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

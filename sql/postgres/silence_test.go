@@ -12,10 +12,10 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// silenceBound is within what time work goes on when connections have fallen silent.
+// silenceBound is the time within which work continues after connections have become silent.
 const silenceBound = 45 * time.Second
 
-// quiet is a store whose way to the database can fall silent.
+// quiet is a store whose connections the test can silence.
 func quiet(t *testing.T) (store *db.Store, way *testenv.Toxic, dsn string) {
 	t.Helper()
 	dsn = testenv.Database(t)
@@ -28,8 +28,8 @@ func sleep(ctx context.Context, store *db.Store, seconds float64) error {
 	return err
 }
 
-// When all connections fall silent, statements that wait for an answer fail as those of
-// lost connections do, and later ones have new connections.
+// When all connections become silent, waiting statements fail like those of lost connections, and later
+// ones get new connections.
 func TestSilentConnectionsAreLeft(t *testing.T) {
 	t.Parallel()
 	store, way, _ := quiet(t)
@@ -65,7 +65,7 @@ func TestSilentConnectionsAreLeft(t *testing.T) {
 	}
 }
 
-// A listener hears of what happens after its connection has fallen silent.
+// A listener gets notifications again after its connection has become silent.
 func TestSilentListener(t *testing.T) {
 	t.Parallel()
 	store, way, _ := quiet(t)
@@ -86,7 +86,7 @@ func TestSilentListener(t *testing.T) {
 	stop()
 }
 
-// What a client that has fallen silent has locked is free for others again.
+// The locks of a silent client are released.
 func TestSilentClientsLocksAreFreed(t *testing.T) {
 	t.Parallel()
 	store, way, dsn := quiet(t)
@@ -116,7 +116,7 @@ func TestSilentClientsLocksAreFreed(t *testing.T) {
 	}
 }
 
-// A statement that takes long is waited for: the database says that it is at work.
+// A long statement is not ended: the database reports that it works.
 func TestLongStatementsAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	store, _, _ := quiet(t)

@@ -19,14 +19,14 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// crowd is a Store whose next small reads have to wait, until they are let go.
+// crowd is a Store whose next small reads wait until the test releases them.
 type crowd struct {
 	*db.Store
 	ctx   context.Context // of small reads
 	letGo func()
 }
 
-// crowded runs a test with prepared statements, and as behind a pooler.
+// crowded runs a test with prepared statements, and with the settings behind a pooler.
 func crowded(t *testing.T, patience time.Duration, test func(*testing.T, crowd)) {
 	for name, direct := range map[string]func(string) string{
 		"prepared": func(string) string { return "" },
@@ -69,13 +69,13 @@ func (c crowd) read(ctx context.Context, sql string, args ...any) (value string,
 	return value, err
 }
 
-// answer is of one of many reads.
+// answer is the result of one of many reads.
 type answer struct {
 	value string
 	err   error
 }
 
-// wait begins reads of statements, each with its number as $1, and returns once they wait.
+// wait begins reads, each with its number as $1, and returns once they wait.
 func (c crowd) wait(t *testing.T, ctx context.Context, statements ...string) (answers func() []answer) {
 	t.Helper()
 	got := make([]answer, len(statements))
@@ -87,7 +87,7 @@ func (c crowd) wait(t *testing.T, ctx context.Context, statements ...string) (an
 	return func() []answer { reads.Wait(); return got }
 }
 
-// Reads that wait for a round trip go together, and each gets its own rows.
+// Reads that wait for a round trip share the next one, and each gets its own rows.
 func TestSmallReadsGoTogether(t *testing.T) {
 	t.Parallel()
 	crowded(t, time.Hour, func(t *testing.T, c crowd) {
@@ -107,8 +107,8 @@ func TestSmallReadsGoTogether(t *testing.T) {
 	})
 }
 
-// Reads wait for the one round trip under way, unless it is slow: then another begins with all
-// that wait, and no third one.
+// Reads wait for the one round trip underway. If it is slow, a second one begins with all that wait, but no
+// third.
 func TestSlowRoundTripsGetCompany(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -154,7 +154,7 @@ func TestSlowRoundTripsGetCompany(t *testing.T) {
 	}
 }
 
-// Only reads that are said to be small wait for others.
+// Only reads declared small wait for others.
 func TestOtherReadsDontWait(t *testing.T) {
 	t.Parallel()
 	crowded(t, time.Hour, func(t *testing.T, c crowd) {
@@ -164,7 +164,7 @@ func TestOtherReadsDontWait(t *testing.T) {
 	})
 }
 
-// A read that fails changes nothing for the others.
+// A failed read doesn't affect the others.
 func TestSmallReadsFailAlone(t *testing.T) {
 	t.Parallel()
 	crowded(t, time.Hour, func(t *testing.T, c crowd) {
@@ -187,7 +187,7 @@ func TestSmallReadsFailAlone(t *testing.T) {
 	})
 }
 
-// A read that fails after its first rows fails: they are not all that there is.
+// A read that fails after its first rows returns an error, not partial rows.
 func TestSmallReadsFailMidway(t *testing.T) {
 	t.Parallel()
 	crowded(t, time.Hour, func(t *testing.T, c crowd) {
@@ -209,7 +209,7 @@ func TestSmallReadsFailMidway(t *testing.T) {
 	})
 }
 
-// A read with large rows is asked for alone, in another transaction.
+// A read with large rows runs alone, in another transaction.
 func TestLargeReadsGoAlone(t *testing.T) {
 	t.Parallel()
 	crowded(t, time.Hour, func(t *testing.T, c crowd) {
@@ -227,8 +227,8 @@ func TestLargeReadsGoAlone(t *testing.T) {
 	})
 }
 
-// A read whose context ends returns at once, whether it waits for a round trip or is in one,
-// and gets nothing afterwards. The others get their rows.
+// A read whose context ends returns at once, whether it waits for a round trip or is in one, and gets no
+// rows later. The others get their rows.
 func TestSmallReadsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	crowded(t, time.Hour, func(t *testing.T, c crowd) {
@@ -284,7 +284,7 @@ func TestSmallReadsLosePatience(t *testing.T) {
 	})
 }
 
-// A meter counts the rows of its own read, and its error is that read's alone.
+// A meter counts the rows of its own read, and its error affects only that read.
 func TestSmallReadsAreMetered(t *testing.T) {
 	t.Parallel()
 	crowded(t, time.Hour, func(t *testing.T, c crowd) {
@@ -320,7 +320,7 @@ func TestSmallReadsAreMetered(t *testing.T) {
 	})
 }
 
-// A Store closes though a round trip that nobody waits for is held up.
+// A Store closes even if a round trip without readers is blocked.
 func TestSmallReadsDontHoldClose(t *testing.T) {
 	t.Parallel()
 	crowded(t, time.Hour, func(t *testing.T, c crowd) {
@@ -335,8 +335,8 @@ func TestSmallReadsDontHoldClose(t *testing.T) {
 	})
 }
 
-// Many readers at once, of which some fail and some give up, get their own rows or their own
-// errors, and see what was committed before they asked.
+// Many concurrent readers, some of which fail or give up, get their own rows or errors. They see all
+// commits before their reads.
 func TestManySmallReads(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -16,12 +16,12 @@ import (
 func withKeys(t *testing.T, dsn, keys string) string {
 	t.Helper()
 	address := testenv.URL(t, dsn)
-	address.RawQuery = keys // a test's own has none
+	address.RawQuery = keys // a test server's address has none
 	return address.String()
 }
 
-// The keys of libpq that say when the other host has vanished mean the same here; without
-// them, we say it.
+// libpq's keys for the detection of a vanished host have the same meaning here. Without them our defaults
+// apply.
 func TestSocketKeys(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -57,8 +57,7 @@ func TestSocketKeys(t *testing.T) {
 	}
 }
 
-// A session asks the server to let go of vanished clients, and compiles no statements, unless
-// somebody has said otherwise.
+// A session sets the detection of vanished clients and turns JIT off, unless the DSN says otherwise.
 func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
@@ -100,7 +99,7 @@ func TestSessionSettings(t *testing.T) {
 	}
 }
 
-// Of several hosts in a DSN, one that is away is passed over.
+// Of several hosts in a DSN, an unreachable one is passed over.
 func TestSeveralHosts(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// The types that are read without a detour give what pgx makes of them by itself.
+// Types with our direct decoders have the same values as with pgx's own.
 func TestTypesAreReadAsByPgx(t *testing.T) {
 	ours, pgx := pgtype.NewMap(), pgtype.NewMap()
 	registerTypes(ours)
@@ -53,7 +53,7 @@ func TestTypesAreReadAsByPgx(t *testing.T) {
 				if (err == nil) != (wantErr == nil) || err == nil && !cmp.Equal(got, want) {
 					t.Errorf("%q into %s: %v, %v, want %v, %v", value, target.name, got, err, want, wantErr)
 				}
-				clear(value) // the connection's buffer, which is used again
+				clear(value) // the connection's buffer, which is reused
 				if err == nil && !cmp.Equal(got, want) {
 					t.Errorf("%s changes with the connection's buffer", target.name)
 				}
@@ -62,7 +62,7 @@ func TestTypesAreReadAsByPgx(t *testing.T) {
 	}
 }
 
-// The types that are written without a detour are written as pgx does.
+// Types with our direct encoders are encoded as by pgx.
 func TestTypesAreWrittenAsByPgx(t *testing.T) {
 	ours, pgx := pgtype.NewMap(), pgtype.NewMap()
 	registerTypes(ours)

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A session is found by its key until it ends: by its time, by that key, by its number, its user, or with all. The
-// table has no key.
+// A session is found by its key until its time is over, or until it is ended by key, by number, by user, or
+// with all. The table has no keys.
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -83,7 +83,8 @@ func TestSessionsEnd(t *testing.T) {
 	is()
 }
 
-// Whoever logs in again and again has ten sessions, the newest, and what has ended is deleted. Others keep theirs.
+// A user who logs in often has the ten newest sessions, and ended ones are deleted. Other users keep
+// theirs.
 func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -118,7 +119,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// All processes have one form key, also those that make it at the same moment, until all sessions are ended.
+// All processes share one form key, even if several create it at once, until all sessions are ended.
 func TestFormKeyIsShared(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

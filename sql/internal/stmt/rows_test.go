@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// The arrays of a statement have the fields of rows by their names, wherever these are in a row.
+// Columns fills arrays from the rows' fields of the same names, at any depth of a row.
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	type inner struct{ Worker string }
