@@ -581,7 +581,7 @@ func TestPrivilegedTopic(t *testing.T) {
 	}
 }
 
-// Brokers that are missing at start are waited for, and noted once.
+// The client waits for brokers that are unreachable at start, and logs that once.
 func TestKafkaMissingAtStart(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -603,7 +603,7 @@ func TestKafkaMissingAtStart(t *testing.T) {
 	stop()
 }
 
-// A member that is told to stop while Kafka or the database is away stops.
+// A member stops on request while Kafka or the database is unreachable.
 func TestStopsWhileServicesAreAway(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)

@@ -18,10 +18,10 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// testTimeout bounds whatever a test waits for.
+// testTimeout bounds all waits of a test.
 const testTimeout = 3 * time.Minute
 
-// stream is a topic of its own and a database of its own.
+// stream is a topic and a database of the test's own.
 type stream struct {
 	t       testing.TB
 	brokers []string
@@ -38,7 +38,7 @@ func newStream(t testing.TB, partitions int32) *stream {
 	return newStreamAt(t, testenv.Kafka(t), partitions, 1)
 }
 
-// newStreamAt is a stream of other brokers, with so many copies of each partition.
+// newStreamAt returns a stream on other brokers, with a number of replicas.
 func newStreamAt(t testing.TB, brokers []string, partitions int32, copies int16) *stream {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...),
@@ -93,7 +93,7 @@ func (s *stream) produce(partition int32, values ...[]byte) {
 	}
 }
 
-// produceBatch writes one value as a compressed batch, however large it is without compression.
+// produceBatch writes one value as a compressed batch of any uncompressed size.
 func (s *stream) produceBatch(partition int32, value []byte) {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -115,7 +115,7 @@ func (s *stream) options() Options {
 	}
 }
 
-// run runs a member to its end and returns how many records it processed.
+// run runs a member to its end and returns the number of processed records.
 func (s *stream) run(o Options) int64 {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
@@ -134,7 +134,7 @@ func (s *stream) run(o Options) int64 {
 	return processed
 }
 
-// start runs a member in the background; stop ends it in order.
+// start runs a member in the background; stop ends it normally.
 func (s *stream) start(o Options) (stop func() int64) {
 	s.t.Helper()
 	c, _, err := New(o)
@@ -168,8 +168,8 @@ func (s *stream) startClient(c *Client) (stop func() int64) {
 	return stop
 }
 
-// through has all of a member's connections to Kafka go through the proxy, also
-// those to the addresses that the brokers give of themselves.
+// through routes all of a member's connections to Kafka through the proxy, also those to the addresses that
+// brokers advertise.
 func through(c *Client, proxy *testenv.Toxic) *Client {
 	address := proxy.Addr // Restore sets it again
 	c.kafka = append(c.kafka, kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -186,7 +186,7 @@ func (s *stream) proxiedStore() (*testenv.Toxic, *db.Store) {
 	return proxy, testenv.Open(s.t, dsn)
 }
 
-// awaitCommitted waits until the group's offsets are those of so many records.
+// awaitCommitted waits until the group's offsets add up to a number of records.
 func (s *stream) awaitCommitted(records int64) {
 	s.t.Helper()
 	testenv.Becomes(s.t, "committed records", fmt.Sprint(records), func() string {
@@ -202,7 +202,7 @@ func (s *stream) awaitCommitted(records int64) {
 	})
 }
 
-// committed is the group's offset in each partition that has one.
+// committed returns the group's offset by partition.
 func (s *stream) committed(ctx context.Context) (map[int32]int64, error) {
 	offsets, err := s.admin.FetchOffsets(ctx, s.prefix)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *stream) committed(ctx context.Context) (map[int32]int64, error) {
 	return all, nil
 }
 
-// setCommitted moves the group's offsets, of which no member may be left.
+// setCommitted moves the group's offsets; the group must have no members.
 func (s *stream) setCommitted(partition int32, offset int64) {
 	s.t.Helper()
 	var offsets kadm.Offsets
@@ -228,7 +228,7 @@ func (s *stream) setCommitted(partition int32, offset int64) {
 	})
 }
 
-// table reads a query's rows as text.
+// table returns a query's rows as text.
 func table(t testing.TB, dsn, query string) []string {
 	t.Helper()
 	conn := testenv.Connect(t, dsn)
@@ -253,12 +253,12 @@ const (
 
 func (s *stream) stats() []string { return table(s.t, s.dsn, statsQuery) }
 
-// testLog logs to the test, as long as it runs.
+// testLog logs to the test while it runs.
 func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-// visitOf is the value of a record of one of many origins.
+// visitOf returns the value of a record of one of many origins.
 func visitOf(origin, day int, changes map[string]any) []byte {
 	all := map[string]any{"origin": fmt.Sprintf("https://example.org/%04d", origin), "date": at(day)}
 	for key, v := range changes {

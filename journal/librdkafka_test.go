@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// consume tells of each of some configurations whether librdkafka makes a consumer by it.
+// consume reports for each configuration whether librdkafka accepts it for a consumer.
 const consume = `
 import json, sys
 from confluent_kafka import Consumer
@@ -32,11 +32,11 @@ def made(settings):
 print(json.dumps({name: made(s) for name, s in json.load(sys.stdin).items()}))
 `
 
-// secret is in the values of all settings that may hold one.
+// secret is in the values of all settings that may be secret.
 const secret = "s3cret-s3cret"
 
-// Settings are taken or refused as librdkafka does it, or more strictly, for a reason. An error is about the
-// setting that is wrong, and holds no password and no key.
+// The client accepts and refuses settings as librdkafka does, or is stricter for a stated reason. An error
+// names the wrong setting and contains no password or key.
 func TestSettingsAgreeWithLibrdkafka(t *testing.T) {
 	t.Parallel()
 	authority := testenv.Authority(t)
@@ -85,8 +85,8 @@ func TestSettingsAgreeWithLibrdkafka(t *testing.T) {
 
 	cases := map[string]struct {
 		settings settings
-		wrong    string // the setting that the error is about; "" for none
-		differs  string // why librdkafka decides otherwise
+		wrong    string // the setting that the error names; "" for none
+		differs  string // the reason why librdkafka decides otherwise
 	}{
 		"PLAIN":                       {settings: sasl},
 		"in lower case":               {settings: with(sasl, "security.protocol", "sasl_plaintext")},

@@ -17,10 +17,10 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// stuckStore sets records aside once it is released.
+// stuckStore blocks RejectRecords until the test releases it.
 type stuckStore struct {
 	Store
-	stuck    chan struct{} // closed when the first batch is there
+	stuck    chan struct{} // closed when the first batch arrives
 	once     *sync.Once
 	released chan struct{}
 }
@@ -35,9 +35,9 @@ func (s stuckStore) RejectRecords(ctx context.Context, records []db.RejectedReco
 	return s.Store.RejectRecords(ctx, records)
 }
 
-// With a large lag on many partitions of large records, a client holds a batch and the
-// fetches after it, and no more than that.
-func TestFetchesAreBounded(t *testing.T) { // not in parallel: it looks at the memory of the process
+// With a large lag on many partitions of large records, a client holds at most a batch and the fetches
+// after it.
+func TestFetchesAreBounded(t *testing.T) { // not in parallel: it measures the process's memory
 	const partitions, size, each = 64, 512 << 10, 6
 	s := newStream(t, partitions)
 	random := rand.NewChaCha8([32]byte{})
@@ -45,14 +45,14 @@ func TestFetchesAreBounded(t *testing.T) { // not in parallel: it looks at the m
 	for range each {
 		for partition := range int32(partitions) {
 			_, _ = random.Read(value)
-			s.produce(partition, value) // alone, as a fetch takes whole batches
+			s.produce(partition, value) // alone, as a fetch has whole batches
 		}
 	}
 	s.checkGrowth(partitions*each, 3*maxFetchBytes)
 }
 
-// With a large lag of records that are small in Kafka, it holds what they say and some of
-// those that come next, not the records themselves.
+// With a large lag of records that are small in Kafka, the client holds their visits and some of the next
+// records, not the records themselves.
 func TestRecordsAreNotHeld(t *testing.T) { // not in parallel, as above
 	s := newStream(t, 1)
 	s.produce(0, []byte("rubbish"))
@@ -63,12 +63,12 @@ func TestRecordsAreNotHeld(t *testing.T) { // not in parallel, as above
 	s.checkGrowth(1+batches*each, 12<<20)
 }
 
-// A batch of a producer that is small in Kafka and far too large without compression stops its
-// partition, not the others, and the client says which one. It takes no more memory than the bound.
+// A producer's batch that is small in Kafka and too large uncompressed stops its partition, but not the
+// others. The error names the partition. The memory stays within the bound.
 func TestBatchThatDecompressesTooFarStopsItsPartition(t *testing.T) { // not in parallel, as above
 	s := newStream(t, 2)
 	s.produce(0, visitsOf(1, 0)...)
-	// The producer compresses what it has at once; one record is a batch.
+	// The producer compresses at once; one record is a batch.
 	s.produceBatch(0, make([]byte, 100<<20))
 	s.produce(0, visitsOf(1, 1)...)
 	s.produce(1, visitsOf(10, 2)...)
@@ -92,17 +92,17 @@ func TestBatchThatDecompressesTooFarStopsItsPartition(t *testing.T) { // not in 
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(logs.String(), want) {
 		t.Errorf("error %v, want %q, and in the log:\n%s", err, want, logs.String())
 	}
-	if got := peak(); got > 128<<20 && !testenv.Race { // with it, the collector comes too late
+	if got := peak(); got > 128<<20 && !testenv.Race { // the race detector delays the collector
 		t.Errorf("the heap grew by %d MiB", got>>20)
 	}
-	s.setCommitted(0, 2) // as an operator does it
+	s.setCommitted(0, 2) // as an operator does
 	if n := s.run(s.options()); n != 1 {
 		t.Errorf("%d records processed after the batch, want 1", n)
 	}
 }
 
-// watchHeap returns by how many bytes the heap has grown at most until now, whatever the environment says of
-// the collector.
+// watchHeap returns the greatest growth of the heap in bytes, for any setting of the collector in the
+// environment.
 func watchHeap(t *testing.T) (peak func() uint64) {
 	t.Helper()
 	percent := debug.SetGCPercent(20)
@@ -123,8 +123,8 @@ func watchHeap(t *testing.T) (peak func() uint64) {
 	}
 }
 
-// checkGrowth runs a member that reads so many records, of which its first batch holds one
-// that is set aside, and checks by how many bytes the heap grows while that can't be written.
+// checkGrowth runs a member that reads a number of records. Its first batch has one that is set aside. It
+// checks the growth of the heap in bytes while that write is blocked.
 func (s *stream) checkGrowth(records int64, most uint64) {
 	s.t.Helper()
 	before := heap()
@@ -151,7 +151,7 @@ func (s *stream) checkGrowth(records int64, most uint64) {
 	}
 }
 
-// heap is the memory that is in use, without what pools keep.
+// heap returns the memory in use, without that of pools.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// faultyStore meets a fault of the program at the visits of one origin.
+// faultyStore panics at the visits of one origin.
 type faultyStore struct {
 	Store
 	guilty string
@@ -29,8 +29,8 @@ func (s faultyStore) UpdateVisitStats(ctx context.Context, keys []model.OriginKe
 	})
 }
 
-// A fault of the program in one visit ends no client: the record is set aside, with the reason, and
-// the others are applied.
+// A panic in one visit doesn't end the client: the record is set aside with the reason, and the others are
+// applied.
 func TestPanicsAreSetAside(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -53,7 +53,7 @@ func TestPanicsAreSetAside(t *testing.T) {
 	}
 }
 
-// A record of which the reading meets a fault of the program is set aside.
+// A record whose decoding panics is set aside.
 func TestRecordThatPanicsIsSetAside(t *testing.T) {
 	t.Parallel()
 	c, _, err := New(Options{Brokers: []string{"unused:1"}, GroupID: "x", Store: testenv.Open(t, testenv.Database(t)), Log: testLog(t)})

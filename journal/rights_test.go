@@ -23,7 +23,7 @@ var (
 	aclWords       = regexp.MustCompile(`^kafka-acls --bootstrap-server \S+ --add --allow-principal '(User:[^']*)' .*--(topic|group) '([^']*)'$`)
 )
 
-// grant does what a statement of kafka-acls says.
+// grant applies a statement of kafka-acls.
 func grant(t testing.TB, admin *kadm.Client, statement string) {
 	t.Helper()
 	m := aclWords.FindStringSubmatch(statement)
@@ -41,7 +41,7 @@ func grant(t testing.TB, admin *kadm.Client, statement string) {
 	allow(t, admin, m[1], m[2], m[3], operations...)
 }
 
-// allow writes access control lists, with which nobody else may do these operations.
+// allow writes access control lists, after which only their users may do these operations.
 func allow(t testing.TB, admin *kadm.Client, principal, kind, name string, operations ...kadm.ACLOperation) {
 	t.Helper()
 	acls := kadm.NewACLs().Allow(principal).AllowHosts().Operations(operations...).ResourcePatternType(kadm.ACLPatternLiteral)
@@ -69,8 +69,9 @@ func allow(t testing.TB, admin *kadm.Client, principal, kind, name string, opera
 	})
 }
 
-// A broker with an authorizer: the check finds nothing with the rights of docs/how-to/secure.md, and each one that is missing
-// it names with the statement that grants it, as the daemon does. The check joins no group.
+// On a broker with an authorizer, the check reports nothing with the rights of docs/how-to/secure.md. It
+// reports each missing right with the statement that grants it, as the daemon does. The check joins no
+// group.
 func testRights(t *testing.T, c *throwaway.KafkaCluster) {
 	const nobody = "User:nobody"
 	for name, tc := range map[string]struct {

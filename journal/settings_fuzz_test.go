@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// No setting makes translate panic, and no error or warning shows a value, which
-// may be a password, even under a name that is misspelt.
+// No setting makes translate panic. No error or warning shows a value, which may be a password, even under
+// a misspelt name.
 func FuzzSettings(f *testing.F) {
 	f.Add("sasl.pasword", "")
 	f.Add("ssl.key.pem", "-----BEGIN PRIVATE KEY-----\n")

@@ -16,7 +16,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// What becomes of the settings that people have in their files.
+// These are the treatments of settings from users' files.
 func TestConsumerSettings(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret"
@@ -97,7 +97,7 @@ func TestConsumerSettings(t *testing.T) {
 	}
 }
 
-// The Python scheduler's rules for the timeouts that depend on one another.
+// Timeouts that depend on each other follow the Python scheduler's rules.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -120,8 +120,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// A broker behind TLS that asks for a certificate: the files and the password of
-// the key are used, and a broker of another name or authority is refused.
+// On a TLS broker that requires a client certificate, the client uses the files and the key's password. It
+// refuses a broker with another name or authority.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -189,8 +189,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// tlsProxy is the broker behind TLS, as "localhost", for clients that the
-// authority knows.
+// tlsProxy is the broker behind TLS, as "localhost", for clients with certificates of the authority.
 func tlsProxy(t *testing.T, broker string, authority testenv.Pair) string {
 	t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{

@@ -17,11 +17,11 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// speedURL is the URL of origin n of speedValues in SQL.
+// speedURL is the SQL expression of the URL of origin n in speedValues.
 const speedURL = `'https://example.org/' || lpad(n::text, greatest(length(n::text), 4), '0')`
 
-// speedValues are n records: visits, each "created" and then "full", of n/8
-// origins in turn, every second visit with something new.
+// speedValues returns n records: visits of n/8 origins in turn, each "created" and then "full". Every
+// second visit has a change.
 func speedValues(n int) [][]byte {
 	values := make([][]byte, 0, n)
 	origins := max(1, n/8)
@@ -34,14 +34,14 @@ func speedValues(n int) [][]byte {
 	return values[:n]
 }
 
-// BenchmarkReplay reads a stream of 100,000 records, 50,000 visits of 12,500 listed origins
-// in one partition, from Kafka into the database: from the start of the process to its end,
-// and for ours until candidates are up to date. The limit is the least that PostgreSQL has
-// to write of them, 1,000 origins in a transaction.
+// BenchmarkReplay reads a stream of 100,000 records, 50,000 visits of 12,500 listed origins, from one
+// partition into the database. It measures from the start of the process to its end; for ours, until
+// candidates are up to date. The limit is PostgreSQL's time for the least writes, 1,000 origins in a
+// transaction.
 func BenchmarkReplay(b *testing.B) {
 	records := bench.Size(100_000, 4000)
 	s := newStream(b, 1)
-	for some := range slices.Chunk(speedValues(records), 1000) { // in batches as storages make them
+	for some := range slices.Chunk(speedValues(records), 1000) { // in batches as storages produce them
 		s.produce(0, some...)
 	}
 	listed := fmt.Sprintf(`with l as (insert into listers (name, instance_name, current_state, updated) values ('l', '', '{}', now()) returning id)
@@ -121,8 +121,8 @@ func BenchmarkReplay(b *testing.B) {
 	bench.Compare(b, sides...)
 }
 
-// bareUpserts writes what becomes of so many records of speedValues, each visit once,
-// and returns the seconds that it took.
+// bareUpserts writes the final stats of a number of records of speedValues, each visit once, and returns
+// the seconds.
 func bareUpserts(b *testing.B, dsn string, records int) float64 {
 	b.Helper()
 	conn := testenv.Connect(b, dsn)

@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A batch of records that statement_timeout ends is written in parts, each visit once, by
-// tries of which each goes on where the one before was.
+// A batch that statement_timeout ends is written in parts, each visit once. Each try continues where the
+// last one ended.
 func TestBatchThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Visits that go on as before write no turn; one that ends otherwise writes how many had ended alike, once, however often it is read. So an
-// origin's last visits are known.
+// Visits with the same outcome as before write no turn. A visit with another outcome writes one turn, with
+// the number of visits before it, even if it is read several times. So an origin's last visits are known.
 func TestTurnsOfVisits(t *testing.T) {
 	t.Parallel()
 	store := testenv.OpenLocal(t, testenv.Database(t))

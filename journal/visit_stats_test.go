@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// noFudge takes the chance out of intervals.
+// noFudge removes the random part of intervals.
 var noFudge = Rules{Fudge: func() float64 { return 0 }}
 
 const day = int64(24 * 3600)
@@ -41,7 +41,7 @@ func notFound(days int) Visit {
 	return Visit{OriginKey: origin, Date: at(days), Status: model.VisitNotFound}
 }
 
-// fresh is the stats of an origin that was never heard of.
+// fresh is the stats of an unknown origin.
 func fresh(change func(*model.VisitStats)) model.VisitStats {
 	s := model.VisitStats{URL: origin.URL, VisitType: origin.VisitType, NextPositionOffset: 4, SuccessiveVisits: 1}
 	if change != nil {
@@ -50,8 +50,7 @@ func fresh(change func(*model.VisitStats)) model.VisitStats {
 	return s
 }
 
-// Each case is one or several visits of one origin that come in one batch, and
-// the stats that they leave.
+// Each case has the visits of one origin in one batch, and the resulting stats.
 func TestVisitsChangeStats(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -255,7 +254,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// The interval strays by a tenth at most, either way.
+// The random part is at most a tenth of an interval, either way.
 func TestFudge(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -283,8 +282,7 @@ func TestFudge(t *testing.T) {
 	}
 }
 
-// The table of intervals, its end, the share of chance and the number of failures are those
-// that are configured.
+// The table of intervals, its end, the random part and the number of failures are configurable.
 func TestConfiguredRules(t *testing.T) {
 	t.Parallel()
 	hours := func(n int64) *int64 { return ptr(n * 3600) }
@@ -318,8 +316,8 @@ func TestConfiguredRules(t *testing.T) {
 	}
 }
 
-// With disable_after_mixed, so many visits in a row that fail or find nothing, in any mixture,
-// disable an origin, whatever is in one batch; without it, only those of one kind do.
+// With disable_after_mixed, that many visits in a row that fail or find nothing, in any mixture and any
+// batches, disable an origin. Without it, only visits with the same outcome do.
 func TestMixedFailuresDisable(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -342,19 +340,18 @@ func TestMixedFailuresDisable(t *testing.T) {
 				any = 0
 			}
 			tally := newTally(rules, known)
-			tally.apply([]Visit{v, v}) // it comes twice
+			tally.apply([]Visit{v, v}) // the visit comes twice
 			want := any > 0 && (same >= 3 || mixed > 0 && any >= mixed)
 			if got := tally.disabled[origin.URL]; got != want {
 				t.Fatalf("visit %d of %v: disabled %v, want %v", day, statuses, got, want)
 			}
-			changes := tally.changes() // as the database has them for the next batch
+			changes := tally.changes() // as the database returns them for the next batch
 			known = ledger.KnownVisits{Stats: []model.VisitStats{*changes.Stats[0]}, LastFailures: changes.LastFailures}
 		}
 	})
 }
 
-// Visits of the same status in a row that were counted before disable_after_mixed was set count
-// for it, too.
+// Visits in a row with the same status, counted before disable_after_mixed was set, count for it, too.
 func TestMixedFailuresCountThoseBefore(t *testing.T) {
 	t.Parallel()
 	rules := Rules{Fudge: noFudge.Fudge, Visits: &model.VisitRules{Intervals: model.DefaultVisitRules.Intervals, DisableAfter: 10, DisableAfterMixed: 5}}
@@ -369,7 +366,7 @@ func TestMixedFailuresCountThoseBefore(t *testing.T) {
 	}
 }
 
-// Whatever numbers a row holds, an interval moves an origin forward.
+// For any numbers in a row, an interval moves an origin forward.
 func TestIntervalsAreWithinBounds(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -414,7 +411,7 @@ func TestReplayChangesNothing(t *testing.T) {
 	})
 }
 
-// How a stream is cut into batches makes no difference.
+// The division of a stream into batches has no effect on the result.
 func TestBatchesMakeNoDifference(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
@@ -440,9 +437,9 @@ func snapshotOf(t *tally) map[model.OriginKey]model.VisitStats {
 	return all
 }
 
-// The other rule for failed visits: the date and the offset stay, the origin
-// moves by a day, three in a row disable, and one that comes again changes
-// nothing even though the date of the last visit does not tell.
+// By the rule FailuresKeepDate the date and the offset stay, the origin moves by a day, and three failures
+// in a row disable it. A repeated failure changes nothing, even though the date of the last visit doesn't
+// show it.
 func TestFailuresKeepDate(t *testing.T) {
 	t.Parallel()
 	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, ledger.KnownVisits{})
@@ -473,7 +470,7 @@ func TestFailuresKeepDate(t *testing.T) {
 	}
 }
 
-// A first visit that fails gives the origin a date all the same.
+// A first visit that fails sets the origin's date all the same.
 func TestFirstFailureGivesTheDate(t *testing.T) {
 	t.Parallel()
 	tally := newTally(Rules{Fudge: noFudge.Fudge, FailuresKeepDate: true}, ledger.KnownVisits{})
