@@ -23,8 +23,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// benchSizes are the numbers of listed origins to measure with:
-// SWH_BENCH_SIZES, separated by commas.
+// benchSizes returns the numbers of listed origins to measure with: SWH_BENCH_SIZES, separated by commas.
 func benchSizes(b *testing.B) []int {
 	b.Helper()
 	text := os.Getenv("SWH_BENCH_SIZES")
@@ -48,9 +47,8 @@ func benchSizes(b *testing.B) []int {
 	return sizes
 }
 
-// benchWorld is a database with many origins, of four listers: one in five
-// without a last update, one in twenty disabled, two in three once scheduled,
-// half of these loaded; some cool down.
+// benchWorld is a database with many origins of four listers. One in five has no last update, one in twenty
+// is disabled, two in three were scheduled, half of these are loaded, and some cool down.
 type benchWorld struct {
 	dsn     string
 	origins int
@@ -59,18 +57,18 @@ type benchWorld struct {
 	r       *rand.Rand
 }
 
-// openBenchWorld opens a database with so many origins.
+// openBenchWorld opens a database with a number of origins.
 func openBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	b.Helper()
 	return &benchWorld{dsn: dsn, origins: origins, store: testenv.OpenLocal(b, dsn), r: seed.Rand(b)}
 }
 
-// benchDatabase is where benchmarks that take SWH_BENCH_DATABASE find that database: one that is
-// empty, or that such a benchmark filled with as many origins.
+// benchDatabase is the database of benchmarks that use SWH_BENCH_DATABASE. It is empty, or an earlier run
+// has filled it with as many origins.
 var benchDatabase = os.Getenv("SWH_BENCH_DATABASE")
 
-// newBenchWorld fills a database, unless it is filled, which has the Python scheduler's tables, and
-// builds candidates.
+// newBenchWorld fills a database that has the Python scheduler's tables, unless it is filled, and builds
+// candidates.
 func newBenchWorld(b *testing.B, dsn string, origins int) *benchWorld {
 	b.Helper()
 	w := openBenchWorld(b, dsn, origins)
@@ -139,15 +137,14 @@ func (w *benchWorld) exec(b *testing.B, statement string, args ...any) {
 	testenv.Exec(b, w.store.Pool(), statement, args...)
 }
 
-// keep drains everything, as the keeper of schedule-recurrent does.
+// keep drains all changes, as the keeper of schedule-recurrent does.
 func (w *benchWorld) keep(b *testing.B) {
 	b.Helper()
 	bench.Drain(b, w.store)
 	w.exec(b, "vacuum scheduler_go.candidate_changes")
 }
 
-// grab takes a thousand origins and, if it is a real grab, writes their messages
-// to the ledger.
+// grab grabs a thousand origins and, unless it is a dry run, writes their messages to the ledger.
 func (w *benchWorld) grab(b *testing.B, policy model.VisitPolicy, dryRun bool) time.Duration {
 	b.Helper()
 	began := time.Now()
@@ -159,7 +156,7 @@ func (w *benchWorld) grab(b *testing.B, policy model.VisitPolicy, dryRun bool) t
 	return took
 }
 
-// grabAt is a grab of a thousand origins at a date.
+// grabAt grabs a thousand origins at a date.
 func (w *benchWorld) grabAt(b *testing.B, f model.VisitFilter, now time.Time, dryRun bool) (origins []model.ListedOrigin) {
 	b.Helper()
 	if err := w.store.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) (err error) {
@@ -185,16 +182,14 @@ func (w *benchWorld) grabAt(b *testing.B, f model.VisitFilter, now time.Time, dr
 	return origins
 }
 
-// done does something, and then drains what it noted. It returns how long it took without the
-// drain, and with it.
+// done runs do and then drains the recorded changes. It returns the time without and with the drain.
 func (w *benchWorld) done(b *testing.B, do func()) bench.Figures {
 	b.Helper()
 	took := ms(do)
 	return bench.Figures{"until-done-ms": took, "ms": took + ms(func() { bench.Drain(b, w.store) })}
 }
 
-// least is the shortest of n times, in milliseconds: what else the machine does
-// only adds to it.
+// least returns the shortest of n times, in milliseconds: other load only adds to a time.
 func least(n int, do func() time.Duration) float64 {
 	times := make([]time.Duration, n)
 	for i := range times {
@@ -203,9 +198,9 @@ func least(n int, do func() time.Duration) float64 {
 	return float64(slices.Min(times).Microseconds()) / 1000
 }
 
-// BenchmarkCoolingGrab times dry grabs of 1,000 origins, the shortest of 15, by the number of
-// origins (SWH_BENCH_SIZES): with origins that cool down at the front of each order, and
-// after and beside a lister that records half as many new origins, a million at most.
+// BenchmarkCoolingGrab measures dry grabs of 1,000 origins, the shortest of 15, by the number of origins
+// (SWH_BENCH_SIZES). Origins that cool down are first in each order. It also measures after and beside a
+// lister that records half as many new origins, at most a million.
 func BenchmarkCoolingGrab(b *testing.B) {
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
@@ -250,9 +245,8 @@ func (w *benchWorld) schedule(b *testing.B, policy model.VisitPolicy, n int) {
 	}
 }
 
-// listNew has the Python scheduler's code record n new origins, a thousand at a time, beside
-// a keeper. It returns how many a second, and what the keeper had not drained when the last
-// was there.
+// listNew makes the Python scheduler's code record n new origins, a thousand at a time, beside a keeper. It
+// returns the rate per second, and the changes not drained at the end.
 func (w *benchWorld) listNew(b *testing.B, n int) (perSecond float64, backlog int64) {
 	b.Helper()
 	ctx, stop := context.WithCancel(b.Context())

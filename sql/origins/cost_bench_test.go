@@ -20,8 +20,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// cost is what statements cost the server. An image is a page that WAL has whole, as it was
-// changed for the first time since a checkpoint.
+// cost is the server's cost of statements. images counts pages that WAL has whole, as their first change
+// since a checkpoint.
 type cost struct{ ms, walMB, images, pages float64 }
 
 var costUnits = []struct {
@@ -34,7 +34,7 @@ var costUnits = []struct {
 	{"pages", func(c cost) float64 { return c.pages }},
 }
 
-// costWorld is a benchWorld on a server of its own, which tells what statements cost.
+// costWorld is a benchWorld on a server of its own, which reports the costs of statements.
 type costWorld struct{ *benchWorld }
 
 func newCostWorld(b *testing.B, origins int) costWorld {
@@ -50,8 +50,8 @@ func newCostWorld(b *testing.B, origins int) costWorld {
 	return w
 }
 
-// costOf does something after a checkpoint, from when on each page that is changed is
-// written whole once, and returns what it cost.
+// costOf runs do after a checkpoint and returns its cost. After a checkpoint, WAL has each changed page
+// whole once.
 func (w costWorld) costOf(b *testing.B, do func()) (c cost) {
 	b.Helper()
 	w.exec(b, "checkpoint")
@@ -68,7 +68,7 @@ func (w costWorld) costOf(b *testing.B, do func()) (c cost) {
 	return c
 }
 
-// statements is a table of what each statement cost.
+// statements returns a table of the cost of each statement.
 func (w costWorld) statements(b *testing.B) string {
 	b.Helper()
 	lines := testenv.Column[string](b, w.store.Pool(), `select format('%s ms, %s calls, %s images, %s bytes of WAL, %s pages: %s',
@@ -78,7 +78,7 @@ func (w costWorld) statements(b *testing.B) string {
 	return "\n" + strings.Join(lines, "\n")
 }
 
-// random returns the URLs of n origins, and where a condition on them is met.
+// random returns the URLs of n random origins that meet a condition.
 func (w *benchWorld) random(b *testing.B, n int, condition string) []string {
 	b.Helper()
 	drawn := make([]int64, 3*n)
@@ -123,7 +123,7 @@ func (w *benchWorld) setScheduled(b *testing.B, urls []string) {
 	}
 }
 
-// list records origins as a lister that saw them change.
+// list records origins as a lister does after they changed.
 func (w *benchWorld) list(b *testing.B, urls []string) {
 	b.Helper()
 	now := time.Now()
@@ -169,14 +169,13 @@ func (w *benchWorld) visit(b *testing.B, urls []string) {
 
 const costRounds = 7
 
-// BenchmarkCosts says what things cost a server of its own, by the number of origins
-// (SWH_BENCH_SIZES, from 100,000 on): the bare update of last_scheduled of 1,000 and of 10,000
-// random origins, claims of 1,000 visits by each policy, drains of what they note and of 10,000
-// changes, a listing of 10,000 origins, a batch of 1,000 visits of the journal, the check of 128
-// pages of candidates, the vacuum after all of it. They take turns, each after a checkpoint, which
-// makes WAL most. It reports medians, the middle half of ms, and how many times they are those of
-// the bare update of 1,000; and prints the sizes of tables and indexes. SWH_BENCH_STATEMENTS=1
-// prints the cost of each statement.
+// BenchmarkCosts measures costs on a server of its own, by the number of origins (SWH_BENCH_SIZES, from
+// 100,000 on). It measures: the bare update of last_scheduled of 1,000 and of 10,000 random origins; claims
+// of 1,000 visits by each policy; drains of their changes and of 10,000 changes; a listing of 10,000
+// origins; a batch of 1,000 visits of the journal; the check of 128 pages of candidates; the vacuum after
+// all. They take turns, each after a checkpoint, which maximises WAL. It reports medians, the middle half
+// of ms, and multiples of the bare update of 1,000. It prints the sizes of tables and indexes, and with
+// SWH_BENCH_STATEMENTS=1 the cost of each statement.
 func BenchmarkCosts(b *testing.B) {
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
@@ -213,7 +212,7 @@ func BenchmarkCosts(b *testing.B) {
 	}
 }
 
-// report reports medians, and how many times they are those of the bare update.
+// report reports medians, and their multiples of the bare update's.
 func (w costWorld) report(b *testing.B, all map[string][]cost) {
 	b.Helper()
 	at := func(costs []cost, of func(cost) float64, part float64) float64 {
@@ -239,7 +238,7 @@ func (w costWorld) report(b *testing.B, all map[string][]cost) {
 	}
 }
 
-// sizes is a table of the sizes of tables and indexes that grow with the number of origins.
+// sizes returns a table of the sizes of tables and indexes that grow with the number of origins.
 func (w costWorld) sizes(b *testing.B) string {
 	b.Helper()
 	rows, err := w.store.Pool().Query(b.Context(), `select oid::regclass::text, pg_relation_size(oid), greatest(reltuples, 0)::bigint from pg_class

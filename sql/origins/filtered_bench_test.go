@@ -15,9 +15,9 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// BenchmarkFilteredGrab compares grabs of 1,000 origins on one database: ours, from candidates, and
-// the Python scheduler's own, from its tables: dry ones by each policy, dry ones with filters, and real ones, of which ours has
-// the drain in "ms". Where the order is unique both have to return the same origins in that order.
+// BenchmarkFilteredGrab compares grabs of 1,000 origins on one database: ours from candidates, and the
+// Python scheduler's from its tables. It measures dry grabs by each policy, dry grabs with filters, and
+// real grabs, of which ours have the drain in "ms". In a unique order both must return the same origins.
 //
 // SWH_BENCH_DATABASE is used as by BenchmarkCosts.
 func BenchmarkFilteredGrab(b *testing.B) {
@@ -101,7 +101,7 @@ func (w *benchWorld) compareGrabs(b *testing.B, peer peerScript, f model.VisitFi
 	for _, o := range ours {
 		urls = append(urls, o.URL)
 	}
-	// What a sample has is drawn, and the other orders have many that are equal.
+	// A sample is random, and the other orders have many equal keys.
 	unique := dryRun && f.TableSample == 0 && slices.Contains([]model.VisitPolicy{model.StopAfterSuccess, model.NeverVisitedOldestUpdateFirst, model.AlreadyVisitedOrderByLag}, f.Policy)
 	if diff := cmp.Diff(theirs.URLs, urls); unique && diff != "" {
 		b.Errorf("the Python scheduler and ours return other origins (-theirs +ours):\n%s", diff)

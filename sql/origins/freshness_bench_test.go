@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// BenchmarkFreshnessGrab counts the blocks of tables and indexes that a grab of 1,000 origins reads by
-// the policy freshness, and by others: dry, and claimed, each with nothing to drain.
+// BenchmarkFreshnessGrab counts the blocks of tables and indexes that a grab of 1,000 origins reads, by the
+// policy freshness and by others: dry and claimed, with nothing to drain.
 func BenchmarkFreshnessGrab(b *testing.B) {
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
@@ -30,7 +30,7 @@ func BenchmarkFreshnessGrab(b *testing.B) {
 			for _, how := range []string{"dry", "claimed"} {
 				for _, policy := range append([]model.VisitPolicy{model.Freshness}, plainPolicies...) {
 					b.Run(how+"/"+string(policy), func(b *testing.B) {
-						w.grab(b, policy, true) // what is read once is cached
+						w.grab(b, policy, true) // caches the blocks read once
 						w.keep(b)
 						before := w.blocks(b)
 						w.grab(b, policy, how == "dry")
@@ -43,7 +43,7 @@ func BenchmarkFreshnessGrab(b *testing.B) {
 	}
 }
 
-// blocks returns how many blocks of tables and their indexes were read so far.
+// blocks returns the number of blocks of tables and indexes read until now.
 func (w *benchWorld) blocks(b *testing.B) (n float64) {
 	b.Helper()
 	w.exec(b, "select pg_stat_force_next_flush()")

@@ -19,7 +19,7 @@ import (
 // call is a line for bench_peer.py.
 type call map[string]any
 
-// peerScript is the Python scheduler's own code, which times what it is asked to do.
+// peerScript is the Python scheduler's own code, which measures its calls.
 type peerScript struct{ *testenv.Script }
 
 func startPeerScript(b *testing.B, class, target string) peerScript {
@@ -27,22 +27,22 @@ func startPeerScript(b *testing.B, class, target string) peerScript {
 	return peerScript{testenv.StartScript(b, nil, "-W", "ignore", "testdata/bench_peer.py", class, target)}
 }
 
-// ms returns how many milliseconds a call took.
+// ms returns the milliseconds of a call.
 func (p peerScript) ms(b *testing.B, c call) (ms float64) {
 	b.Helper()
 	p.Ask(b, c, &ms)
 	return ms
 }
 
-// benchSides is a database with many origins, three times: with ours, without, and with
-// ours for the Python scheduler.
+// benchSides is a database with many origins, three times: with our schema, without it, and with it for the
+// Python scheduler.
 type benchSides struct {
 	ours       *benchWorld
 	beside     *benchWorld // its database is that of peerBeside
 	peer       peerScript
 	peerBeside peerScript
 	peerDSN    string
-	day        int // since 1970: each listing and visit is of another one
+	day        int // since 1970; each listing and visit has another day
 }
 
 func newBenchSides(b *testing.B, origins int) *benchSides {
@@ -71,13 +71,12 @@ func ms(do func()) float64 {
 	return float64(time.Since(began).Microseconds()) / 1000
 }
 
-// BenchmarkGrab compares, by the number of origins (SWH_BENCH_SIZES), grabs of 1,000 origins
-// that mark nothing (dry) and that do (real), listings of 1,000 origins that changed, and
-// the database's part of 1,000 visits of the journal. The processes run already. What ours
-// notes for candidates is drained within the time, but a daemon does so beside the work:
-// until-done-ms is without that. Candidates are built once (build-s).
+// BenchmarkGrab compares by the number of origins (SWH_BENCH_SIZES): dry and real grabs of 1,000 origins,
+// listings of 1,000 changed origins, and the database's part of 1,000 visits of the journal. The processes
+// run already. Times include the drain of our recorded changes, which a daemon does concurrently;
+// until-done-ms excludes it. Candidates are built once (build-s).
 //
-// With the most origins, dry grabs are also made through the Python scheduler's RPC client.
+// With the most origins, the Python scheduler's RPC client also makes dry grabs.
 func BenchmarkGrab(b *testing.B) {
 	sizes := benchSizes(b)
 	for i, size := range sizes {
@@ -105,7 +104,7 @@ func BenchmarkGrab(b *testing.B) {
 	}
 }
 
-// undrained is the Python scheduler's, to be compared with ours with the drain and without.
+// undrained returns the Python scheduler's figures, for comparison with ours with and without the drain.
 func undrained(ms float64) bench.Figures { return bench.Figures{"until-done-ms": ms, "ms": ms} }
 
 func only(ms float64) bench.Figures { return bench.Figures{"ms": ms} }
@@ -146,9 +145,8 @@ func (s *benchSides) readRows(b *testing.B) {
 	}
 }
 
-// sampledGrab compares dry grabs as the default policies make them: the Python scheduler
-// reads a sample of one origin in a thousand, in which it finds fewer than 1,000 up to some
-// millions of origins. Ours has no use for samples.
+// sampledGrab compares dry grabs by the default policies. The Python scheduler reads a sample of one origin
+// in a thousand, with fewer than 1,000 matches up to some millions of origins. Ours doesn't use the sample.
 func (s *benchSides) sampledGrab(b *testing.B, f model.VisitFilter) {
 	question := call{"call": "grab", "policy": f.Policy, "dry_run": true, "tablesample": f.TableSample}
 	bench.Compare(b, bench.Side{Name: bench.Peer, Run: func() bench.Figures {
@@ -192,8 +190,8 @@ func (s *benchSides) visits(b *testing.B) {
 		}})
 }
 
-// grabThroughRPC compares dry grabs through the Python scheduler's own client, from our RPC
-// server, from theirs under gunicorn, and from a server that has the answer in memory.
+// grabThroughRPC compares dry grabs through the Python scheduler's own client: from our RPC server, from
+// theirs under gunicorn, and from a server with the answer in memory.
 func (s *benchSides) grabThroughRPC(b *testing.B) {
 	program := bench.Programs(b)[0]
 	ours, _ := bench.Serve(b, func(address string) *exec.Cmd {

@@ -25,8 +25,8 @@ const (
 	soakParts = 6
 	soakQueue = "soak"
 
-	// What happens each second, whatever the number of origins: as if there were 300 million, of
-	// which listers see one in ten changed each day, and each is visited once in 100 days.
+	// These happen each second, for any number of origins: as with 300 million origins, of which listers
+	// find one in ten changed each day, and each is visited once in 100 days.
 	soakListed = 347
 	soakVisits = 35
 )
@@ -39,11 +39,10 @@ type soak struct {
 	daemons []*exec.Cmd
 }
 
-// BenchmarkSoak has a lister, schedule-recurrent, workers and journal-client at work in six parts of
-// SWH_BENCH_SOAK (5m) each, by the number of origins (SWH_BENCH_SIZES; SWH_BENCH_DATABASE). From the second part to the
-// last but one a snapshot is held. After each part it prints what was done and what that cost, the
-// sizes and dead rows of tables, and the memory of the daemons. It reports how much was done in
-// the last part.
+// BenchmarkSoak runs a lister, schedule-recurrent, workers and journal-client in six parts of
+// SWH_BENCH_SOAK (5m) each, by the number of origins (SWH_BENCH_SIZES; SWH_BENCH_DATABASE). A snapshot is
+// held from the second part to the last but one. After each part it prints the work and its cost, the sizes
+// and dead rows of tables, and the daemons' memory. It reports the work of the last part.
 func BenchmarkSoak(b *testing.B) {
 	part := time.Duration(bench.Size(300, 2)) * time.Second
 	if text := os.Getenv("SWH_BENCH_SOAK"); text != "" {
@@ -110,13 +109,13 @@ func newSoak(b *testing.B, origins int) *soak {
 	return s
 }
 
-// soakWork is what was done in a part of a soak.
+// soakWork is the work of a part of a soak.
 type soakWork struct {
 	listings []float64 // milliseconds of each
 	visits   int
 }
 
-// work lists origins and visits those that are in the queue, each second.
+// work lists origins and visits those in the queue, each second.
 func (s *soak) work(b *testing.B, lasting time.Duration) (done soakWork) {
 	b.Helper()
 	second := time.NewTicker(time.Second)
@@ -143,10 +142,10 @@ func (s *soak) work(b *testing.B, lasting time.Duration) (done soakWork) {
 	return done
 }
 
-// visitOf returns the journal's record of a visit that found something new, of a message's origin.
+// visitOf returns the journal's record of a visit with a change, for a message's origin.
 func (s *soak) visitOf(b *testing.B, body []byte) *kgo.Record {
 	b.Helper()
-	var message [3]json.RawMessage // arguments, those with names, and what Celery adds
+	var message [3]json.RawMessage // positional arguments, keyword arguments, and Celery's options
 	var kwargs struct{ URL string }
 	err := json.Unmarshal(body, &message)
 	if err == nil {
@@ -163,7 +162,7 @@ func (s *soak) visitOf(b *testing.B, body []byte) *kgo.Record {
 	return &kgo.Record{Value: msgpack.AppendBytes(msgpack.AppendText(v, "snapshot"), fmt.Appendf(nil, "%020d", s.r.Uint64()))}
 }
 
-// soakTotals are totals since the start, and of tables how much there is now.
+// soakTotals are totals since the start, and current sizes of tables.
 type soakTotals struct {
 	wal, pages int64   // bytes, page accesses
 	active     float64 // milliseconds of statements
@@ -191,7 +190,7 @@ func (s *soak) totals(b *testing.B) (t soakTotals) {
 	return t
 }
 
-// describe says for people what was done in a part.
+// describe returns a text on the work of a part.
 func (s *soak) describe(b *testing.B, part time.Duration, before soakTotals, done soakWork) string {
 	b.Helper()
 	now := s.totals(b)

@@ -116,7 +116,7 @@ func (t *trips) await(ctx context.Context, r *smallRead) *keptRows {
 	return nil
 }
 
-// end ends a round trip; reads that wait may begin the next one.
+// end ends a round trip. Waiting reads may begin the next one.
 func (t *trips) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +124,8 @@ func (t *trips) end() {
 	t.begin()
 }
 
-// begin begins a round trip with the reads that wait, if there are any: when none is under way,
-// or the first of them is late. t.mu must be held.
+// begin begins a round trip with the waiting reads, if there are any and no round trip is underway or the
+// first read is late. The caller holds t.mu.
 func (t *trips) begin() {
 	n := min(len(t.waiting), maxReads)
 	if n == 0 || t.underway == maxTrips || t.underway > 0 && !t.waiting[0].late {
@@ -140,7 +140,7 @@ func (t *trips) begin() {
 	}()
 }
 
-// send makes a round trip. Its context is no caller's, as it carries what others wait for.
+// send makes a round trip. Its context is independent of its callers', as other reads share it.
 func (t *trips) send(reads []*smallRead) {
 	var batch pgx.Batch
 	for _, r := range reads {
@@ -151,10 +151,10 @@ func (t *trips) send(reads []*smallRead) {
 		r.kept = keep(results.Query())
 		close(r.done)
 	}
-	_ = results.Close() // reads that failed are asked for alone
+	_ = results.Close() // reads that failed run again alone
 }
 
-// tripRows are the rows of a read that went by itself.
+// tripRows are the rows of a read that went alone.
 type tripRows struct {
 	pgx.Rows
 	trip *trips // nil: ended
@@ -181,8 +181,8 @@ func (r onlyRow) Scan(to ...any) error {
 	return err
 }
 
-// keptRows are the rows of a read that went with others, copied from its connection. They have
-// what generated code and the meter call.
+// keptRows are the rows of a shared read, copied from its connection. They have the methods that generated
+// code and the meter call.
 type keptRows struct {
 	pgx.Rows // nil
 	fields   []pgconn.FieldDescription
@@ -190,7 +190,7 @@ type keptRows struct {
 	begun    bool
 }
 
-// keep reads rows, and returns nil if that fails or they are too large.
+// keep copies rows. It returns nil if that fails or the rows are too large.
 func keep(from pgx.Rows, err error) *keptRows {
 	if err != nil {
 		return nil
@@ -237,7 +237,8 @@ func (k *keptRows) Scan(to ...any) error {
 	return nil
 }
 
-// typeMaps read values as connections do, which have one each, not safe for concurrent use.
+// typeMaps decode values as connections do. Each connection has its own type map, which is not safe for
+// concurrent use.
 var typeMaps = sync.Pool{New: func() any {
 	types := pgtype.NewMap()
 	registerTypes(types)

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sockets reads libpq's keys for the sockets of connections, which it removes from the
-// settings for the server, and returns how to dial. Without them, the other host counts as
-// vanished after 30 s: our keepalives are those that sessionSettings asks of the server.
+// sockets parses libpq's keys for sockets, removes them from the settings for the server, and returns the
+// dialer. Without these keys, the other host counts as vanished after 30 s, by the same keepalives as
+// sessionSettings sets on the server.
 func sockets(params map[string]string) (*net.Dialer, error) {
 	values := map[string]int{"keepalives": 1, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 	for key := range values {
@@ -34,7 +34,7 @@ func sockets(params map[string]string) (*net.Dialer, error) {
 		Enable: values["keepalives"] != 0,
 		Idle:   seconds("keepalives_idle"), Interval: seconds("keepalives_interval"), Count: values["keepalives_count"],
 	}
-	// 0 is the system's own value for libpq, and for net a negative number is.
+	// 0 means the system's value in libpq; net expects a negative number for that.
 	for _, d := range []*time.Duration{&alive.Idle, &alive.Interval} {
 		if *d == 0 {
 			*d = -1
@@ -53,11 +53,10 @@ func sockets(params map[string]string) (*net.Dialer, error) {
 	return dialer, nil
 }
 
-// sessionSettings are what a session sets unless somebody has: in the DSN, for the role
-// or the database, or in the server's configuration. The server then lets go of what a
-// client has locked that has vanished, or whose host has, within a minute. And it doesn't
-// compile statements: ours are short, and where it expects too many rows of a small table
-// that was never analyzed, compiling takes ten times as long as running.
+// sessionSettings are a session's settings, unless the DSN, the role, the database or the server's
+// configuration sets them. With them the server releases the locks of a vanished client, or host, within a
+// minute. JIT is off: our statements are short, and on a small table that was never analyzed, JIT takes ten
+// times the runtime.
 var sessionSettings = map[string]string{
 	"idle_in_transaction_session_timeout": "30s",
 	"lock_timeout":                        "60s",
@@ -65,13 +64,12 @@ var sessionSettings = map[string]string{
 	"tcp_keepalives_interval":             "5s",
 	"tcp_keepalives_count":                "3",
 	"tcp_user_timeout":                    "30s",
-	"client_connection_check_interval":    "10s", // while it is at work
+	"client_connection_check_interval":    "10s", // during a statement
 	"jit":                                 "off",
 }
 
-// prepareSession sets the session's settings, and returns the process that works for the
-// connection. Behind a pooler it sets none, as others would get them, and returns no
-// process, as it changes.
+// prepareSession sets the session's settings, and returns the connection's database process. Behind a
+// pooler it does neither: the settings would apply to other clients, and the process changes.
 func prepareSession(ctx context.Context, conn *pgx.Conn) (b backend, err error) {
 	b.pid = conn.PgConn().PID()
 	err = conn.QueryRow(ctx, "select backend_start from pg_stat_activity where pid = pg_backend_pid() and pid = $1", int32(b.pid)).Scan(&b.start)
@@ -92,8 +90,8 @@ func prepareSession(ctx context.Context, conn *pgx.Conn) (b backend, err error) 
 	return b, nil
 }
 
-// WatchSocket sets on an accepted connection after how long the other host counts as vanished, as our
-// own connections to the database have it.
+// WatchSocket sets the time after which the other host of an accepted connection counts as vanished: the
+// same as on our connections to the database.
 func WatchSocket(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -105,7 +103,7 @@ func WatchSocket(conn net.Conn) {
 	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
 	if set := userTimeout(30_000); set != nil {
 		if raw, err := tcp.SyscallConn(); err == nil {
-			_ = set("tcp", "", raw) // fails only if the connection is gone
+			_ = set("tcp", "", raw) // fails only on a closed connection
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout sets for how many milliseconds sent data may wait to be acknowledged.
+// userTimeout sets the milliseconds that sent data may wait for acknowledgement.
 func userTimeout(milliseconds int) func(network, address string, socket syscall.RawConn) error {
 	return func(network, _ string, socket syscall.RawConn) (err error) {
 		if network == "unix" {

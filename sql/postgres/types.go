@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// registerTypes has pgx read every timestamptz in UTC instead of the local zone, read and write
-// uuid, and read json and jsonb, without the detours that it takes for types that are not its own: a UUID's
-// text, and a parser for JSON that is kept as it is.
+// registerTypes makes pgx decode every timestamptz in UTC instead of the local zone. It decodes and encodes
+// uuid, json and jsonb directly. For types that are not its own, pgx would go by a UUID's text, and parse
+// JSON that stays as it is.
 func registerTypes(types *pgtype.Map) {
 	utc := &pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID,
@@ -27,12 +27,12 @@ func registerTypes(types *pgtype.Map) {
 	types.RegisterType(&pgtype.Type{Name: "_uuid", OID: pgtype.UUIDArrayOID, Codec: &pgtype.ArrayCodec{ElementType: id}})
 	types.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: unmarshalJSON}})
 	types.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: unmarshalJSON}})
-	// For the modes without prepared statements, where the server doesn't tell
-	// a parameter's type.
+	// These are for the modes without prepared statements, in which the server doesn't report parameter
+	// types.
 	types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
 }
 
-// uuidCodec reads a uuid.UUID from its bytes, and writes them.
+// uuidCodec decodes and encodes a uuid.UUID as bytes.
 type uuidCodec struct{ pgtype.UUIDCodec }
 
 func (c uuidCodec) PlanEncode(types *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
@@ -58,7 +58,7 @@ func (c uuidCodec) PlanScan(types *pgtype.Map, oid uint32, format int16, target 
 
 type scanUUID struct{}
 
-// Scan leaves the target as it is if the value is null, as uuid.UUID itself does.
+// Scan doesn't change the target for null, like uuid.UUID.
 func (scanUUID) Scan(value []byte, target any) error {
 	if value == nil {
 		return nil
@@ -66,7 +66,7 @@ func (scanUUID) Scan(value []byte, target any) error {
 	return target.(*uuid.UUID).UnmarshalBinary(value)
 }
 
-// unmarshalJSON reads what PostgreSQL wrote, which it has checked.
+// unmarshalJSON decodes JSON from PostgreSQL, which has validated it.
 func unmarshalJSON(value []byte, target any) error {
 	if raw, ok := target.(*json.RawMessage); ok {
 		*raw = slices.Clone(value)
