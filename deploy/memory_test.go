@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// For each shipped daemon, the limit of Go's garbage collector (GOMEMLIMIT) is 75 to 85 % of its memory limit, so
-// that it works harder before the system ends the process.
+// For each shipped daemon, the limit of Go's garbage collector (GOMEMLIMIT) is 75 to 85 % of its memory limit. So the
+// collector works harder before the system ends the process.
 func TestMemoryLimits(t *testing.T) {
 	t.Parallel()
 	check := func(where, soft, hard string) {

@@ -525,7 +525,7 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// Each value of the first and second level has a comment before it, or is in a list whose first entry has comments,
+// Each value of the first and second level has a comment before it, or is in a list with comments in its first entry,
 // as the first daemon has for all.
 func TestValuesAreDocumented(t *testing.T) {
 	t.Parallel()

@@ -30,8 +30,8 @@ func TestThresholdFollowsThePrice(t *testing.T) {
 	}
 }
 
-// If demand is proportional to the inverse cube root of the threshold, workers settle at being busy for a third of
-// the steps, also after the capacity is halved.
+// Demand is proportional to the inverse cube root of the threshold. Workers settle at being busy for a third of the
+// steps, also after the capacity is halved.
 func TestThresholdComesToRest(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)

@@ -46,13 +46,13 @@ type LostOptions struct {
 // LostRuns gives up runs whose end never comes. It sets their status lost, and the database retries their tasks by
 // their type's rules for a failure. The Python scheduler has the status and never sets it.
 //
-// A run is lost if no event of it came for the given time, up to the moment up to which ends are known
-// (db.Store.EndsKnown), and one of these holds:
+// A run is lost if it had no event for the given time and one of the conditions below holds. The time ends at the
+// moment up to which ends are known (db.Store.EndsKnown).
 //
-// 1. A worker had started it.
-//
-// 2. Its message is neither outgoing nor in its queue: the queue is empty, and was empty at an observation
-// GiveUpAfter before that moment. A worker that took the message since may have started it.
+//   - A worker had started it.
+//   - Its message is neither outgoing nor in its queue: the queue is empty, and was empty at an
+//     observation GiveUpAfter before that moment. A worker that took the message since may have
+//     started it.
 //
 // While its queue can't be observed, no run is lost. While the number of messages that workers hold is unknown, no
 // run without a start is lost. The listener ignores a result that comes later, as a run ends once. Runs that

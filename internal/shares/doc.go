@@ -2,9 +2,9 @@
 // and none starves.
 //
 // The shared resource is workers' time. A group's load is its work in the queue and running, in seconds, plus the
-// work that it used lately, halved after each half-life. Work that has not ended counts with the average cost of the
-// group's work, or with the time since it started if that is longer, within a bound (Underway). So a group gains
-// nothing by being slow.
+// work that it used lately, halved after each half-life. Work without an end counts with the average cost of the
+// group's work. If it has run for longer, that time counts, within a bound (Underway). So a group gains nothing by
+// being slow.
 //
 // Each slot goes to the group with the smallest load for its weight, and adds the cost of a message to its load
 // (stride scheduling). Fractions carry over between divisions: a group with a tenth of a slot a pass gets every tenth

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Statements returns a URL of the database through a proxy, and a function that returns the statements sent through
-// it since its last call, including begin and commit.
+// Statements returns a URL of the database through a proxy. Each call of sent returns the statements sent through the
+// proxy since the call before, including begin and commit.
 func Statements(t testing.TB, dsn string) (proxied string, sent func() []string) {
 	t.Helper()
 	target, err := url.Parse(dsn)

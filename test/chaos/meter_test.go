@@ -255,8 +255,8 @@ const (
 )
 
 // grown returns the figures that have grown too much in a day. It compares memory in the last hour with the second
-// hour and with the first whole hour of the same process, tables and their dead rows with the second hour, and times
-// of the last hours with those of the first ones.
+// hour and with the first whole hour of the same process. It compares tables and their dead rows with the second
+// hour, and times of the last hours with those of the first ones.
 func grown(hours []*hour) (wrong []string) {
 	fault := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	second, last := hours[1], hours[len(hours)-1]

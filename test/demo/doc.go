@@ -5,8 +5,8 @@
 // forges (gitweb and git's smart HTTP) and a server of packages, on the loopback, have the repositories and packages
 // to archive. The lister and the command line of the Python scheduler use our RPC server, without the database. Every
 // daemon of ours is a user of its own at the broker and at the database, with the rights of its role (migrate
-// --grants), or a client of the RPC server with the role of one daemon; the lister is a client for its listers only.
-// The story:
+// --grants). Some are clients of the RPC server instead, with the role of one daemon; the lister is a client for its
+// listers only. The story:
 //
 //  1. tasks list the forges' repositories and the packages;
 //  2. recurrent visits of them are scheduled, run, and their results come back through Kafka;
@@ -24,9 +24,9 @@
 // # Exit
 //
 // The demo ends by itself, with 0 if all its checks passed. It ends with 1 and the missing results if a check failed,
-// if a process died, if there was no progress for two minutes (then with the output of "explain" for the missing
-// origins), or if the job was not done in time; then the logs are kept. It leaves no process in any case: each child
-// is in a process group that is ended as a whole, and the kernel would kill it if the demo were killed.
+// if a process died, or if the job was not done in time. It also ends after two minutes without progress, with the
+// output of "explain" for the missing origins. After a failure the logs are kept. It leaves no process in any case:
+// each child is in a process group that is ended as a whole, and the kernel would kill it if the demo were killed.
 //
 // With -keep (KEEP=1) everything continues to run, with a copy of this command in the background as its parent, until
 // "demo -stop".

@@ -118,8 +118,8 @@ func (e *evidence) overtaken() (waits []time.Duration) {
 	return waits
 }
 
-// shared returns the number of first visits of each forge that were claimed by the time of the last claim of the
-// small forge, and the number that the large forge had left then.
+// shared returns figures at the time of the last claim of the small forge: the first visits of each forge claimed by
+// then, and the number that the large forge had left.
 func (e *evidence) shared() (ofLarge, ofSmall, left int) {
 	first := map[string][]time.Time{}
 	for _, o := range e.Origins {

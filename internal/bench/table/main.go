@@ -4,7 +4,7 @@
 // through an RPC server.
 //
 // With -write DIRECTORY, the root of the repository, it writes the tables to docs/explanation/performance.md, between
-// the lines "<!-- bench -->" and "<!-- /bench -->", some rows to README.md in the same way, and a plot to
+// the lines "<!-- bench -->" and "<!-- /bench -->". It writes some rows to README.md in the same way, and a plot to
 // docs/explanation/performance.svg. That requires a complete run: all benchmarks in titles, five runs of each side,
 // and a PostgreSQL with the default durability. Otherwise it returns an error and leaves the files unchanged.
 package main

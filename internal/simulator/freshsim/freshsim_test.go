@@ -18,8 +18,8 @@ var small = Options{Origins: 300, WarmUp: 90, Runtime: 150, Load: 1, Workers: 2,
 
 var poissonModel = Models[slices.IndexFunc(Models, func(m Model) bool { return m.Name == "poisson" })]
 
-// With the same workers and changes, freshness leaves less staleness than the policies that don't learn rates, with
-// fewer useless visits than pools, and not much more than an oracle.
+// With the same workers and changes, freshness leaves less staleness than the policies that don't learn rates, and
+// makes fewer useless visits than pools. Its staleness is not much above an oracle's.
 func TestFreshnessLetsTheArchiveBeLessStale(t *testing.T) {
 	t.Parallel()
 	reports, err := Compare(t.Context(), poissonModel, small)

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// When the pipe closes, as it does when its holder is killed, the reaper kills every process of a server, including
-// children and processes that ignore signals, and removes the data.
+// When the pipe closes, as it does when its holder is killed, the reaper kills every process of a server and removes
+// the data. It also kills children and processes that ignore signals.
 func TestReaperEndsServersAndTheirChildren(t *testing.T) {
 	t.Parallel()
 	r, err := newReaper()
