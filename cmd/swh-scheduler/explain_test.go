@@ -107,7 +107,7 @@ lanes:
 		{[]string{"105"}, []string{"disabled", "ended as failed at 2026-01-03", "ValueError: no", "no retries left", "task respawn 105"}},
 		{[]string{"106"}, []string{"completed", "ended as eventful at", "task respawn 106"}},
 		{[]string{"107"}, []string{"marked as scheduled, but no run of it is recorded"}},
-		{[]string{"108"}, []string{"has not been sent yet", "has been outgoing since", "with 0 messages before it"}},
+		{[]string{"108"}, []string{"has not been sent yet", "is being sent since", "with 0 messages before it"}},
 		{[]string{"109"}, []string{"refused", "3 times (no such queue)", "(in 1 h 0 min)"}},
 		{[]string{"110"}, []string{"no worker has begun it", "(1 h 0 min ago)", "given up at ", "(lost_after)"}},
 		{[]string{"111"}, []string{"A worker runs it", "celery@here", "(5 min ago)"}},

@@ -81,7 +81,24 @@ lanes:
 		t.Errorf("%+v", unknown)
 	}
 
-	watching := exec.Command(binary, "-C", file, "queue", "status", "--watch=0.05", "swh.index")
+	showsAgain(t, "QUEUE ", "-C", file, "queue", "status", "--watch=0.05", "swh.index")
+}
+
+// explain and forecast go on with --watch, too.
+func TestExplainAndForecastWatch(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	execute(t, dsn, `insert into task_type (type, description, backend_name) values ('index', '', 'swh.index');
+		insert into task (type, arguments, next_run, status, policy) values ('index', '{}', now() + interval '1 day', 'next_run_not_scheduled', 'oneshot')`)
+	file := configFile(t, `scheduler: {cls: postgresql, db: "`+dsn+`"}`)
+	showsAgain(t, "Task 1", "-C", file, "explain", "--watch=0.05", "1")
+	showsAgain(t, "20", "-C", file, "forecast", "--watch=0.05")
+}
+
+// showsAgain runs a command with --watch until it has printed three lines with a beginning, and interrupts it.
+func showsAgain(t *testing.T, beginning string, args ...string) {
+	t.Helper()
+	watching := exec.Command(binary, args...)
 	watching.Env = environment()
 	out, err := watching.StdoutPipe()
 	if err != nil {
@@ -92,7 +109,7 @@ lanes:
 	}
 	times := 0
 	for lines := bufio.NewScanner(out); times < 3 && lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "QUEUE ") {
+		if strings.HasPrefix(lines.Text(), beginning) {
 			times++
 		}
 	}

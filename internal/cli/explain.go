@@ -28,6 +28,7 @@ scheduled, and when it will be. The answer is based on the database, the configu
 	}
 	cmd.Flags().StringVarP(&visitType, "type", "t", "", "explain the origin's visits of this `TYPE` only")
 	command.OutputFlag(cmd.Flags(), &output)
+	again := watched(a, cmd)
 	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, args []string) error {
 		if err := store.CheckVersion(ctx); err != nil {
 			return err
@@ -36,7 +37,7 @@ scheduled, and when it will be. The answer is based on the database, the configu
 		if err != nil {
 			return err
 		}
-		x := explain.Gatherer{Store: store, Config: a.Config, Log: a.Log, Now: time.Now(), Zone: zone}
+		x := explain.Gatherer{Store: store, Config: a.Config, Log: a.Log, Zone: zone}
 		if broker, err := a.Config.Broker(); err != nil {
 			x.NoBroker = err
 		} else {
@@ -44,21 +45,24 @@ scheduled, and when it will be. The answer is based on the database, the configu
 			defer func() { _ = inspector.Close() }()
 			x.Broker = inspector
 		}
-		var all []explain.Explanation
-		if id, err := strconv.ParseInt(args[0], 10, 64); err == nil && visitType == "" {
-			one, err := x.Task(ctx, id)
-			if err != nil {
+		return again.run(ctx, func() error {
+			x.Now = time.Now()
+			var all []explain.Explanation
+			if id, err := strconv.ParseInt(args[0], 10, 64); err == nil && visitType == "" {
+				one, err := x.Task(ctx, id)
+				if err != nil {
+					return err
+				}
+				all = []explain.Explanation{one}
+			} else if all, err = x.Origins(ctx, args[0], visitType); err != nil {
 				return err
 			}
-			all = []explain.Explanation{one}
-		} else if all, err = x.Origins(ctx, args[0], visitType); err != nil {
-			return err
-		}
-		texts := make([]string, len(all))
-		for i, e := range all {
-			texts[i] = strings.Join(append([]string{a.Bold(a.Line(e.Subject)) + "\n" + a.Line(e.Summary)}, a.Lines(e.Reasons)...), "\n  - ") + "\n"
-		}
-		return a.Show(output, all, strings.Join(texts, "\n"))
+			texts := make([]string, len(all))
+			for i, e := range all {
+				texts[i] = strings.Join(append([]string{a.Bold(a.Line(e.Subject)) + "\n" + a.Line(e.Summary)}, a.Lines(e.Reasons)...), "\n  - ") + "\n"
+			}
+			return again.show(output, all, strings.Join(texts, "\n"))
+		})
 	})
 	return cmd
 }

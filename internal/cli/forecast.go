@@ -40,6 +40,7 @@ and the time over which it measures rates. The page Freshness of the dashboard h
 	cmd.Flags().Var(&by, "by", "show how many workers are needed until this `DATE`")
 	command.Must(cmd.Flags(), "workers", func() bool { return filter.Workers >= 0 }, "is negative")
 	command.OutputFlag(cmd.Flags(), &output)
+	again := watched(a, cmd)
 	cmd.RunE = a.OnStore(func(ctx context.Context, cmd *cobra.Command, store *db.Store, _ []string) error {
 		if err := store.CheckVersion(ctx); err != nil {
 			return err
@@ -49,11 +50,13 @@ and the time over which it measures rates. The page Freshness of the dashboard h
 			return err
 		}
 		filter.By = by.In(zone, time.Time{})
-		f, err := status.ReadFreshness(ctx, store, a.Config, filter)
-		if err != nil {
-			return err
-		}
-		return a.Show(output, f, status.FreshnessTables(a.Terminal(), f))
+		return again.run(ctx, func() error {
+			f, err := status.ReadFreshness(ctx, store, a.Config, filter)
+			if err != nil {
+				return err
+			}
+			return again.show(output, f, status.FreshnessTables(a.Terminal(), f))
+		})
 	})
 	return cmd
 }

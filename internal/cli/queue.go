@@ -19,13 +19,14 @@ func newQueue(a *command.App) *cobra.Command {
 are sent. The command locks and changes nothing.
 
   limit     how many messages the queue may hold
-  outgoing  messages claimed and not yet confirmed by the broker
+  being sent
+            messages claimed and not yet confirmed by the broker
   ready     messages that wait for a worker
-  unacked   messages that workers hold; ? if the management API does not answer
-  consumers number of consumers; with 0, no ready message leaves the queue
+  unacked   unacknowledged messages, which workers hold; ? if the management API does not answer
+  consumers number of consumers; with 0, no worker reads it
   in, out   messages a second, published and delivered to workers
   oldest    age of the oldest message in the ledger whose start is not recorded; of a
-            queue without groups and lanes, the ledger has outgoing messages only
+            queue without groups and lanes, the ledger has messages being sent only
   lane      the lane set and lane, with the backlog that waits in the database
   groups    work underway of each group, the largest first`,
 		rows: queueRows, table: status.QueueTable, needsBroker: true,

@@ -39,16 +39,14 @@ type statusInput struct {
 
 // newStatus makes a group of commands with one command, status.
 func newStatus[Row any](a *command.App, c statusCommand[Row]) *cobra.Command {
-	output, watch := "text", 0.0
+	output := "text"
 	cmd := &cobra.Command{Use: "status [OPTIONS] [" + c.argument + "]...", Short: c.short, Args: cobra.ArbitraryArgs}
-	cmd.Long = c.long + "\n\n--watch shows it again every 2 seconds, --watch=SECONDS as often as you like."
+	cmd.Long = c.long
 	if c.argument == "" {
 		cmd.Use, cmd.Args = "status [OPTIONS]", cobra.NoArgs
 	}
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.Flags().Float64Var(&watch, "watch", 0, "show it again every so many `SECONDS`, until interrupted")
-	cmd.Flags().Lookup("watch").NoOptDefVal = "2"
-	command.Must(cmd.Flags(), "watch", func() bool { return watch >= 0 }, "is negative")
+	again := watched(a, cmd)
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, names []string) error {
 		broker, noBroker := a.Config.Broker()
 		if noBroker != nil && c.needsBroker {
@@ -73,26 +71,52 @@ func newStatus[Row any](a *command.App, c statusCommand[Row]) *cobra.Command {
 				if len(rows) == 0 && a.OnTerminal() {
 					text = c.none + "\n"
 				}
-				if watch > 0 && output == "text" {
-					text = a.Top() + time.Now().Format(time.DateTime) + "\n" + text
-				}
-				return a.Show(output, rows, text)
+				return again.show(output, rows, text)
 			}
-			err := show()
-			for err == nil && watch > 0 && service.Sleep(ctx, time.Duration(watch*float64(time.Second))) == nil {
-				if failed := show(); failed != nil && ctx.Err() == nil {
-					a.Log.Warn("the state can't be read; will be tried again", "error", failed)
-				}
-			}
-			if watch > 0 && ctx.Err() != nil {
-				return nil // interrupted
-			}
-			return err
+			return again.run(ctx, show)
 		})
 	})
 	parent := &cobra.Command{Use: c.group + " [OPTIONS] COMMAND [ARGS]...", Short: c.groupShort}
 	parent.AddCommand(cmd)
 	return parent
+}
+
+// watch shows something once, or again and again with --watch.
+type watch struct {
+	*command.App
+	seconds float64 // 0: once
+}
+
+// watched gives a command --watch.
+func watched(a *command.App, cmd *cobra.Command) *watch {
+	w := &watch{App: a}
+	cmd.Long += "\n\n--watch shows it again every 2 seconds, --watch=SECONDS as often as you like."
+	cmd.Flags().Float64Var(&w.seconds, "watch", 0, "show it again every so many `SECONDS`, until interrupted")
+	cmd.Flags().Lookup("watch").NoOptDefVal = "2"
+	command.Must(cmd.Flags(), "watch", func() bool { return w.seconds >= 0 }, "is negative")
+	return w
+}
+
+// show prints a result as App.Show does. A text that is shown again begins with the time.
+func (w *watch) show(output string, result any, text string) error {
+	if w.seconds > 0 && output == "text" {
+		text = w.Top() + time.Now().Format(time.DateTime) + "\n" + text
+	}
+	return w.Show(output, result, text)
+}
+
+// run calls show until it is interrupted, or once. Only an error of the first call ends it.
+func (w *watch) run(ctx context.Context, show func() error) error {
+	err := show()
+	for err == nil && w.seconds > 0 && service.Sleep(ctx, time.Duration(w.seconds*float64(time.Second))) == nil {
+		if failed := show(); failed != nil && ctx.Err() == nil {
+			w.Log.Warn("the state can't be read; will be tried again", "error", failed)
+		}
+	}
+	if w.seconds > 0 && ctx.Err() != nil {
+		return nil // interrupted
+	}
+	return err
 }
 
 // configured returns a command-line error for the first of names that has no entry in the configuration's map.
@@ -167,10 +191,10 @@ func newShares(a *command.App) *cobra.Command {
 types. Without a task type, it shows all shared queues.
 
   priority  priority of the group's messages, in a queue with x-max-priority
-  entitled  the group's part of the queue, by its weight among the groups that have work
+  target    the group's part of the queue, by its weight among the groups that have work
             waiting and are below their ceilings
   now       the group's part of the work underway
-  hour      the group's part of the work that ended in the last hour
+  last hour the group's part of the work that ended in the last hour
   waiting   tasks that are ready, and origins that the policies of the visit type pick now
             (counted up to 10,000 of each group)
   in flight visits or tasks that are sent and whose end is not recorded

@@ -53,19 +53,19 @@ func (b *background[T]) old(at time.Time) bool {
 // fails. It is longer than the slowest reading and the pause before it.
 const tooOld = 2 * backgroundTime
 
+// freshWait is how long get waits for a new value if the value it has is old, as no page has needed it for a while.
+const freshWait = 500 * time.Millisecond
+
 // get returns the value that was read last, and starts another reading if that was some seconds ago. If there is no
-// value, it waits for one for a while; at is zero if there is still none.
+// value, it waits for one for a while; at is zero if there is still none. If the value is old, it waits
+// up to freshWait for a new one.
 func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err error) {
+	b.start(ctx)
 	b.mu.Lock()
-	if b.running == nil && time.Since(b.tried) >= b.every {
-		b.running, b.asked = make(chan struct{}), time.Now()
-		go b.renew(context.WithoutCancel(ctx), b.running)
-	}
-	running := b.running
-	missing := time.Since(b.at) > tooOld
+	running, patience := b.running, b.patience()
 	b.mu.Unlock()
-	if missing && running != nil {
-		patience := time.NewTimer(b.wait)
+	if patience > 0 && running != nil {
+		patience := time.NewTimer(patience)
 		defer patience.Stop()
 		select {
 		case <-running:
@@ -79,6 +79,28 @@ func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err err
 		return value, at, b.err
 	}
 	return b.value, b.at, b.err
+}
+
+// start starts another reading if the last one was some seconds ago, and returns at once. A page that needs several parts starts
+// them all before it waits for one.
+func (b *background[T]) start(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running == nil && time.Since(b.tried) >= b.every {
+		b.running, b.asked = make(chan struct{}), time.Now()
+		go b.renew(context.WithoutCancel(ctx), b.running)
+	}
+}
+
+// patience returns how long get waits for the reading underway. The lock is held.
+func (b *background[T]) patience() time.Duration {
+	switch age := time.Since(b.at); {
+	case age > tooOld:
+		return b.wait
+	case age > b.every+b.took+oldAfter:
+		return min(b.wait, freshWait-time.Since(b.asked))
+	}
+	return 0
 }
 
 // must is like get, but returns an error if there is no value.

@@ -36,6 +36,41 @@ func TestOldReadings(t *testing.T) {
 	}
 }
 
+// Who looks first after a while gets figures of now, not of when somebody looked last. If reading takes long, the page
+// doesn't wait for it.
+func TestWhoLooksFirstGetsNewFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, takes := 0, 10*time.Millisecond
+		b := background[int]{log: slog.New(slog.DiscardHandler), every: 5 * time.Second, wait: 2 * time.Second, read: func(context.Context) (int, error) {
+			time.Sleep(takes)
+			n++
+			return n, nil
+		}}
+		get := func(want int, atMost time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if got, _, err := b.get(t.Context()); got != want || err != nil || time.Since(began) > atMost {
+				t.Errorf("%d, %v after %s, want %d", got, err, time.Since(began), want)
+			}
+		}
+		get(1, takes)
+		time.Sleep(6 * time.Second) // somebody looks every few seconds: nobody waits
+		get(1, 0)
+		time.Sleep(takes)
+		get(2, 0)
+		time.Sleep(time.Minute)
+		get(3, takes)
+		takes = 10 * time.Second
+		time.Sleep(time.Minute)
+		get(3, freshWait)
+		time.Sleep(8 * time.Second) // it is known to be slow
+		get(3, 0)
+		time.Sleep(takes)
+		synctest.Wait()
+		time.Sleep(takes)
+	})
+}
+
 // While a broker is silent, what was read before it fell silent is marked as old within some seconds, and no longer soon
 // after it answers again: a reading that hangs is given up.
 func TestReadingsOfASilentBrokerAreMarked(t *testing.T) {

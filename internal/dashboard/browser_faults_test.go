@@ -24,11 +24,14 @@ func TestBrowserFindsFaults(t *testing.T) {
 	defer server.Close()
 	tab := startBrowser(t).open(800, 600, false)
 	tab.visit(server.URL)
-	faults := strings.Join(tab.faults(), "\n")
+	faults := strings.Join(tab.faults(""), "\n")
 	for _, want := range []string{"color-contrast", "image-alt", "html-has-lang"} {
 		if !strings.Contains(faults, want) {
 			t.Errorf("%s is not among the faults:\n%s", want, faults)
 		}
+	}
+	if faults := strings.Join(tab.faults(colours), "\n"); !strings.Contains(faults, "color-contrast") || strings.Contains(faults, "image-alt") {
+		t.Errorf("the faults of colours are\n%s", faults)
 	}
 	told := strings.Join(tab.told(), "\n")
 	for _, want := range []string{"thrown", "Content Security Policy", "a request to https://elsewhere.example"} {

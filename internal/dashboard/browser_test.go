@@ -333,14 +333,20 @@ func (t *tab) until(expression string) {
 	})
 }
 
-// faults returns what axe-core finds wrong for people with disabilities, by the rules of WCAG 2.2 A
-// and AA and good practice. The page gets no live updates any more: they would replace what axe-core
+// colours are the rules of axe-core whose results depend on light and dark.
+const colours = `runOnly: ["color-contrast", "link-in-text-block"], `
+
+// faults returns what axe-core finds wrong for people with disabilities, by some rules (colours), or by all of WCAG 2.2 A
+// and AA and good practice (""). The page gets no live updates any more: they would replace what axe-core
 // is looking at.
-func (t *tab) faults() (faults []string) {
+func (t *tab) faults(rules string) (faults []string) {
 	t.t.Helper()
-	t.eval(`window.fetch = () => new Promise(() => {}); 0`, nil)
-	t.eval(t.axe+`; 0`, nil)
-	t.eval(`axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.failureSummary + " " + n.html)))`, &faults)
+	var loaded bool
+	if t.eval(`!!window.axe`, &loaded); !loaded {
+		t.eval(`window.fetch = () => new Promise(() => {}); 0`, nil)
+		t.eval(t.axe+`; 0`, nil)
+	}
+	t.eval(`axe.run(document, {`+rules+`resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.failureSummary + " " + n.html)))`, &faults)
 	return faults
 }
 

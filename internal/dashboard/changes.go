@@ -159,7 +159,7 @@ func release(force bool) func(context.Context, *Dashboard, *db.Tx, []int64) (int
 	}
 }
 
-// revoke tells workers to drop the messages of tasks; with terminate, also to kill the processes that run them. It
+// revoke has workers drop the messages of tasks; with terminate, also to kill the processes that run them. It
 // returns the number of tasks with such messages.
 func revoke(terminate bool) func(context.Context, *Dashboard, *db.Tx, []int64) (int64, error) {
 	return func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {

@@ -261,11 +261,11 @@ func TestDetails(t *testing.T) {
 		"/tasks?argument=url%3Dhttps://example.org/7": `<a href="/tasks/12">12</a>`,
 		"/tasks?id=6+7": `<a href="/tasks/7">7</a>`,
 		"/tasks?type=" + url.QueryEscape(hostile): `<a href="/tasks/1">1</a>`,
-		"/tasks/1":                            "It is set aside",
+		"/tasks/1":                            "It is rejected",
 		"/tasks/6":                            "celery-6",
 		"/tasks/10":                           "infinite",
 		"/origins?url=x.example/":             "git",
-		"/origin?url=" + url.QueryEscape(odd): "Why not yet",
+		"/origin?url=" + url.QueryEscape(odd): "Next visit",
 		"/graphs/1":                           "2 tasks have ended",
 		"/aside":                              "t/3/77",
 	} {

@@ -29,7 +29,7 @@ type Options struct {
 	Acts   *db.Store // for actions
 	Config *config.Config
 	Broker status.QueueSource // nil: queues can't be asked
-	// Revoke tells workers to drop messages with these Celery ids; with terminate, also to kill the processes
+	// Revoke has workers drop messages with these Celery ids; with terminate, also to kill the processes
 	// that run them. nil: no broker is configured.
 	Revoke  func(ctx context.Context, ids []string, terminate bool) error
 	Log     *slog.Logger

@@ -57,7 +57,7 @@ func (g errorGroup) Link() string { return errorPath(g.Type, g.Exception) }
 func (g errorGroup) Words() string {
 	switch g.Exception {
 	case "", noException:
-		return "no exception told"
+		return "no exception"
 	case ledger.OtherExceptions:
 		return "other exceptions"
 	}
@@ -67,7 +67,7 @@ func (g errorGroup) Words() string {
 // errorGroup is the failures of a type by a class of exception.
 type errorGroup struct {
 	Type      string    `json:"type"`
-	Exception string    `json:"exception"` // "": none was told
+	Exception string    `json:"exception"` // "": none was reported
 	Count     int64     `json:"count"`     // in the range
 	First     time.Time `json:"first"`     // in two years; of those more than three hours ago by the minute, or else by the day
 	Last      time.Time `json:"last"`
@@ -135,17 +135,16 @@ func (d *Dashboard) readErrors(ctx context.Context, r pastRange) (e pastErrors, 
 	for _, c := range classes {
 		known[key{c.Type, c.Exception}] = c
 	}
-	groups := map[key]*errorGroup{}
-	count := func(k key, step, pieces int64, first, last time.Time) {
-		g := groups[k]
-		if g == nil {
-			g = &errorGroup{Type: k.typ, Exception: k.exception, First: first, Last: last, Past: newSeries(e.past, r.steps)}
-			groups[k] = g
-		}
-		g.count(step, pieces, first, last)
-	}
+	groups, visits := map[key]*errorGroup{}, map[key]*errorGroup{}
 	for _, row := range rows {
-		count(key{row.Type, row.Exception}, row.Step, row.Pieces, row.First, row.Last)
+		in, k := groups, key{row.Type, row.Exception}
+		if row.Source == ledger.EndedByJournal {
+			in = visits
+		}
+		if in[k] == nil {
+			in[k] = &errorGroup{Type: k.typ, Exception: k.exception, First: row.First, Last: row.Last, Past: newSeries(e.past, r.steps)}
+		}
+		in[k].count(row.Step, row.Pieces, row.First, row.Last)
 	}
 	hours := d.Reads.Now().Add(-3 * time.Hour)
 	for k, g := range groups {
@@ -155,17 +154,8 @@ func (d *Dashboard) readErrors(ctx context.Context, r pastRange) (e pastErrors, 
 			}
 		}
 	}
-	e.groups = mostFirst(groups)
-	steps, err := d.Reads.EndedSteps(ctx, e.past)
-	clear(groups)
-	for _, row := range steps {
-		if row.Source == ledger.EndedByJournal && row.Status == string(model.VisitFailed) {
-			at := time.Unix(row.Step*int64(e.past.Step/time.Second), 0)
-			count(key{typ: row.Type}, row.Step, row.Pieces, at, at)
-		}
-	}
-	e.visits = mostFirst(groups)
-	return e, err
+	e.groups, e.visits = mostFirst(groups), mostFirst(visits)
+	return e, nil
 }
 
 func mostFirst[K comparable](groups map[K]*errorGroup) []errorGroup {

@@ -41,6 +41,7 @@ type sampled struct {
 	names  []string // of the values in their order; "" is left out
 	format func(float64) string
 	value  func(of []float64, i int) float64 // nil: of[i]
+	counts bool                              // it is known only once it was counted; otherwise a sample without it is 0
 }
 
 // levelsOver reads figures over a range: one reading for each kind.
@@ -70,7 +71,9 @@ func (r *Request) levelsOver(ctx context.Context, of pastRange, all []sampled) (
 			for step, n := range series[s.kind].Samples {
 				value := math.NaN()
 				if values := series[s.kind].Of[s.key]; n > 0 && (values == nil || values[step] == nil) {
-					value = 0
+					if !s.counts {
+						value = 0
+					}
 				} else if n > 0 && i < len(values[step]) {
 					value = values[step][i]
 					if s.value != nil {
@@ -155,7 +158,20 @@ func perCent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
 
 func inSeconds(v float64) string { return seconds(v) }
 
+// messageNames are the values of a queue's figure that are messages.
+var messageNames = []string{"ready", "unacknowledged", "being sent", "backlog"}
+
+// levelsOfType are the messages of queues of a task type over time, of the first drawnQueues.
+func (r *Request) levelsOfType(ctx context.Context, of pastRange, queues []status.Queue) ([]levels, error) {
+	var all []sampled
+	for _, q := range queues[:min(len(queues), drawnQueues)] {
+		all = append(all, sampled{title: "Messages in " + pytext.Visible(q.Queue), kind: db.QueueFigures, key: db.FigureKey{Name: q.Queue}, names: messageNames, format: plainNumber})
+	}
+	return r.levelsOver(ctx, of, all)
+}
+
 const (
+	drawnQueues = 3 // of a task type
 	drawnGroups = 4 // of a queue: those with the greatest shares
 	drawnTypes  = 3 // visit types: those with the greatest backlogs
 )
@@ -165,7 +181,7 @@ func (r *Request) queueLevels(ctx context.Context, of pastRange, queue string) (
 	groups, _ := r.now.groups.part(ctx, r.Dashboard)
 	key := db.FigureKey{Name: queue}
 	all := []sampled{
-		{title: "Messages", kind: db.QueueFigures, key: key, names: []string{"in the queue", "with workers", "outgoing", "in the backlog"}, format: plainNumber},
+		{title: "Messages", kind: db.QueueFigures, key: key, names: messageNames, format: plainNumber},
 		{title: "Consumers", kind: db.QueueFigures, key: key, names: []string{"", "", "", "", "consumers"}, format: plainNumber},
 	}
 	own := slices.DeleteFunc(slices.Clone(groups), func(g status.Group) bool { return g.Queue != queue })
@@ -173,7 +189,7 @@ func (r *Request) queueLevels(ctx context.Context, of pastRange, queue string) (
 		return cmp.Or(cmp.Compare(max(b.Entitled, b.Now, b.Hour), max(a.Entitled, a.Now, a.Hour)), strings.Compare(a.Group, b.Group))
 	})
 	for _, g := range own[:min(len(own), drawnGroups)] {
-		all = append(all, sampled{title: "Share of " + groupName(g.Group), kind: db.ShareFigures, key: db.FigureKey{Name: queue, Part: g.Group}, names: []string{"target", "actual"}, format: perCent})
+		all = append(all, sampled{title: "Share of " + groupName(g.Group), kind: db.ShareFigures, key: db.FigureKey{Name: queue, Part: g.Group}, names: []string{"target", "now"}, format: perCent})
 	}
 	return r.levelsOver(ctx, of, all)
 }
@@ -186,8 +202,8 @@ func (r *Request) typeLevels(ctx context.Context, of pastRange, types []status.V
 	for _, t := range types[:min(len(types), drawnTypes)] {
 		key, name := db.FigureKey{Name: t.VisitType}, pytext.Visible(t.VisitType)
 		all = append(all,
-			sampled{title: name + ": origins that lack a visit", kind: db.OriginFigures, key: key, names: []string{"", "", "never visited", "changed"}, format: plainNumber},
-			sampled{title: name + ": pools", kind: db.PoolFigures, key: key, names: []string{"without an update", "never loaded", "changed", "others"}, format: plainNumber})
+			sampled{title: name + ": origins that lack a visit", kind: db.OriginFigures, key: key, names: []string{"", "", "never visited", "changed"}, format: plainNumber, counts: true},
+			sampled{title: name + ": pools", kind: db.PoolFigures, key: key, names: []string{"without an update", "never loaded", "changed", "others"}, format: plainNumber, counts: true})
 		if t.Staleness != nil {
 			mean := func(of []float64, i int) float64 {
 				if i == 0 || of[i-1] <= 0 {

@@ -16,7 +16,7 @@ const sampledFigures = `insert into scheduler_go.figures (span, figure, name, pa
 		('queue', 'swh.git', '', array[246, 'NaN'::float8, 0, 0, 8]), ('share', 'swh.git', 'github', array[1.5, 1.2]), ('share', 'swh.git', 'gitlab', array[0.5, 0.8]),
 		('origins', 'git', '', array[2000, 1900, 600, 400, 2 * extract(epoch from now() - interval '5 hours')]), ('pools', 'git', '', array[2, 4, 6, 8]), ('staleness', 'git', '', array[20, 7200, 10, 1200])) f (figure, name, part, sums)`
 
-// A queue has its length and consumers over time, and its groups the target beside what they had; the visit types their backlog, pools and staleness.
+// A queue has its length and consumers over time, also on the page of its task type, and its groups the target beside what they had; the visit types their backlog, pools and staleness.
 func TestFiguresAreDrawn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -54,10 +54,13 @@ func TestFiguresAreDrawn(t *testing.T) {
 		for _, want := range []struct {
 			title, name string
 			value       float64
-		}{{"Messages", "in the queue", 123}, {"Consumers", "consumers", 4}, {"Share of github", "target", 0.75}, {"Share of github", "actual", 0.6}, {"Share of gitlab", "target", 0.25}} {
+		}{{"Messages", "ready", 123}, {"Consumers", "consumers", 4}, {"Share of github", "target", 0.75}, {"Share of github", "now", 0.6}, {"Share of gitlab", "target", 0.25}} {
 			if got := drawn(q.Levels, want.title, want.name); got != want.value {
 				t.Errorf("%s: %s, %s: %g", span, want.title, want.name, got)
 			}
+		}
+		if got := drawn(read[typePageData](s, "/types/load-git?"+strings.TrimPrefix(span, "&")).Levels, "Messages in swh.git", "ready"); got != 123 {
+			t.Errorf("%s: the type's queue: %g", span, got)
 		}
 		f := read[freshnessData](s, "/freshness?visit_type=git"+span)
 		for _, want := range []struct {
@@ -69,9 +72,16 @@ func TestFiguresAreDrawn(t *testing.T) {
 			}
 		}
 	}
-	s.has("/queue?name=swh.git&range=30d", "in the queue: 123 at the end, 123 at most", "Share of github, in numbers", "75.0 %", `class="third"`)
+	s.has("/queue?name=swh.git&range=30d", "ready: 123 at the end, 123 at most", "Share of github, in numbers", "75.0 %", `class="third"`)
 	s.has("/freshness", "estimated: 6 min at the end", `href="/freshness?range=30d"`)
-	s.has("/queue?name=other", "in the queue: 0 at the end, 0 at most")
+	// What was never counted is not 0.
+	s.exec("delete from scheduler_metrics", "delete from scheduler_go.figures where figure in ('origins', 'pools') and name <> ''",
+		"insert into scheduler_go.figures select span, 'visits', 'git', '', date_trunc('hour', now() - interval '1 hour'), 2, array[20, 2, 18, 2200] from unnest(array['five', 'hour', 'day']) span")
+	body := s.has("/freshness", "not known: update-metrics has not counted its origins")
+	if strings.Contains(body, `<td class="n">0</td>`) || strings.Contains(body, "never visited: 0 at the end") {
+		t.Errorf("origins that were not counted are none:\n%s", body)
+	}
+	s.has("/queue?name=other", "ready: 0 at the end, 0 at most")
 	if c := (levels{Title: "x"}).Chart(); !c.Empty() || !strings.Contains(c.Text, "Nothing") {
 		t.Errorf("%+v", c)
 	}

@@ -32,7 +32,15 @@ type site struct {
 // newSite makes a database with what statements put there, and a dashboard of it.
 func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	t.Helper()
-	s := &site{t: t, dsn: testenv.Database(t), config: config.Default()}
+	s := siteOf(t, testenv.Database(t), change)
+	s.exec(statements...)
+	return s
+}
+
+// siteOf makes a dashboard of a database.
+func siteOf(t *testing.T, dsn string, change func(*Options)) *site {
+	t.Helper()
+	s := &site{t: t, dsn: dsn, config: config.Default()}
 	s.store = testenv.OpenLocal(t, s.dsn, postgres.Options{Command: "dashboard"})
 	o := Options{
 		Reads: s.store, Acts: s.store, Config: s.config, Version: "test",
@@ -48,7 +56,6 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	}
 	t.Cleanup(s.Stop)
 	s.Patient()
-	s.exec(statements...)
 	return s
 }
 

@@ -107,6 +107,13 @@ func (d *Dashboard) readHosters(ctx context.Context) ([]status.Hoster, error) {
 	return nil, nil
 }
 
+// start starts readings of the parts of facts.
+func (n *now) start(ctx context.Context) {
+	for _, b := range []interface{ start(context.Context) }{&n.figures, &n.ended, &n.queues, &n.groups, &n.lanes, &n.hosters} {
+		b.start(ctx)
+	}
+}
+
 // forget makes all pages read their data again, after a change.
 func (d *Dashboard) forget() {
 	n := d.now
@@ -133,10 +140,10 @@ func (b *background[T]) part(ctx context.Context, d *Dashboard) (T, part) {
 	if at.IsZero() {
 		p.At = nil
 	}
-	told, ok := errors.AsType[*Error](err)
+	shown, ok := errors.AsType[*Error](err)
 	switch {
 	case ok:
-		p.Problem = told.Message
+		p.Problem = shown.Message
 	case err != nil:
 		if held, ok := d.unread.Log(b.name); ok {
 			d.Log.Warn("a part of a page could not be read", "what", b.name, "error", pytext.OneLine(err).Error(), "not_logged_before", held)
@@ -165,6 +172,7 @@ func unread(parts ...part) []string {
 // says so.
 func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err error) {
 	f.now = now
+	d.now.start(ctx)
 	if f.figures, err = d.now.figures.must(ctx); err != nil {
 		return f, err
 	}

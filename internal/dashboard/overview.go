@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,9 +59,26 @@ type typeData struct {
 	Unmoved  bool             `json:"unmoved"`  // the queue has a position that has never moved
 }
 
+// reason is a class of exceptions; "" if none was reported.
 type reason struct {
 	Exception string `json:"exception"`
 	Failures  int64  `json:"failures"`
+}
+
+// Words names the exception.
+func (r reason) Words() string { return cmp.Or(r.Exception, "no exception") }
+
+// by says by which exception most failures were, as a part of a sentence; "" if nothing failed.
+func by(most []reason) string {
+	switch {
+	case len(most) == 0:
+		return ""
+	case most[0].Exception == "" && len(most) == 1:
+		return ", without an exception"
+	case most[0].Exception == "":
+		return ", most without an exception"
+	}
+	return ", most by " + most[0].Exception
 }
 
 func overview(ctx context.Context, r *Request) (any, error) {
@@ -213,13 +229,22 @@ func endsOf(name string, e *ledger.Ended) typeData {
 	if known := e.Took.Weight(); known > 0 {
 		row.Average, row.P95 = new(e.Seconds/known), new(e.Took.Quantile(0.95))
 	}
-	names := slices.SortedFunc(maps.Keys(e.Exceptions), func(a, b string) int {
-		return cmp.Or(cmp.Compare(e.Exceptions[b], e.Exceptions[a]), strings.Compare(a, b))
-	})
-	for _, name := range names[:min(len(names), maxReasons)] {
-		row.Reasons = append(row.Reasons, reason{name, e.Exceptions[name]})
-	}
+	row.Reasons = mostReasons(e.Exceptions)
 	return row
+}
+
+// mostReasons returns the most frequent exceptions of failures by class, maxReasons at most.
+func mostReasons(exceptions map[string]int64) []reason {
+	reasons := []reason{}
+	for name, failures := range exceptions {
+		if failures > 0 {
+			reasons = append(reasons, reason{name, failures})
+		}
+	}
+	slices.SortFunc(reasons, func(a, b reason) int {
+		return cmp.Or(cmp.Compare(b.Failures, a.Failures), strings.Compare(a.Exception, b.Exception))
+	})
+	return reasons[:min(len(reasons), maxReasons)]
 }
 
 func busiestFirst(rows []typeData) []typeData {

@@ -18,15 +18,15 @@ import (
 const endedRows = "insert into scheduler_go.ended (minute, source, type, status, exception, bucket, part, pieces, seconds) select date_trunc('minute', now()) - ago * interval '1 minute', source, type, status, exception, 20, 0, n, n from (values "
 
 // When most of what ends fails, the overview and the queue's page name the type and its top error, though most of the
-// hour went well. A few failures, and those of long ago, are no problem.
+// hour went well, and most of its failures were others. Both lead to these failures. A few failures, and those of long ago, are no problem.
 func TestMassFailureIsAProblem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
-		"insert into task_type (type, description, backend_name, max_queue_length) select t, '', 'swh.' || t, 10 from unnest(array['load-git', 'load-svn', 'list-git', 'index']) t",
-		endedRows+`(30, 'worker', 'load-git', 'eventful', '', 500), (2, 'worker', 'load-git', 'failed', 'NotGitRepository', 30), (2, 'worker', 'load-git', 'failed', 'OSError', 11),
+		"insert into task_type (type, description, backend_name, max_queue_length) select t, '', 'swh.' || t, 10 from unnest(array['load-git', 'load-svn', 'load-hg', 'list-git', 'index']) t",
+		endedRows+`(30, 'worker', 'load-git', 'eventful', '', 500), (30, 'worker', 'load-git', 'failed', 'NotFound', 90), (2, 'worker', 'load-git', 'failed', 'NotGitRepository', 30), (2, 'worker', 'load-git', 'failed', 'OSError', 11),
 			(2, 'journal', 'git', 'failed', '', 41), (30, 'journal', 'git', 'eventful', '', 500),
 			(2, 'journal', 'svn', 'failed', '', 12), (2, 'journal', 'svn', 'not_found', '', 5),
-			(2, 'worker', 'list-git', 'failed', 'OSError', 9), (20, 'worker', 'index', 'failed', 'OSError', 99), (2, 'worker', 'index', 'eventful', '', 20)) v (ago, source, type, status, exception, n)`)
+			(2, 'worker', 'list-git', 'failed', 'OSError', 9), (2, 'worker', 'load-hg', 'failed', '', 12), (20, 'worker', 'index', 'failed', 'OSError', 99), (2, 'worker', 'index', 'eventful', '', 20)) v (ago, source, type, status, exception, n)`)
 	o := read[overviewData](s, "/")
 	var fails []string
 	for _, p := range o.Problems {
@@ -35,13 +35,15 @@ func TestMassFailureIsAProblem(t *testing.T) {
 		}
 	}
 	want := []string{
-		"Of load-git, 41 of the 41 that ended in five minutes failed, most by NotGitRepository. " + queuePath("swh.load-git"),
-		"Of load-svn, 12 of the 17 visits that ended in five minutes failed. " + queuePath("swh.load-svn"),
+		"Of load-git, 41 of the 41 that ended in five minutes failed, most by NotGitRepository. " + errorPath("load-git", "NotGitRepository"),
+		"Of load-hg, 12 of the 12 that ended in five minutes failed, without an exception. " + errorPath("load-hg", ""),
+		"Of load-svn, 12 of the 17 visits that ended in five minutes failed. " + typePath("load-svn"),
 	}
 	if !slices.Equal(fails, want) {
 		t.Errorf("%q, want %q", fails, want)
 	}
-	s.has("/queue?name=swh.load-git", "Of load-git, 41 of the 41 that ended in five minutes failed, most by NotGitRepository.")
+	s.has("/", `<a href="/errors?exception=%28none%29&amp;type=load-hg">no exception</a> (12)`)
+	s.has("/queue?name=swh.load-git", `<a href="/errors?exception=NotGitRepository&amp;type=load-git">Of load-git, 41 of the 41 that ended in five minutes failed, most by NotGitRepository.`)
 }
 
 // A visit that failed counts once, though events and the journal both record it. What was not found has not failed.
@@ -73,8 +75,8 @@ func TestFailuresAreNoLinkToDisabledTasks(t *testing.T) {
 	}
 }
 
-// What workers have in hand counts as with workers, though a worker that acknowledges early leaves nothing unacknowledged.
-func TestWhatWorkersHaveInHandIsWithWorkers(t *testing.T) {
+// What workers have in hand counts as running, though a worker that acknowledges early leaves nothing unacknowledged.
+func TestWhatWorkersHaveInHandRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
 	s.now.queues.read = func(context.Context) ([]status.Queue, error) {
@@ -93,7 +95,7 @@ func TestWhatWorkersHaveInHandIsWithWorkers(t *testing.T) {
 	}
 	s.exec("update scheduler_go.daemons set seen = now() - interval '91 minutes' where host = 'dead'")
 	if o := read[overviewData](s, "/"); o.Flow.Running == nil || *o.Flow.Running != 5 {
-		t.Errorf("%v with workers, want 5", o.Flow.Running)
+		t.Errorf("%v running, want 5", o.Flow.Running)
 	}
 }
 

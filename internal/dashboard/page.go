@@ -282,38 +282,38 @@ var errorPage = Page{Path: "error", Template: "error.html"}
 
 // fail answers with an error, which is logged if it is ours.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
-	told, ok := errors.AsType[*Error](err)
+	shown, ok := errors.AsType[*Error](err)
 	switch {
 	case ok:
 	case errors.Is(r.Context().Err(), context.Canceled):
 		return // nobody waits for it
 	case postgres.IsAway(err) || postgres.TimedOut(err) || errors.Is(err, context.DeadlineExceeded):
 		d.Log.Warn("a page was not shown", "path", r.URL.Path, "error", pytext.OneLine(err).Error())
-		told = Errorf(http.StatusServiceUnavailable, "The database does not answer, or not within %s. Try again.", Timeout)
+		shown = Errorf(http.StatusServiceUnavailable, "The database does not answer, or not within %s. Try again.", Timeout)
 	default:
 		d.Log.Error("a page failed", "path", r.URL.Path, "error", err)
-		told = Errorf(http.StatusInternalServerError, "This failed; the log of the dashboard says why.")
+		shown = Errorf(http.StatusInternalServerError, "This failed; the log of the dashboard says why.")
 	}
-	if told.Status == http.StatusServiceUnavailable || told == errTooManyLogins {
+	if shown.Status == http.StatusServiceUnavailable || shown == errTooManyLogins {
 		w.Header().Set("Retry-After", "10")
 	}
 	var user User
-	if told == errLogin || told == errTooManyLogins {
+	if shown == errLogin || shown == errTooManyLogins {
 		if r.Header.Get("Authorization") != "" {
 			d.refused(r)
 		}
-		if wantsHTML := !accepts(r, "application/json") && r.Method == http.MethodGet && r.Header.Get("X-Fragment") == ""; wantsHTML && d.Access.canLogIn() && told == errLogin {
+		if wantsHTML := !accepts(r, "application/json") && r.Method == http.MethodGet && r.Header.Get("X-Fragment") == ""; wantsHTML && d.Access.canLogIn() && shown == errLogin {
 			http.Redirect(w, r, d.loginURL(r), http.StatusSeeOther)
 			return
 		}
 		d.Access.challenge(w)
-	} else if told.Status < http.StatusInternalServerError { // asking again would count wrong credentials twice
+	} else if shown.Status < http.StatusInternalServerError { // asking again would count wrong credentials twice
 		var refused *Error
 		if user, err = d.Access.user(r); errors.As(err, &refused) {
 			d.refused(r)
 		}
 	}
-	d.metrics.failed(told.Status)
+	d.metrics.failed(shown.Status)
 	r.Header.Del("X-Fragment")
-	d.answer(errorPage, w, r, user, told.Status, &reading{data: told})
+	d.answer(errorPage, w, r, user, shown.Status, &reading{data: shown})
 }

@@ -64,7 +64,7 @@ func TestErrorsAreShownAndActedOn(t *testing.T) {
 	if len(e.Visits) != 1 || e.Visits[0].Type != "git" || e.Visits[0].Count != 2 {
 		t.Errorf("%+v", e.Visits)
 	}
-	s.has("/errors", "no exception told", "loader@host4", `href="/errors?exception=%28none%29&amp;type=load-git"`, `href="/origin?url=https%3A%2F%2Fexample.org%2Fvisit"`, "41 failed, at most 41 in 5 min.")
+	s.has("/errors", "no exception", "loader@host4", `href="/errors?exception=%28none%29&amp;type=load-git"`, `href="/origin?url=https%3A%2F%2Fexample.org%2Fvisit"`, "41 failed, at most 41 in 5 min.")
 	s.has("/errors?type=load-git&exception=OSError", "OSError: no route 12", "loader@host3", `href="/tasks/12"`)
 	s.has("/errors?type=load-git&exception=(none)", "OSError: no route 14")
 	for _, path := range []string{"/errors?range=9d", "/errors?exception=OSError", "/tasks?exception=OSError"} {

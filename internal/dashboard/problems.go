@@ -21,6 +21,8 @@ type Problem struct {
 	Idle     bool   `json:"idle"` // nothing is wrong, but something does nothing
 	Text     string `json:"text"`
 	Page     string `json:"page"` // shows more; from the base; "" for the page that the problem is on
+
+	queue string // that it holds up, if Page is not the queue's page
 }
 
 // problems collects problems.
@@ -96,11 +98,11 @@ func (f facts) ofDaemons(all *problems) {
 			if !alive[d.Name] {
 				alert = "DaemonMissing"
 			}
-			all.add(true, alert, "/daemons", "%s on %s has not been heard of for %s.", d.Name, d.Host, explain.Roughly(silent))
+			all.add(true, alert, "/daemons", "%s on %s has not reported for %s.", d.Name, d.Host, explain.Roughly(silent))
 			continue
 		}
 		if d.State.Open != "" {
-			all.add(false, "RPCOpen", "/daemons", "%s on %s asks nobody who he is, at %s: whoever reaches that can read and write the scheduler.", d.Name, d.Host, d.State.Open)
+			all.add(false, "RPCOpen", "/daemons", "%s on %s asks for no credentials, at %s: whoever reaches that can read and write the scheduler.", d.Name, d.Host, d.State.Open)
 		}
 		for name, seconds := range d.State.Waiting {
 			switch {
@@ -124,7 +126,7 @@ func (f facts) ofDatabase(all *problems) {
 			all.add(true, "OutboxStuck", queuePath(o.Queue), "Messages for %s wait for %s.", o.Queue, explain.Roughly(age))
 		}
 		if o.Refused > 0 {
-			all.add(false, "MessagesRefused", queuePath(o.Queue), "The broker refuses %s for %s.", model.Count(o.Refused, "message", "messages"), o.Queue)
+			all.add(false, "MessagesRefused", queuePath(o.Queue), "The broker rejects %s for %s.", model.Count(o.Refused, "message", "messages"), o.Queue)
 		}
 	}
 	for _, r := range f.figures.Ready {
@@ -133,13 +135,13 @@ func (f facts) ofDatabase(all *problems) {
 		}
 	}
 	if n := f.figures.Rejected.NewEvents; n > 0 {
-		all.add(false, "EventsSetAside", "/aside#events", "Events set aside in the last hour: %d.", n)
+		all.add(false, "EventsSetAside", "/aside#events", "Events rejected in the last hour: %d.", n)
 	}
 	if n := f.figures.Rejected.NewRecords; n > 0 {
-		all.add(false, "JournalRecordsSetAside", "/aside#records", "Journal records set aside in the last hour: %d.", n)
+		all.add(false, "JournalRecordsSetAside", "/aside#records", "Journal records rejected in the last hour: %d.", n)
 	}
 	if s := f.figures.SetAside; s.Tasks+s.Origins > 0 {
-		all.add(false, "RowsSetAside", "/aside", "Tasks and origins set aside, as they can't be sent: %d and %d.", s.Tasks, s.Origins)
+		all.add(false, "RowsSetAside", "/aside", "Tasks and origins rejected, as they can't be sent: %d and %d.", s.Tasks, s.Origins)
 	}
 	if n := f.figures.Runs.Unanswered; n > 1000 {
 		all.add(false, "RunsUnanswered", "/", "%d runs are unanswered for more than a day.", n)
@@ -162,9 +164,9 @@ func (f facts) ofQueues(all *problems) {
 		case q.Problem != "": // OutboxStuck and MessagesRefused are its consequences
 			alert, text = "MessagesRefused", fmt.Sprintf("The queue %s can't be asked: %s", q.Queue, q.Problem)
 		case q.Consumers == 0 && q.Lane != "" && q.Ready+q.Backlog > 0:
-			alert, text = "LaneWithoutConsumer", fmt.Sprintf("Nobody reads the lane %s, the queue %s.", q.Lane, q.Queue)
+			alert, text = "LaneWithoutConsumer", fmt.Sprintf("No worker reads the lane %s, the queue %s.", q.Lane, q.Queue)
 		case q.Consumers == 0 && q.Ready > 0:
-			alert, text = "QueueWithoutConsumer", fmt.Sprintf("%s in %s, which nobody reads.", model.Count(q.Ready, "message waits", "messages wait"), q.Queue)
+			alert, text = "QueueWithoutConsumer", fmt.Sprintf("%s in %s: no worker reads it.", model.Count(q.Ready, "message waits", "messages wait"), q.Queue)
 		case q.Unacknowledged == nil && q.Consumers > 0:
 			alert, text = "UnacknowledgedUnknown", fmt.Sprintf("It is unknown how many messages workers hold of %s.", q.Queue)
 		}
@@ -212,21 +214,23 @@ func (f facts) ofEnds(all *problems) {
 		if !massFails(key.Source, e) {
 			continue
 		}
-		taskType, what, by := key.Type, "", ""
+		taskType, what := key.Type, ""
 		if key.Source == ledger.EndedByJournal {
 			taskType, what = model.LoaderTaskType(key.Type), " visits"
 			if e := f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: taskType}]; e != nil && massFails(ledger.EndedByWorker, e) {
 				continue
 			}
 		}
-		if of := endsOf(key.Type, e); len(of.Reasons) > 0 {
-			by = ", most by " + of.Reasons[0].Exception
+		page, queue := typePath(taskType), "" // the journal has no exceptions
+		reasons := mostReasons(e.FiveExceptions)
+		if len(reasons) > 0 {
+			page = errorPath(taskType, reasons[0].Exception)
 		}
-		page := address("/tasks", "type", taskType)
 		if at := slices.IndexFunc(f.queues, func(q status.Queue) bool { return q.TaskType == taskType }); at >= 0 {
-			page = queuePath(f.queues[at].Queue)
+			queue = f.queues[at].Queue
 		}
-		all.add(false, "WorkFails", page, "Of %s, %d of the %d%s that ended in five minutes failed%s.", taskType, failures(key.Source, e.FiveStatuses), e.Five, what, by)
+		all.add(false, "WorkFails", page, "Of %s, %d of the %d%s that ended in five minutes failed%s.", taskType, failures(key.Source, e.FiveStatuses), e.Five, what, by(reasons))
+		(*all)[len(*all)-1].queue = queue
 	}
 }
 

@@ -95,6 +95,7 @@ func queueOf(ctx context.Context, r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.now.start(ctx)
 	q.Range, q.Ranges = of.Name, of.links("/queue", "name", q.Name)
 	rows, part := r.now.queues.part(ctx, r.Dashboard)
 	q.Part = part

@@ -31,6 +31,8 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 		case p.Page == queuePath(name):
 			p.Page = ""
 			causes = append(causes, p)
+		case p.queue != "" && p.queue == name:
+			causes = append(causes, p)
 		case slices.Contains(pages, p.Page):
 			elsewhere = append(elsewhere, p)
 		}
@@ -45,23 +47,19 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	add := func(page, format string, args ...any) { causes.add(false, "", page, format, args...) }
 	ofType := address("/tasks", "type", q.TaskType, "status", model.TaskScheduled)
 	if isFull(q) {
-		add(ofType, "It is full: it may hold %s, with those of workers. More is sent as they end.", model.Count(q.Limit, "message", "messages"))
+		add(ofType, "It is full: it may hold %s, with those unacknowledged. More is sent as they end.", model.Count(q.Limit, "message", "messages"))
 	}
 	working := q.Unacknowledged != nil && *q.Unacknowledged > 0
 	if working && q.Ready > 0 && q.Consumers > 0 && q.Out != nil && *q.Out == 0 {
-		add(ofType, "Workers take no more, and hold so many messages: %d. They are busy with long work, or stand. Their tasks tell since when and with whom.", *q.Unacknowledged)
+		add(ofType, "Workers take no more, and %s unacknowledged. They are busy with long work, or stand still: their tasks show since when, and with which worker.", model.Count(*q.Unacknowledged, "message is", "messages are"))
 	}
 	e := f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: q.TaskType}]
 	if working && e != nil && e.Hour > 0 && e.Five == 0 {
-		add("/daemons", "Of %s no end was heard for five minutes: workers stand, or start-listener does.", q.TaskType)
+		add("/daemons", "Of %s no end was reported for five minutes: workers stand still, or start-listener does.", q.TaskType)
 	}
 	fails := slices.ContainsFunc(causes, func(p Problem) bool { return p.Alert == "WorkFails" })
-	if of := endsOf(q.TaskType, e); e != nil && !fails && 2*of.Failed > e.Hour {
-		by := ""
-		if len(of.Reasons) > 0 {
-			by = ", most by " + of.Reasons[0].Exception
-		}
-		add(address("/tasks", "type", q.TaskType), "Of %s, %d of the %d that ended in the last hour failed%s.", q.TaskType, of.Failed, e.Hour, by)
+	if of := endsOf(q.TaskType, e); e != nil && !fails && 2*of.Failed > e.Hour && len(of.Reasons) > 0 {
+		add(errorPath(q.TaskType, of.Reasons[0].Exception), "Of %s, %d of the %d that ended in the last hour failed%s.", q.TaskType, of.Failed, e.Hour, by(of.Reasons))
 	}
 	r.nothingToSend(ctx, f, q, add)
 	return causes[:min(len(causes), maxProblems)], nil

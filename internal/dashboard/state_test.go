@@ -108,11 +108,11 @@ func TestWhatEndedIsShown(t *testing.T) {
 		t.Errorf("%+v", o.Flow)
 	}
 	// From what stands still to why.
-	body := s.has("/", "3 messages wait in swh.unread, which nobody reads.", `href="/queue?name=swh.unread"`, `href="/runbooks#QueueWithoutConsumer"`)
-	if strings.Contains(body, "swh.list, which nobody reads") {
+	body := s.has("/", "3 messages wait in swh.unread: no worker reads it.", `href="/queue?name=swh.unread"`, `href="/runbooks#QueueWithoutConsumer"`)
+	if strings.Contains(body, "swh.list: no worker reads it") {
 		t.Error("a queue that is read counts as unread")
 	}
-	s.has("/queue?name=swh.unread", "3 messages wait in swh.unread, which nobody reads.")
+	s.has("/queue?name=swh.unread", "3 messages wait in swh.unread: no worker reads it.")
 	s.has("/queues?q=list", "swh.list")
 	if body := s.get("/queues?q=list"); strings.Contains(body, "swh.unread") {
 		t.Error("a queue that was not asked for is shown")
@@ -236,7 +236,7 @@ func TestDaemonsAreShown(t *testing.T) {
 		"insert into scheduler_go.daemons select gen_random_uuid(), 'restarts', '1.2', 'host2', now() - interval '3 hours', now() - n * interval '1 second' - interval '2 hours', '{}' from generate_series(1, 1100) n",
 		"insert into scheduler_go.keeper (job, began, until, seconds, result, failed) values ('graphs', now(), 'epoch', 2, 'it broke', true)")
 	s.has("/daemons", "start-runner", "RabbitMQ for 5 min", `<span class="bad">1 h 3`, `<span class="bad">it broke</span>`, "host1", "1.2")
-	s.has("/", "start-listener on host1 has not been heard of for 1 h 3")
+	s.has("/", "start-listener on host1 has not reported for 1 h 3")
 }
 
 // Reports of the configured directory are shown, whatever is in them without scripts, and no

@@ -41,6 +41,7 @@ type typePageData struct {
 	Running  []running      `json:"running"` // the oldest maxOfType
 	Slowest  []slowRun      `json:"slowest"`
 	Queues   []status.Queue `json:"queues"`
+	Levels   []levels       `json:"over_time"` // of its queues
 	Settings []setting      `json:"settings"`
 	groupsAndLanes
 
@@ -102,7 +103,11 @@ func (d typePageData) Charts() []chart {
 	if d.Visited != nil {
 		all = append(all, d.Visited.chart("Visits, as the journal records"))
 	}
-	return append(all, d.Took.chart("How long what succeeded took"), histogram("How much took how long", d.sketch), d.Waited.chart("How long it waited to start"))
+	all = append(all, d.Took.chart("How long what succeeded took"), histogram("How much took how long", d.sketch), d.Waited.chart("How long it waited to start"))
+	for _, l := range d.Levels {
+		all = append(all, l.Chart())
+	}
+	return all
 }
 
 func showType(ctx context.Context, r *Request) (any, error) {
@@ -116,6 +121,10 @@ func showType(ctx context.Context, r *Request) (any, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	r.now.took.start(ctx)
+	r.now.queues.start(ctx)
+	r.now.groups.start(ctx)
+	r.now.lanes.start(ctx)
 	d := typePageData{Type: tt.Type, Description: tt.Description, Range: of.Name, Ranges: of.links(typePath(tt.Type)), Slowest: []slowRun{}}
 	past := of.past(r.Now)
 	if err := r.pastOfType(ctx, &d, of, past); err != nil {
@@ -128,8 +137,12 @@ func showType(ctx context.Context, r *Request) (any, error) {
 	for _, s := range slowest {
 		d.Slowest = append(d.Slowest, slowRun{s.Task, s.Run, s.Runtime, s.Recorded})
 	}
+	if err != nil {
+		return nil, err
+	}
 	d.queuesOf(ctx, r, tt)
 	d.Settings = settingsOf(tt)
+	d.Levels, err = r.levelsOfType(ctx, of, d.Queues)
 	return d, err
 }
 

@@ -53,12 +53,12 @@ func TestTask(t *testing.T) {
 		"disabled by hand, with retries left": {
 			Task{Task: model.Task{Status: model.TaskDisabled, RetriesLeft: 1}, LastRun: failed}, []string{"It is disabled"}, []string{"no retries left"},
 		},
-		"set aside": {Task{Task: model.Task{Status: model.TaskNotScheduled}, SetAside: aside}, []string{"It is set aside"}, nil},
+		"set aside": {Task{Task: model.Task{Status: model.TaskNotScheduled}, SetAside: aside}, []string{"It is rejected"}, nil},
 		"scheduled by another, and still set aside": {
 			Task{Task: model.Task{Status: model.TaskScheduled}, SetAside: aside}, []string{"marked as scheduled"}, []string{"set aside"},
 		},
 		"ready, and less than a fifth of its queue free": {
-			Task{Task: model.Task{Status: model.TaskNotScheduled}, Queue: full}, []string{"Its queue q is full: it holds 81 of at most 100 messages (41 with workers), and is filled again when more than 20% of it is free."}, nil,
+			Task{Task: model.Task{Status: model.TaskNotScheduled}, Queue: full}, []string{"Its queue q is full: it holds 81 of at most 100 messages (41 unacknowledged), and is filled again when more than 20% of it is free."}, nil,
 		},
 		"sent to a queue that nobody reads": {
 			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunScheduled, Scheduled: ago(time.Hour)}, Queue: Queue{Name: "q", Ready: 1}},

@@ -87,12 +87,12 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 	case q.Err != nil:
 		e.because("The number of messages in its queue %s is unknown: %s.", q.Name, q.Err)
 	case !limited:
-		e.because("Its queue %s holds %s (%d with workers) and has no limit.", q.Name, messages(q.Ready+q.Working), q.Working)
+		e.because("Its queue %s holds %s (%d unacknowledged) and has no limit.", q.Name, messages(q.Ready+q.Working), q.Working)
 	case float64(free) < float64(*q.Limit)*refill || free == 0:
-		e.because("Its queue %s is full: it holds %d of at most %s (%d with workers), and is filled again when more than %d%% of it is free.",
+		e.because("Its queue %s is full: it holds %d of at most %s (%d unacknowledged), and is filled again when more than %d%% of it is free.",
 			q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working, int(refill*100))
 	default:
-		e.because("Its queue %s has room: it holds %d of at most %s (%d with workers).", q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working)
+		e.because("Its queue %s has room: it holds %d of at most %s (%d unacknowledged).", q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working)
 	}
 	if q.Err == nil && q.Consumers == 0 {
 		e.because("No worker reads queue %s.", q.Name)
@@ -102,10 +102,10 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 // describeMessage adds the state of an outgoing message.
 func (e *Explanation) describeMessage(m db.WaitingMessage) {
 	if m.Attempts == 0 {
-		e.because("Its message for queue %s has been outgoing since %s, with %s before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), messages(int(m.Ahead)))
+		e.because("Its message for queue %s is being sent since %s, with %s before it; any daemon that sends takes it from there.", m.Queue, e.at(m.Since), messages(int(m.Ahead)))
 		return
 	}
-	e.because("The broker refused its message for queue %s %s (%s); it is tried again at %s.", m.Queue, model.Count(m.Attempts, "time", "times"), m.Reason, e.at(m.Again))
+	e.because("The broker rejected its message for queue %s %s (%s); it is tried again at %s.", m.Queue, model.Count(m.Attempts, "time", "times"), m.Reason, e.at(m.Again))
 }
 
 // waitsInBacklog explains work in the backlog of a lane.
@@ -133,7 +133,7 @@ func (e *Explanation) describeLane(p db.LanePlace) {
 
 // isSetAside explains a task or an origin that is set aside.
 func (e *Explanation) isSetAside(s db.SetAside) {
-	e.Summary = fmt.Sprintf("It is set aside since %s: it can't be sent.", e.at(s.Since))
+	e.Summary = fmt.Sprintf("It is rejected since %s: it can't be sent.", e.at(s.Since))
 	e.When = &s.Until
 	e.because("The reason: %s.", strings.TrimRight(s.Reason, "."))
 	e.because("It is tried again within a minute of a change, or at %s.", e.at(s.Until))

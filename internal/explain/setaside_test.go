@@ -40,7 +40,7 @@ func TestSetAsideIsExplained(t *testing.T) {
 		"its arguments are a JSON array": task(1), "its args are a JSON string": task(2),
 		"its extra_loader_arguments are a JSON array": origin("https://list"), "its last_update is infinite": origin("https://far"),
 	} {
-		if len(got) != 1 || !strings.HasPrefix(got[0].Summary, "It is set aside since ") || len(got[0].Reasons) == 0 || !strings.Contains(got[0].Reasons[0], reason) || got[0].When == nil {
+		if len(got) != 1 || !strings.HasPrefix(got[0].Summary, "It is rejected since ") || len(got[0].Reasons) == 0 || !strings.Contains(got[0].Reasons[0], reason) || got[0].When == nil {
 			t.Errorf("%s: %+v", reason, got)
 		}
 	}

@@ -112,7 +112,7 @@ func inFlight(ctx context.Context, store *db.Store, queue string, halfLife time.
 
 // QueueTable formats rows for a terminal.
 func QueueTable(t pytext.Terminal, rows []Queue) string {
-	lines := []string{"QUEUE\tLIMIT>\tOUTGOING>\tREADY>\tUNACKED>\tCONSUMERS>\tIN/S>\tOUT/S>\tOLDEST>\tLANE\tBACKLOG>\tGROUPS"}
+	lines := []string{"QUEUE\tLIMIT>\tBEING SENT>\tREADY>\tUNACKED>\tCONSUMERS>\tIN/S>\tOUT/S>\tOLDEST>\tLANE\tBACKLOG>\tGROUPS"}
 	for _, r := range rows {
 		if r.Problem != "" {
 			lines = append(lines, fmt.Sprintf("%s\t%s\t%d\t%s", pytext.Visible(r.Queue), limit(r.Limit, "none"), r.Outgoing, pytext.Visible(r.Problem)))

@@ -129,7 +129,7 @@ func (g *Group) divides() bool {
 
 // GroupTable formats rows for a terminal.
 func GroupTable(t pytext.Terminal, rows []Group) string {
-	lines := []string{"QUEUE\tGROUP\tWEIGHT>\tPRIORITY>\tENTITLED>\tNOW>\tHOUR>\tWAITING>\tIN FLIGHT>\tMAX>\tRUNNING>\tUSED>"}
+	lines := []string{"QUEUE\tGROUP\tWEIGHT>\tPRIORITY>\tTARGET>\tNOW>\tLAST HOUR>\tWAITING>\tIN FLIGHT>\tMAX>\tRUNNING>\tUSED>"}
 	for _, r := range rows {
 		most := "-"
 		if r.MaxInFlight != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"swh-scheduler/internal/lanes"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/stmt"
 )
 
@@ -46,7 +47,8 @@ type Ended struct {
 	Minute, Five, Hour int64            // in 1, 5 and 60 minutes
 	Statuses           map[string]int64 // in 60 minutes
 	FiveStatuses       map[string]int64 // in 5 minutes
-	Exceptions         map[string]int64 // failures in 60 minutes, by class of exception
+	Exceptions         map[string]int64 // failures in 60 minutes, by class of exception; "": none was reported
+	FiveExceptions     map[string]int64 // failures in 5 minutes, likewise
 	// Took has the known runtimes of the last 60 minutes; Seconds is their sum.
 	Took    lanes.Sketch
 	Seconds float64
@@ -63,14 +65,15 @@ func (a Queries) EndedInHour(ctx context.Context) (map[EndedKey]*Ended, error) {
 		key := EndedKey{r.Source, r.Type}
 		e := ended[key]
 		if e == nil {
-			e = &Ended{Statuses: map[string]int64{}, FiveStatuses: map[string]int64{}, Exceptions: map[string]int64{}, Took: lanes.Sketch{}}
+			e = &Ended{Statuses: map[string]int64{}, FiveStatuses: map[string]int64{}, Exceptions: map[string]int64{}, FiveExceptions: map[string]int64{}, Took: lanes.Sketch{}}
 			ended[key] = e
 		}
 		e.Minute, e.Five, e.Hour = e.Minute+r.InMinute, e.Five+r.InFive, e.Hour+r.InHour
 		e.Statuses[r.Status] += r.InHour
 		e.FiveStatuses[r.Status] += r.InFive
-		if r.Exception != "" {
+		if r.Exception != "" || r.Source == EndedByWorker && model.RunStatus(r.Status).Failed() {
 			e.Exceptions[r.Exception] += r.InHour
+			e.FiveExceptions[r.Exception] += r.InFive
 		}
 		if r.Bucket >= 0 {
 			e.Took[r.Bucket] += float64(r.InHour)

@@ -140,8 +140,8 @@ cross join lateral (select * from scheduler_go.ended_past h where h.span = $5 an
 	return cells, err
 }
 
-// Took returns the runtimes of ends with the statuses, by type: those by minute, and those of days that
-// began after since.
+// Took returns the runtimes of ends with the statuses, by type: those of days that began after since. Of a type
+// without such days, it returns those by minute. An end is counted in its day after some three hours.
 func (s Store) Took(ctx context.Context, source string, since time.Time, statuses ...string) (map[string]lanes.Sketch, error) {
 	type row struct {
 		Type   string
@@ -149,11 +149,14 @@ func (s Store) Took(ctx context.Context, source string, since time.Time, statuse
 		Pieces int64
 	}
 	rows, err := stmt.Rows[row](ctx, s.db.Pool(), `
+with days as materialized (
+  select p.type, b.bucket, b.pieces from scheduler_go.ended_past p, unnest(p.buckets, p.counts) b (bucket, pieces)
+  where p.span = 'day' and p.since >= $2 and p.source = $1 and p.status = any($3::text[]))
 select type, bucket, sum(pieces)::bigint
-from (select type, bucket, pieces from scheduler_go.ended where source = $1 and status = any($3::text[])
+from (select * from days
       union all
-      select p.type, b.bucket, b.pieces from scheduler_go.ended_past p, unnest(p.buckets, p.counts) b (bucket, pieces)
-      where p.span = 'day' and p.since >= $2 and p.source = $1 and p.status = any($3::text[])) e
+      select m.type, m.bucket, m.pieces from scheduler_go.ended m
+      where m.source = $1 and m.status = any($3::text[]) and m.type <> all (array(select distinct d.type from days d))) e
 where bucket >= 0
 group by type, bucket`, source, since, statuses)
 	took := map[string]lanes.Sketch{}
@@ -166,11 +169,11 @@ group by type, bucket`, source, since, statuses)
 	return took, stmt.Failed(err, "read how long work takes")
 }
 
-// FailureStep counts a task type's failures in a step by class of exception, with the first and the last,
-// to the minute, hour or day.
+// FailureStep counts a type's failures in a step by source and class of exception ("" for the journal), with the
+// first and the last, to the minute, hour or day.
 type FailureStep = queries.FailureStepsRow
 
-// FailureSteps sums failures of task types.
+// FailureSteps sums failures, as workers and the journal report them.
 func (a Queries) FailureSteps(ctx context.Context, p Past) ([]FailureStep, error) {
 	rows, err := a.q.FailureSteps(ctx, queries.FailureStepsParams{Span: p.Span, Since: p.Since, Step: p.Step.Seconds()})
 	return rows, stmt.Failed(err, "read failures since %s", p.Since)

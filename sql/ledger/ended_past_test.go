@@ -194,9 +194,9 @@ func TestPastIsRead(t *testing.T) {
 		}
 		sum = map[string]int64{}
 		for _, f := range failures {
-			sum[f.Type+" "+f.Exception] += f.Pieces
+			sum[f.Source+" "+f.Type+" "+f.Exception] += f.Pieces
 		}
-		if diff := cmp.Diff(map[string]int64{"t OSError": n, "u KeyError": n}, sum); diff != "" {
+		if diff := cmp.Diff(map[string]int64{"worker t OSError": n, "worker u KeyError": n, "journal git ": n}, sum); diff != "" {
 			t.Errorf("%+v: %s", tc.past, diff)
 		}
 	}

@@ -107,16 +107,17 @@ from (select m.minute as at, m.source, m.type, m.status, m.pieces from scheduler
 where e.source <> 'wait'
 group by 1, 2, 3, 4;
 
--- FailureSteps sums the failures of task types from a moment on by exception, in the steps of EndedSteps.
--- It returns the first and the last minute of each.
+-- FailureSteps sums failures from a moment on by source, type and exception, in the steps of EndedSteps.
+-- It returns the first and the last minute of each. It reads ended_past by the index of failures only.
 -- name: FailureSteps :many
-select e.type, e.exception, floor(extract(epoch from e.at) / @step::double precision)::bigint as step, sum(e.pieces)::bigint as pieces, min(e.at)::timestamptz as first, max(e.at)::timestamptz as last
-from (select m.minute as at, m.type, m.exception, m.pieces from scheduler_go.ended m
-      where m.minute >= @since::timestamptz and m.source = 'worker' and m.status in ('failed', 'permfailed', 'lost')
+select e.source, e.type, e.exception, floor(extract(epoch from e.at) / @step::double precision)::bigint as step, sum(e.pieces)::bigint as pieces, min(e.at)::timestamptz as first, max(e.at)::timestamptz as last
+from (select m.minute as at, m.source, m.type, m.status, m.exception, m.pieces from scheduler_go.ended m
+      where m.minute >= @since::timestamptz and m.status in ('failed', 'permfailed', 'lost')
       union all
-      select p.since, p.type, p.exception, p.pieces from scheduler_go.ended_past p
-      where p.span = @span::text and p.since >= @since::timestamptz and p.source = 'worker' and p.status in ('failed', 'permfailed', 'lost')) e
-group by 1, 2, 3;
+      select p.since, p.source, p.type, p.status, p.exception, p.pieces from scheduler_go.ended_past p
+      where p.span = @span::text and p.since >= @since::timestamptz and p.status in ('failed', 'permfailed', 'lost')) e
+where e.source = 'worker' or e.source = 'journal' and e.status = 'failed'
+group by 1, 2, 3, 4;
 
 -- Errors lists the first and the last failure of tasks by class of exception, up to three hours ago.
 -- name: Errors :many

@@ -181,13 +181,14 @@ func (q *Queries) Errors(ctx context.Context) ([]SchedulerGoError, error) {
 }
 
 const failureSteps = `-- name: FailureSteps :many
-select e.type, e.exception, floor(extract(epoch from e.at) / $1::double precision)::bigint as step, sum(e.pieces)::bigint as pieces, min(e.at)::timestamptz as first, max(e.at)::timestamptz as last
-from (select m.minute as at, m.type, m.exception, m.pieces from scheduler_go.ended m
-      where m.minute >= $2::timestamptz and m.source = 'worker' and m.status in ('failed', 'permfailed', 'lost')
+select e.source, e.type, e.exception, floor(extract(epoch from e.at) / $1::double precision)::bigint as step, sum(e.pieces)::bigint as pieces, min(e.at)::timestamptz as first, max(e.at)::timestamptz as last
+from (select m.minute as at, m.source, m.type, m.status, m.exception, m.pieces from scheduler_go.ended m
+      where m.minute >= $2::timestamptz and m.status in ('failed', 'permfailed', 'lost')
       union all
-      select p.since, p.type, p.exception, p.pieces from scheduler_go.ended_past p
-      where p.span = $3::text and p.since >= $2::timestamptz and p.source = 'worker' and p.status in ('failed', 'permfailed', 'lost')) e
-group by 1, 2, 3
+      select p.since, p.source, p.type, p.status, p.exception, p.pieces from scheduler_go.ended_past p
+      where p.span = $3::text and p.since >= $2::timestamptz and p.status in ('failed', 'permfailed', 'lost')) e
+where e.source = 'worker' or e.source = 'journal' and e.status = 'failed'
+group by 1, 2, 3, 4
 `
 
 type FailureStepsParams struct {
@@ -197,6 +198,7 @@ type FailureStepsParams struct {
 }
 
 type FailureStepsRow struct {
+	Source    string
 	Type      string
 	Exception string
 	Step      int64
@@ -205,8 +207,8 @@ type FailureStepsRow struct {
 	Last      time.Time
 }
 
-// FailureSteps sums the failures of task types from a moment on by exception, in the steps of EndedSteps.
-// It returns the first and the last minute of each.
+// FailureSteps sums failures from a moment on by source, type and exception, in the steps of EndedSteps.
+// It returns the first and the last minute of each. It reads ended_past by the index of failures only.
 func (q *Queries) FailureSteps(ctx context.Context, arg FailureStepsParams) ([]FailureStepsRow, error) {
 	rows, err := q.db.Query(ctx, failureSteps, arg.Step, arg.Since, arg.Span)
 	if err != nil {
@@ -217,6 +219,7 @@ func (q *Queries) FailureSteps(ctx context.Context, arg FailureStepsParams) ([]F
 	for rows.Next() {
 		var i FailureStepsRow
 		if err := rows.Scan(
+			&i.Source,
 			&i.Type,
 			&i.Exception,
 			&i.Step,
