@@ -60,7 +60,7 @@ func readPages(t *testing.T) []page {
 	t.Helper()
 	paths := []string{"README.md", "CONTRIBUTING.md"}
 	err := fs.WalkDir(os.DirFS(".."), "docs", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".md") {
+		if err == nil && strings.HasSuffix(path, ".md") && path != "docs/devel/before-1.0.md" { // the past, as it was written
 			paths = append(paths, path)
 		}
 		return err
