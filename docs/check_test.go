@@ -25,7 +25,6 @@ import (
 var unclean = []string{
 	"README.md",
 	"docs/how-to/replace.md",
-	"docs/reference/commands.md",
 	"docs/reference/compatibility.md",
 	"docs/reference/configuration.md",
 	"docs/reference/dashboard.md",

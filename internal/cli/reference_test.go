@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"swh-scheduler/internal/testenv"
+)
+
+// docs/reference/commands.md has each command with its help, synopsis and options. Man pages are made of the same.
+func TestCommandsInTheReference(t *testing.T) {
+	t.Parallel()
+	const page = "../../docs/reference/commands.md"
+	root := Root("", io.Discard, io.Discard)
+	var all strings.Builder
+	describe := func(cmd *cobra.Command, heading string) {
+		help := strings.TrimSpace(cmd.Long)
+		if help == "" {
+			help = strings.TrimSpace(cmd.Short)
+		}
+		fmt.Fprintf(&all, "\n### %s\n\n```text\n%s\n\n%s\n", heading, cmd.UseLine(), help)
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		flags.AddFlagSet(cmd.NonInheritedFlags())
+		flags.AddFlagSet(cmd.InheritedFlags()) // of its group
+		if options := flags.FlagUsages(); options != "" {
+			fmt.Fprintf(&all, "\n%s", options)
+		}
+		all.WriteString("```\n")
+	}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, below := range cmd.Commands() {
+			if below.Hidden || below.Name() == "help" {
+				continue
+			}
+			if below.Runnable() && !below.HasSubCommands() {
+				describe(below, below.CommandPath())
+			}
+			walk(below)
+		}
+	}
+	describe(root, "Options of all commands")
+	walk(root)
+	text := strings.ReplaceAll(all.String(), "\t", "    ")
+	var lines []string
+	for _, line := range strings.Split(text, "\n") {
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	testenv.Generated(t, page, "commands", strings.Join(lines, "\n")+"\n")
+}
