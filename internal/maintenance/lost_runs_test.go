@@ -169,7 +169,7 @@ func TestRunsOfAnUnobservableQueueAreNotLost(t *testing.T) {
 type unreachableLengths struct{}
 
 func (unreachableLengths) Length(context.Context, string, int) (celery.QueueLength, error) {
-	return celery.QueueLength{}, errors.New("the broker is away")
+	return celery.QueueLength{}, errors.New("the broker is unreachable")
 }
 
 // A sweep that an outage of the broker ended continues where it stopped.
@@ -181,7 +181,7 @@ func TestSweepGoesOnAfterAnOutage(t *testing.T) {
 		After: map[string]time.Duration{"default": time.Hour},
 	})
 	if n, err := l.RunOnce(t.Context()); n != 0 || err == nil {
-		t.Errorf("%d runs lost, %v, while the broker is away", n, err)
+		t.Errorf("%d runs lost, %v, while the broker is unreachable", n, err)
 	}
 	l.Lengths = inspectorOf(t, testenv.RabbitMQ(t))
 	if n, err := l.RunOnce(t.Context()); n != 1 || err != nil {

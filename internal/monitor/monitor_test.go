@@ -112,7 +112,7 @@ func TestFigures(t *testing.T) {
 	exec("insert into origin_visit_stats (url, visit_type) select 'https://y/' || n, 'git' from generate_series(1, 7) n")
 	exec("insert into scheduler_go.rejected_events (received, backend_id, event, sqlstate, reason) values (now(), '', '', '', '')")
 	if got := testutil.ToFloat64(m.eventsAge); got != 0 {
-		t.Errorf("events are known up to %g s ago, where no queue was looked at", got)
+		t.Errorf("events are known up to %g s ago, without an observed queue", got)
 	}
 	exec("insert into scheduler_go.event_queues values ('q', now() - interval '1 hour')")
 	exec("delete from scheduler_go.work")

@@ -118,10 +118,10 @@ func TestExpectedEndOfSentTasks(t *testing.T) {
 		t.Error(text)
 	}
 	g.Tasks[0].State = model.GraphRunning
-	for _, c := range []struct{ looked, end time.Duration }{{0, 16}, {3, 16}, {6, 16}, {8, 18}} { // in minutes; with nothing left of a, b follows at once
-		at := now.Add(c.looked * time.Minute)
+	for _, c := range []struct{ after, end time.Duration }{{0, 16}, {3, 16}, {6, 16}, {8, 18}} { // in minutes; with nothing left of a, b follows at once
+		at := now.Add(c.after * time.Minute)
 		if r := g.Report(at); r.AwaitsWorker != nil || r.ExpectedEnd == nil || !r.ExpectedEnd.Equal(now.Add(c.end*time.Minute)) {
-			t.Errorf("after %d minutes: the end is %v, %v", c.looked, r.ExpectedEnd, r.AwaitsWorker)
+			t.Errorf("after %d minutes: the end is %v, %v", c.after, r.ExpectedEnd, r.AwaitsWorker)
 		}
 	}
 	if text := g.Report(now).Text(now, func(s string) string { return s }); !strings.Contains(text, "a (task 1, running for 4 min)") {

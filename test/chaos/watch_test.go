@@ -32,9 +32,9 @@ type stall struct {
 // noticed bounds the time until a silent connection is noticed.
 const noticed = 30 * time.Second
 
-// look records whether it is well. A stall counts from the end of the last fault that hit it, if it was not well
+// record records whether it is well. A stall counts from the end of the last fault that hit it, if it was not well
 // since.
-func (s *state) look(well bool, since time.Time) {
+func (s *state) record(well bool, since time.Time) {
 	now := time.Now()
 	if well {
 		s.well = now
@@ -96,7 +96,7 @@ func (w *watcher) run(ctx context.Context) {
 	for _, d := range w.c.daemons {
 		w.all.Go(func() { every(ctx, time.Second/2, func() { w.lookAtDaemon(ctx, d) }) })
 	}
-	w.all.Go(func() { every(ctx, time.Second, func() { w.lookAtBroker(ctx) }) })
+	w.all.Go(func() { every(ctx, time.Second, func() { w.readUnacknowledged(ctx) }) })
 	w.all.Go(func() { w.countReady(ctx) })
 	w.all.Go(func() { every(ctx, time.Second, func() { w.lookAtWork(ctx) }) })
 }
@@ -155,7 +155,7 @@ func (w *watcher) lookAtDaemon(ctx context.Context, d *daemon) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ctx.Err() == nil {
-		w.daemons[d].look(ready, time.Time{})
+		w.daemons[d].record(ready, time.Time{})
 		w.rss[d.name] = max(w.rss[d.name], memory)
 	}
 }
@@ -196,8 +196,8 @@ func (w *watcher) countReady(ctx context.Context) {
 	}
 }
 
-// lookAtBroker reads the number of unacknowledged messages from the first node that answers.
-func (w *watcher) lookAtBroker(ctx context.Context) {
+// readUnacknowledged reads the number of unacknowledged messages from the first node that answers.
+func (w *watcher) readUnacknowledged(ctx context.Context) {
 	var found []struct {
 		Name string
 		Held int `json:"messages_unacknowledged"`
@@ -278,7 +278,7 @@ func (w *watcher) lookAtWork(ctx context.Context) {
 			s.waiting = now
 		}
 		s.well = now.Add(-delivered)
-		s.look(false, s.waiting)
+		s.record(false, s.waiting)
 	}
 }
 

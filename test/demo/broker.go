@@ -51,8 +51,8 @@ func newWatcher(p *program, s *servers) *watcher {
 	return &watcher{conn: conn, figures: s.broker.ManagementURL + "api/queues/" + s.virtualHost(), queues: map[string]queue{}}
 }
 
-// look reads the ready messages of the existing queues with a limit and, once a second, the figures of all queues.
-func (w *watcher) look(ctx context.Context) error {
+// read reads the ready messages of the existing queues with a limit and, once a second, the figures of all queues.
+func (w *watcher) read(ctx context.Context) error {
 	if time.Since(w.asked) >= time.Second {
 		w.asked = time.Now()
 		if err := w.readFigures(ctx); err != nil {

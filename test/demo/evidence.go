@@ -46,8 +46,8 @@ type evidence struct {
 	Stopped    map[string]error // by daemon: its exit after a stop; nil if they were left running
 }
 
-// look records the changes since its last call. All times are by the clock of the scheduler's database.
-func (e *evidence) look(ctx context.Context, scheduler *pgxpool.Pool, storage *pgx.Conn) error {
+// update records the changes since its last call. All times are by the clock of the scheduler's database.
+func (e *evidence) update(ctx context.Context, scheduler *pgxpool.Pool, storage *pgx.Conn) error {
 	known, err := swh.KnownVisits(ctx, scheduler)
 	if err != nil {
 		return err

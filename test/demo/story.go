@@ -380,7 +380,7 @@ func (s *story) watch() {
 	defer tick.Stop()
 	var done time.Time
 	for done.IsZero() || time.Since(done) < settleTime {
-		err := errors.Join(s.watcher.look(s.ctx), s.evidence.look(s.ctx, s.db, s.archive))
+		err := errors.Join(s.watcher.read(s.ctx), s.evidence.update(s.ctx, s.db, s.archive))
 		if err == nil { // otherwise PostgreSQL is unreachable, for some seconds
 			s.next()
 			s.show.update(s.stages())

@@ -123,7 +123,7 @@ func (m Model[S]) Explore() Result {
 func (e *exploration[S]) run() {
 	first := e.same(e.Initial)
 	e.number(first, 0)
-	if !e.look(first, 0) {
+	if !e.checkState(first, 0) {
 		return
 	}
 	level := []S{first}
@@ -150,7 +150,7 @@ func (e *exploration[S]) run() {
 					return
 				}
 				next = append(next, to)
-				ok = e.look(to, found)
+				ok = e.checkState(to, found)
 				e.result.Full = len(e.hashes) >= e.Most
 			}})
 			if !ok || e.result.Full {
@@ -163,7 +163,7 @@ func (e *exploration[S]) run() {
 		}
 	}
 	e.firsts = append(e.firsts, len(e.edges))
-	e.lookBack()
+	e.checkEventual()
 }
 
 func (e *exploration[S]) same(s S) S {
@@ -205,8 +205,8 @@ func (e *exploration[S]) grow() {
 	}
 }
 
-// look checks a new state, and reports whether all properties hold.
-func (e *exploration[S]) look(s S, number int) bool {
+// checkState checks a new state, and reports whether all properties hold.
+func (e *exploration[S]) checkState(s S, number int) bool {
 	for _, p := range e.Always {
 		if !p.Holds(s) {
 			e.result.Broken, e.result.Trace = p.Name, e.trace(number)
@@ -219,8 +219,8 @@ func (e *exploration[S]) look(s S, number int) bool {
 	return true
 }
 
-// lookBack checks the eventual properties. It walks back from the states in which one holds to their predecessors.
-func (e *exploration[S]) lookBack() {
+// checkEventual checks the eventual properties. It walks back from the states in which one holds to their predecessors.
+func (e *exploration[S]) checkEventual() {
 	if len(e.Eventually) == 0 {
 		return
 	}

@@ -95,9 +95,9 @@ func (w world) drain(s State) {
 			w.to.To(spread, "the change of %d is spread", i)
 		}
 		if t.Check && (!s.reopening(w.graph) || w.rules.RespawnEarly) {
-			looked := s
-			w.look(&looked, i)
-			w.to.To(looked, "%d is settled", i)
+			settled := s
+			w.settle(&settled, i)
+			w.to.To(settled, "%d is settled", i)
 		}
 	}
 }
@@ -145,8 +145,8 @@ func (w world) spread(s *State, i int) {
 	}
 }
 
-// look settles a task: it is released, or never runs, or watches another dependency.
-func (w world) look(s *State, i int) {
+// settle settles a task: it is released, or never runs, or watches another dependency.
+func (w world) settle(s *State, i int) {
 	t := &s.Tasks[i]
 	t.Check = false
 	unmet, fate := s.fate(w.graph, i, Task.now)

@@ -171,7 +171,7 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 				silent = append(silent, j)
 			}
 		}
-		if given := w.look(lane, givesUp); given != len(silent) {
+		if given := w.searchSilent(lane, givesUp); given != len(silent) {
 			w.fail("%d messages are given up, want those of %v", given, silent)
 		}
 		w.takeAll("the message of %d is given up", lane)
@@ -180,7 +180,7 @@ func (w *endsWorld) do(s check.Step[ends.State]) {
 		return
 	case is("a look finds %d out of its queue", &i):
 		lane := before.Works[i].Lane
-		w.look(lane, notes)
+		w.searchSilent(lane, notes)
 		w.take(s)
 		w.takeAll("a look finds %d out of its queue", lane)
 		return
@@ -271,12 +271,12 @@ const (
 	givesUp        // also gives up
 )
 
-// look searches for messages without events in a lane's queue, and returns how many it gives up, or would.
+// searchSilent searches for messages without events in a lane's queue, and returns how many it gives up, or would.
 //
 // It writes the starts of works only for the search: an end with a known start is charged by it, and the model has no
 // such ends.
 // such ends.
-func (w *endsWorld) look(lane uint8, does int) (given int) {
+func (w *endsWorld) searchSilent(lane uint8, does int) (given int) {
 	silent := ledger.GiveUp{Queue: lanes[lane].Queue, Now: w.clock, SilentBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: ledger.MaintenanceBatch}
 	if does == notes {
 		silent.SilentBefore = time.Unix(0, 0)
@@ -486,7 +486,7 @@ func (w *endsWorld) compare() {
 		if sent[lane] == 0 {
 			continue
 		}
-		if given := w.look(uint8(lane), tries); given != n {
+		if given := w.searchSilent(uint8(lane), tries); given != n {
 			w.fail("in lane %d %d messages would be given up, want %d\n%+v", lane, given, n, w.state.Works)
 		}
 	}

@@ -165,7 +165,7 @@ func (w *slotsWorld) actions(faults bool) (all []action) {
 			add(2, s.Name, func() { w.answer(s, w.procs[p], row) })
 		case anEnd:
 			if !w.blocked(row) {
-				add(2, s.Name, func() { w.hear(s, row) })
+				add(2, s.Name, func() { w.applyEnd(s, row) })
 			}
 		case aLease:
 			add(1, s.Name, func() { w.endLease(s, row) })
@@ -503,12 +503,12 @@ func (w *slotsWorld) write(p *process) {
 	}
 }
 
-// hear makes the listener write an end.
-func (w *slotsWorld) hear(s check.Step[slots.State], row int) {
+// applyEnd makes the listener write an end.
+func (w *slotsWorld) applyEnd(s check.Step[slots.State], row int) {
 	w.take(s)
 	end := settle.Outcome{BackendID: w.ids[row].String(), Received: time.Now(), End: &settle.End{Status: model.RunEventful}}
 	if err := w.outcomes.ApplyOutcomes(context.Background(), []settle.Outcome{end}); err != nil {
-		w.fail("hear the end of %d: %v", row, err)
+		w.fail("apply the end of %d: %v", row, err)
 	}
 }
 

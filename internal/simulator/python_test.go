@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// runPython runs testdata/peer.py with stdin as JSON and decodes its output into answer.
+// runPython runs testdata/simulate.py with stdin as JSON and decodes its output into answer.
 func runPython(t testing.TB, stdin, answer any, args ...string) {
 	t.Helper()
 	question, err := json.Marshal(stdin)
