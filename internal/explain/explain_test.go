@@ -225,7 +225,7 @@ func TestFactsOfATask(t *testing.T) {
 	}
 	says(t, e, []string{
 		"It has been sent, and no worker has begun it.", "It was sent at 2030-01-01 11:00:00+00:00 (1 h 0 min ago).",
-		"How full its queue " + model.PriorityLanes("swh.git") + " is cannot be told: no broker is there.", "it is given up at 2030-01-01 14:00:00+00:00 (in 2 h 0 min)",
+		"The number of messages in its queue " + model.PriorityLanes("swh.git") + " is unknown: no broker is there.", "it is given up at 2030-01-01 14:00:00+00:00 (in 2 h 0 min)",
 	}, nil)
 }
 
