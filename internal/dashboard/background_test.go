@@ -56,7 +56,7 @@ func TestWhoLooksFirstGetsNewFigures(t *testing.T) {
 		get(1, takes)
 		time.Sleep(6 * time.Second) // somebody looks every few seconds: nobody waits
 		get(1, 0)
-		time.Sleep(takes)
+		time.Sleep(2 * takes)
 		get(2, 0)
 		time.Sleep(time.Minute)
 		get(3, takes)
