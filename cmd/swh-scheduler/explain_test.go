@@ -108,7 +108,7 @@ lanes:
 		{[]string{"106"}, []string{"completed", "ended as eventful at", "task respawn 106"}},
 		{[]string{"107"}, []string{"marked as scheduled, but no run of it is recorded"}},
 		{[]string{"108"}, []string{"has not been sent yet", "is being sent since", "with 0 messages before it"}},
-		{[]string{"109"}, []string{"refused", "3 times (no such queue)", "(in 1 h 0 min)"}},
+		{[]string{"109"}, []string{"rejected", "3 times (no such queue)", "(in 1 h 0 min)"}},
 		{[]string{"110"}, []string{"no worker has begun it", "(1 h 0 min ago)", "given up at ", "(lost_after)"}},
 		{[]string{"111"}, []string{"A worker runs it", "celery@here", "(5 min ago)"}},
 		{[]string{"112"}, []string{"is to run at", "(in 10 min)", "ended as failed", "again", "2 more retries"}},
