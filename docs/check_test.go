@@ -57,7 +57,7 @@ func readPages(t *testing.T) []page {
 	t.Helper()
 	paths := []string{"README.md", "CONTRIBUTING.md"}
 	err := fs.WalkDir(os.DirFS(".."), "docs", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".md") && path != "docs/devel/before-1.0.md" { // the past, as it was written
+		if err == nil && strings.HasSuffix(path, ".md") {
 			paths = append(paths, path)
 		}
 		return err
@@ -298,6 +298,9 @@ func TestStyle(t *testing.T) {
 	}
 	counts := map[string]int{}
 	for _, p := range readPages(t) {
+		if p.path == "docs/devel/before-1.0.md" {
+			continue // the past, as it was written
+		}
 		findings := p.findings()
 		counts[p.path] = len(findings)
 		switch {
@@ -394,7 +397,7 @@ func TestIndex(t *testing.T) {
 			names = append(names, "docs/"+part.directory+"/"+name+".md")
 		}
 		for _, p := range pages {
-			if path.Dir(p.path) == "docs/"+part.directory && !slices.Contains(names, p.path) {
+			if strings.HasPrefix(p.path, "docs/"+part.directory+"/") && !slices.Contains(names, p.path) {
 				names = append(names, p.path)
 			}
 		}

@@ -139,6 +139,8 @@ func list(directory, made string, when time.Time) (files.Contents, error) {
 		{filepath.Join(directory, "systemd", "swh-scheduler@rpc.service.d"), docs + "/examples/swh-scheduler@rpc.service.d", "", 0o644},
 		{filepath.Join(directory, "systemd", "file-per-daemon.conf"), docs + "/examples/file-per-daemon.conf", "", 0o644},
 		{filepath.Join(directory, "config"), docs + "/examples", "", 0o644},
+		{filepath.Join(directory, "prometheus"), docs + "/examples/prometheus", "", 0o644},
+		{filepath.Join(directory, "grafana"), docs + "/examples/grafana", "", 0o644},
 		{filepath.Join(directory, "docs"), docs + "/docs", "", 0o644},
 		{filepath.Join(directory, "README.md"), docs + "/README.md", "", 0o644},
 		{filepath.Join(directory, "CHANGELOG.md"), docs + "/CHANGELOG.md", "", 0o644},

@@ -45,7 +45,7 @@ func release(t *testing.T) string {
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
 		copyTo(t, filepath.Join("../..", name), filepath.Join(dir, name))
 	}
-	for from, to := range map[string]string{"../../docs": "docs", "../systemd": "systemd", "../config": "config"} {
+	for from, to := range map[string]string{"../../docs": "docs", "../systemd": "systemd", "../config": "config", "../prometheus": "prometheus", "../grafana": "grafana"} {
 		if err := os.CopyFS(filepath.Join(dir, to), os.DirFS(from)); err != nil {
 			t.Fatal(err)
 		}
@@ -137,6 +137,9 @@ func TestContents(t *testing.T) {
 		"/etc/softwareheritage/scheduler/runner.env":                                 {0o600, "root root", "start-runner"},
 		"/usr/share/doc/swh-scheduler/examples/file-per-daemon.conf":                 {0o644, "root root", "/scheduler/%i.yml"},
 		"/usr/share/doc/swh-scheduler/examples/listener.yml":                         {0o644, "root root", "cls: postgresql"},
+		"/usr/share/doc/swh-scheduler/examples/prometheus/alerts.yml":                {0o644, "root root", "runbook_url"},
+		"/usr/share/doc/swh-scheduler/examples/prometheus/scrape.yml":                {0o644, "root root", "scrape_configs"},
+		"/usr/share/doc/swh-scheduler/examples/grafana/swh-scheduler.json":           {0o644, "root root", "panels"},
 		"/usr/share/doc/swh-scheduler/examples/scheduler.yml":                        {0o644, "root root", "cls: postgresql"},
 		"/usr/share/doc/swh-scheduler/examples/swh-scheduler@rpc.service.d/tls.conf": {0o644, "root root", "LoadCredential=rpc.key:"},
 		"/usr/share/doc/swh-scheduler/docs/how-to/install.md":                        {0o644, "root root", "apt"},

@@ -78,7 +78,7 @@ func signed(s *signature) string {
 	for _, p := range s.parameters {
 		text := p.name + ": " + typeOf(p)
 		if !p.required {
-			text += " = …"
+			text += " = ..."
 		}
 		parameters = append(parameters, text)
 	}
@@ -124,7 +124,7 @@ func TestCallsInTheReference(t *testing.T) {
 		for _, p := range s.parameters {
 			text := "    " + p.name + ": " + typeOf(p)
 			if !p.required {
-				text += " = …"
+				text += " = ..."
 			}
 			types.WriteString(text + ",\n")
 		}

@@ -40,9 +40,10 @@ type App struct {
 	Level   *slog.LevelVar // a daemon changes it while it runs
 	Log     *slog.Logger   // to Stderr, above a progress bar
 
-	logLines  *logLines
-	logFields []string // names of Python's fields in a JSON log; nil for slog's own fields
-	sentry    *sentry.Reporter
+	configRead os.FileInfo // the configuration's file just before it was last read
+	logLines   *logLines
+	logFields  []string // names of Python's fields in a JSON log; nil for slog's own fields
+	sentry     *sentry.Reporter
 }
 
 // New makes an App without a configuration. release is the program's version; "" between releases.
@@ -82,6 +83,7 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 	if path == "" {
 		path, fromFlag = os.Getenv("SWH_CONFIG_FILENAME"), false
 	}
+	a.configRead, _ = os.Stat(path) // before it is read: a later change differs
 	c, warnings, err = config.Load(path, a.Globals.options...)
 	if e, ok := errors.AsType[*config.Error](err); ok && e.Unread {
 		if fromFlag {
@@ -104,7 +106,8 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 // Reread returns a function that returns the changed configuration, or nil if the file is unchanged. The function
 // reads a changed file only when two calls in a row find the same state: a file may be half written.
 func (a *App) Reread(cmd *cobra.Command) func() (*config.Config, error) {
-	var last, applied os.FileInfo
+	var last os.FileInfo
+	applied := a.configRead
 	same := func(a, b os.FileInfo) bool {
 		return a != nil && b != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 	}

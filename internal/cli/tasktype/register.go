@@ -148,7 +148,7 @@ func typesOfPlugins(a *command.App, cmd *cobra.Command, byPlugin map[string][]mo
 			}
 		}
 		if without != nil {
-			a.Log.Warn("no worker was asked; registering the task types that this program knows", "because", pytext.OneLine(without), "of", packages)
+			a.Log.Warn("registering the task types that this program knows, as workers named none", "because", pytext.OneLine(without), "of", packages)
 		}
 	}
 	available := slices.Sorted(maps.Keys(byPlugin))
