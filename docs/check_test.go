@@ -25,7 +25,6 @@ import (
 var unclean = []string{
 	"docs/reference/compatibility.md",
 	"docs/reference/configuration.md",
-	"docs/reference/dashboard.md",
 	"docs/reference/metrics.md",
 }
 
