@@ -95,7 +95,7 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "check", "rules", "prometheus/alerts.yml")
 	promtool(t, "test", "rules", "prometheus/alerts_test.yml")
 	page := testenv.Read(t, filepath.Join("..", "docs", "how-to", "runbooks.md"))
-	tried := string(testenv.Read(t, filepath.Join("..", "docs", "reference", "metrics.md")))
+	tried := string(testenv.Read(t, filepath.Join("..", "docs", "devel", "evidence", "alerts.md")))
 	metrics, sections := documented(t), strings.Count(string(page), "\n## ")
 	for _, a := range readAlerts(t) {
 		sections--
@@ -111,6 +111,58 @@ func TestAlerts(t *testing.T) {
 	if sections != 0 {
 		t.Errorf("%d sections too many in the runbooks", sections)
 	}
+}
+
+var (
+	labelInText  = regexp.MustCompile(`\{\{ \$labels\.(\w+) \}\}`)
+	durationText = regexp.MustCompile(`\{\{ \$value \| humanizeDuration \}\}`)
+	valueInText  = regexp.MustCompile(`\{\{ \$value[^}]*\}\}`)
+)
+
+// inWords returns the text of an annotation with the names of labels in capitals, DURATION and N.
+func inWords(text string) string {
+	text = strings.ReplaceAll(text, "}}{{", "}} or {{")
+	text = labelInText.ReplaceAllStringFunc(text, func(s string) string { return strings.ToUpper(labelInText.FindStringSubmatch(s)[1]) })
+	return valueInText.ReplaceAllString(durationText.ReplaceAllString(text, "DURATION"), "N")
+}
+
+// The table and the conditions in docs/reference/alerts.md are those of alerts.yml.
+func TestAlertsInTheDocs(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Groups []struct {
+			Rules []yaml.Node
+		}
+	}
+	readYAML(t, "prometheus/alerts.yml", &file)
+	notes := map[string]string{} // by alert: the comment on its expression
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			for i := 0; i < len(rule.Content); i += 2 {
+				if key := rule.Content[i]; key.Value == "expr" && key.HeadComment != "" {
+					notes[rule.Content[1].Value] = strings.Join(strings.FieldsFunc(key.HeadComment, func(r rune) bool { return r == '#' || r == '\n' }), "")
+				}
+			}
+		}
+	}
+	var table, conditions strings.Builder
+	table.WriteString("\n| alert | severity | holds for | text |\n|---|---|---|---|\n")
+	conditions.WriteString("\n## Conditions\n")
+	for _, a := range readAlerts(t) {
+		_, anchor, _ := strings.Cut(a.Annotations["runbook_url"], "#")
+		lasts := strings.NewReplacer("m", " min", "h", " h").Replace(a.For)
+		if a.For == "0m" {
+			lasts = "–"
+		}
+		fmt.Fprintf(&table, "| [%s](../how-to/runbooks.md#%s) | %s | %s | %s |\n", a.Alert, anchor, a.Labels["severity"], lasts, inWords(a.Annotations["summary"]))
+		fmt.Fprintf(&conditions, "\n### %s\n\n", a.Alert)
+		if note := notes[a.Alert]; note != "" {
+			fmt.Fprintf(&conditions, "%s\n\n", strings.TrimSpace(note))
+		}
+		expr := regexp.MustCompile(` (and|or|unless) (on |max |min |sum |sum\(|max\(|\(sum|0 )`).ReplaceAllString(a.Expr, "\n$1 $2")
+		fmt.Fprintf(&conditions, "```text\n%s\n```\n", expr)
+	}
+	testenv.Generated(t, filepath.Join("..", "docs", "reference", "alerts.md"), "alerts", table.String()+conditions.String()+"\n")
 }
 
 var instanceLabel = regexp.MustCompile(`instance="(\w+)"`)

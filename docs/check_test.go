@@ -25,7 +25,6 @@ import (
 var unclean = []string{
 	"docs/reference/compatibility.md",
 	"docs/reference/configuration.md",
-	"docs/reference/metrics.md",
 }
 
 // sections are those of the configuration. A block of YAML that has only these is read as one.
