@@ -38,7 +38,7 @@ func TestCommandsInTheReference(t *testing.T) {
 			if below.Hidden || below.Name() == "help" {
 				continue
 			}
-			if below.Runnable() && !below.HasSubCommands() {
+			if !below.HasSubCommands() || below.HasAvailableLocalFlags() { // options of a group stand after its name
 				describe(below, below.CommandPath())
 			}
 			walk(below)
