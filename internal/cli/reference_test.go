@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -52,4 +53,26 @@ func TestCommandsInTheReference(t *testing.T) {
 		lines = append(lines, strings.TrimRight(line, " "))
 	}
 	testenv.Generated(t, page, "commands", strings.Join(lines, "\n")+"\n")
+}
+
+// docs/reference/configuration.md names commands that are there as the readers of keys.
+func TestReadersOfKeys(t *testing.T) {
+	t.Parallel()
+	root := Root("", io.Discard, io.Discard)
+	found := 0
+	for line := range strings.Lines(string(testenv.Read(t, "../../docs/reference/configuration.md"))) {
+		readers, ok := strings.CutPrefix(line, "- Read by: ")
+		if !ok {
+			continue
+		}
+		for _, m := range regexp.MustCompile("`([a-z][a-z -]*)`").FindAllStringSubmatch(readers, -1) {
+			found++
+			if cmd, rest, err := root.Find(strings.Fields(m[1])); err != nil || len(rest) > 0 || cmd == root {
+				t.Errorf("there is no command %s", m[1])
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("%d readers are found", found)
+	}
 }

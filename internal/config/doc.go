@@ -15,5 +15,4 @@
 //
 // Secrets (addresses with passwords, Kafka settings) have types that print as [redacted]. A conversion to string
 // returns the secret.
-// a conversion to string reveals them.
 package config

@@ -89,7 +89,11 @@ func cause(err error) string {
 var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 
 func parse(file string, text []byte, options ...string) (*Config, []Warning, error) {
-	root, err := parseRoot(file, text, "a mapping with a scheduler section")
+	return parseWith(&reader{file: file}, text, options...)
+}
+
+func parseWith(r *reader, text []byte, options ...string) (*Config, []Warning, error) {
+	root, err := parseRoot(r.file, text, "a mapping with a scheduler section")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,8 +103,7 @@ func parse(file string, text []byte, options ...string) (*Config, []Warning, err
 		}
 	}
 	c := Default()
-	c.File = file
-	r := &reader{file: file, lines: c.lines}
+	c.File, r.lines = r.file, c.lines
 	value{reader: r, node: root}.section(c.sections(), othersKeys("top"))
 	if len(r.errors) > 0 {
 		return nil, r.warnings, errors.Join(r.errors...)

@@ -84,6 +84,7 @@ func policy(v value) model.WeightedPolicy {
 	p := model.WeightedPolicy{Filter: model.VisitFilter{Cooldowns: model.DefaultCooldowns}}
 	f, fields := &p.Filter, policyFields(&p)
 	required := map[string]bool{"policy": true, "weight": true}
+	v.accept(fields)
 	entries := v.entries("a mapping with policy and weight")
 	for _, e := range entries {
 		field, ok := fields[e.name]

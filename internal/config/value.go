@@ -26,6 +26,7 @@ type reader struct {
 	errors   []error
 	warnings []Warning
 	lines    map[string]int
+	accepted func(key string) // called with each key that a mapping of the file may have; nil: not called
 }
 
 // value is a node of the file and the path of its key.
@@ -256,6 +257,7 @@ func (v value) sectionWith(fields map[string]func(value), unknown func(entry)) {
 	if v.isNull() {
 		return
 	}
+	v.accept(fields)
 	for _, e := range v.entries("a mapping") {
 		field, ok := fields[e.name]
 		switch {
@@ -263,6 +265,15 @@ func (v value) sectionWith(fields map[string]func(value), unknown func(entry)) {
 			unknown(e)
 		case !e.isNull():
 			field(e.value)
+		}
+	}
+}
+
+// accept calls accepted with the keys of fields.
+func (v value) accept(fields map[string]func(value)) {
+	if v.accepted != nil {
+		for name := range fields {
+			v.accepted(strings.TrimPrefix(v.key+"."+name, "."))
 		}
 	}
 }
