@@ -150,7 +150,7 @@ var reference = []keyOfReference{
 	{key: "sentry.main_package", about: "The name before the version in the release.", otherwise: "`swh-scheduler`"},
 	{key: "sentry.disable_logging_events", about: "`true` reports only lines of the log that hold an error."},
 
-	{key: "update_metrics_after", about: "The age of a lister's counts of `update-metrics` after which they are taken anew, a lister at a time: a minute or more; 0 is never.", otherwise: "`0`", readers: "daemons that send"},
+	{key: "update_metrics_after", about: "The age of counts of `update-metrics` after which they are taken anew, one lister at a time. It is a minute or more; 0 is never.", otherwise: "`0`", readers: "daemons that send"},
 
 	{key: "visit_rules", about: "How a visit changes an origin's [visit target](../explanation/visits.md#what-a-visit-changes). All journal clients must have the same; the defaults are the Python scheduler's.", readers: "`journal-client`, `explain`, `simulator run`"},
 	{key: "visit_rules.intervals", about: "The intervals that are added to the visit target, by the origin's place in this list."},
