@@ -381,6 +381,7 @@ var parts = []struct {
 	{"reference", "Reference", []string{"commands", "configuration"}},
 	{"explanation", "Explanation", []string{"architecture", "guarantees"}},
 	{"devel", "Devel", nil},
+	{"devel/evidence", "Evidence", nil},
 }
 
 // docs/index.md lists all pages by their headings, and for Sphinx by their names. SWH_TEST_UPDATE=1 writes both.
@@ -388,6 +389,7 @@ func TestIndex(t *testing.T) {
 	t.Parallel()
 	pages := readPages(t)
 	var list, tree strings.Builder
+	var listed []string
 	for _, part := range parts {
 		var lines, names, entries []string
 		for _, name := range part.first {
@@ -398,6 +400,7 @@ func TestIndex(t *testing.T) {
 				names = append(names, p.path)
 			}
 		}
+		listed = append(listed, names...)
 		for _, name := range names {
 			if i := slices.IndexFunc(pages, func(p page) bool { return p.path == name }); i >= 0 {
 				if m := regexp.MustCompile(`(?m)^# (.*)$`).FindStringSubmatch(pages[i].whole); m != nil {
@@ -410,6 +413,11 @@ func TestIndex(t *testing.T) {
 		if lines != nil {
 			fmt.Fprintf(&list, "\n## %s\n\n%s", part.title, strings.Join(lines, ""))
 			fmt.Fprintf(&tree, "```{toctree}\n:hidden:\n:caption: %s\n\n%s\n```\n\n", part.title, strings.Join(entries, "\n"))
+		}
+	}
+	for _, p := range pages {
+		if path.Dir(p.path) != "." && p.path != "docs/index.md" && !slices.Contains(listed, p.path) {
+			t.Errorf("%s is in no directory of parts", p.path)
 		}
 	}
 	testenv.Generated(t, "index.md", "pages", list.String()+"\n"+tree.String())
