@@ -154,6 +154,9 @@ func TestOneDirectory(t *testing.T) {
 			if err != nil || entry.IsDir() {
 				return err
 			}
+			if path == "../docs/devel/before-1.0.md" {
+				return nil // the past
+			}
 			for _, name := range inEtc.FindAllString(string(testenv.Read(t, path)), -1) {
 				found++
 				charts := strings.HasPrefix(name, "/etc/swh/") || name == "/etc/swh"

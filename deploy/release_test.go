@@ -99,7 +99,7 @@ func TestReleasesAreBuiltAndSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := s.run(`mkdir repository; cd "$ROOT"
-		cp -R --parents -t "$OLDPWD/repository" .ci/vulncheck LICENSE *.md docs deploy/{release,systemd,config}; git init -q "$OLDPWD/repository"`, "ROOT="+root); err != nil {
+		cp -R --parents -t "$OLDPWD/repository" .ci/vulncheck LICENSE *.md docs deploy/{release,systemd,config,prometheus,grafana,helm/files}; git init -q "$OLDPWD/repository"`, "ROOT="+root); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	const unreachable = "http://127.0.0.1:1"

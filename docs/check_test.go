@@ -396,7 +396,7 @@ func TestIndex(t *testing.T) {
 			names = append(names, "docs/"+part.directory+"/"+name+".md")
 		}
 		for _, p := range pages {
-			if strings.HasPrefix(p.path, "docs/"+part.directory+"/") && !slices.Contains(names, p.path) {
+			if path.Dir(p.path) == "docs/"+part.directory && !slices.Contains(names, p.path) {
 				names = append(names, p.path)
 			}
 		}

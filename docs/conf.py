@@ -4,7 +4,7 @@ import re
 
 project = "swh-scheduler in Go"
 extensions = ["myst_parser"]
-exclude_patterns = ["testdata", "devel/before-1.0.md"]
+exclude_patterns = ["testdata"]
 
 myst_heading_anchors = 6
 

@@ -293,7 +293,6 @@ func TestCredentialsAreReplacedUnderCalls(t *testing.T) {
 		}
 	}
 	const reread = "the configuration was read again"
-	r.says(reread) // the file as it was at the start
 	goesOn()
 	for _, next := range []struct {
 		client, rights, old, new string

@@ -45,9 +45,14 @@ func release(t *testing.T) string {
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
 		copyTo(t, filepath.Join("../..", name), filepath.Join(dir, name))
 	}
-	for from, to := range map[string]string{"../../docs": "docs", "../systemd": "systemd", "../config": "config", "../prometheus": "prometheus", "../grafana": "grafana"} {
+	for from, to := range map[string]string{"../../docs": "docs", "../systemd": "systemd", "../config": "config"} {
 		if err := os.CopyFS(filepath.Join(dir, to), os.DirFS(from)); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"prometheus", "grafana"} {
+		if out, err := exec.CommandContext(t.Context(), "cp", "-RL", filepath.Join("..", name), dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
 		}
 	}
 	if err := os.Mkdir(filepath.Join(dir, "LICENSES"), 0o700); err != nil {

@@ -66,7 +66,8 @@ build() {
 		echo "build.sh: the program has grown to $(wc -c <"$dir/swh-scheduler") bytes; an image of it is to stay under 41 MB (what is new in it: go tool nm -size -sort size)" >&2
 		exit 1
 	}
-	cp -R LICENSE README.md CHANGELOG.md docs deploy/systemd deploy/config deploy/prometheus deploy/grafana "$dir/"
+	cp -R LICENSE README.md CHANGELOG.md docs deploy/systemd deploy/config "$dir/"
+	cp -RL deploy/prometheus deploy/grafana "$dir/" # links to files of the chart
 	rm -rf "$dir"/docs/{*.go,conf.py,testdata} # of the checks and of Sphinx
 	rm "$dir/prometheus/alerts_test.yml"
 	licences "$dir"
