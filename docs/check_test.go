@@ -29,6 +29,9 @@ var sections = strings.Fields(`scheduler celery database rabbitmq journal rpc_se
 	queue_full_backoff lost_after wanted_workers archive shares hosters priority_ageing lanes metrics sentry visit_rules
 	failures_keep_date update_metrics_after`)
 
+// past is the changelog of the time before 1.0.0, as it was written. The site and the check of style leave it out.
+const past = "docs/devel/before-1.0.md"
+
 // mostWords is how many words a sentence has at most.
 const mostWords = 25
 
@@ -293,8 +296,8 @@ func TestStyle(t *testing.T) {
 	}
 	counts := map[string]int{}
 	for _, p := range readPages(t) {
-		if p.path == "docs/devel/before-1.0.md" {
-			continue // the past, as it was written
+		if p.path == past {
+			continue
 		}
 		findings := p.findings()
 		counts[p.path] = len(findings)
@@ -394,7 +397,6 @@ func TestIndex(t *testing.T) {
 			names = append(names, "docs/"+part.directory+"/"+name+".md")
 		}
 		for _, p := range pages {
-			if path.Dir(p.path) == "docs/"+part.directory && !slices.Contains(names, p.path) {
 				names = append(names, p.path)
 			}
 		}
@@ -414,7 +416,7 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	for _, p := range pages {
-		if path.Dir(p.path) != "." && p.path != "docs/index.md" && !slices.Contains(listed, p.path) {
+		if path.Dir(p.path) != "." && p.path != "docs/index.md" && p.path != past && !slices.Contains(listed, p.path) {
 			t.Errorf("%s is in no directory of parts", p.path)
 		}
 	}
