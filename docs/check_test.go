@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,10 +18,6 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/testenv"
 )
-
-// unclean are the pages whose sentences, words, headings or blocks are not yet as docs/devel/style.md asks for.
-// The list only shrinks: a page on it without a finding fails the test.
-var unclean []string
 
 // sections are those of the configuration. A block of YAML that has only these is read as one.
 var sections = strings.Fields(`scheduler celery database rabbitmq journal rpc_serve dashboard scheduling_policy no_origins_scheduled_backoff
@@ -286,39 +281,15 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(heading, " ", "-")
 }
 
-// TestStyle checks all pages by docs/devel/style.md. With SWH_TEST_FINDINGS it logs the number of findings of each
-// page, and the findings of the page that SWH_TEST_FINDINGS names.
+// All pages are as docs/devel/style.md asks.
 func TestStyle(t *testing.T) {
 	t.Parallel()
-	listed := map[string]bool{}
-	for _, path := range unclean {
-		listed[path] = true
-	}
-	counts := map[string]int{}
 	for _, p := range readPages(t) {
 		if p.path == past {
 			continue
 		}
-		findings := p.findings()
-		counts[p.path] = len(findings)
-		switch {
-		case listed[p.path] && len(findings) == 0:
-			t.Errorf("%s is clean: remove it from the list of pages that are not", p.path)
-		case !listed[p.path]:
-			for _, finding := range findings {
-				t.Error(finding)
-			}
-		case os.Getenv("SWH_TEST_FINDINGS") == p.path:
-			t.Log(strings.Join(findings, "\n"))
-		}
-		delete(listed, p.path)
-	}
-	for path := range listed {
-		t.Errorf("%s is listed, and not there", path)
-	}
-	if os.Getenv("SWH_TEST_FINDINGS") != "" {
-		for _, path := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(counts[b], counts[a]) }) {
-			t.Logf("%4d %s", counts[path], path)
+		for _, finding := range p.findings() {
+			t.Error(finding)
 		}
 	}
 }
