@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -311,14 +310,6 @@ func TestPatterns(t *testing.T) {
 // The table of calls and roles in the documentation is what the code says. SWH_TEST_UPDATE=1 writes it.
 func TestCallsInTheDocs(t *testing.T) {
 	t.Parallel()
-	const file = "../../docs/how-to/secure.md"
-	page := string(testenv.Read(t, file))
-	const begin, end = "<!-- calls: SWH_TEST_UPDATE=1 go test -run TestCallsInTheDocs ./internal/rpc -->\n", "<!-- end of calls -->\n"
-	before, rest, found := strings.Cut(page, begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatal("the page has no place for the table")
-	}
 	var table strings.Builder
 	fmt.Fprintf(&table, "\n| call | `%s` |\n|---%s|\n", strings.Join(roleNames, "` | `"), strings.Repeat("|---", len(roleNames)))
 	row := func(call string, allowed, scoped roles, daemons []string) {
@@ -351,14 +342,5 @@ func TestCallsInTheDocs(t *testing.T) {
 	row("`GET /metrics`", reader|operator, 0, nil)
 	row("`GET /`, `GET /site-map`", allRoles, 0, nil)
 	table.WriteString("\n")
-	want := before + begin + table.String() + end + after
-	switch {
-	case page == want:
-	case os.Getenv("SWH_TEST_UPDATE") != "":
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("the table in %s is not what the code says; SWH_TEST_UPDATE=1 writes it:\n%s", file, &table)
-	}
+	testenv.Generated(t, "../../docs/reference/rpc.md", "calls", table.String())
 }
