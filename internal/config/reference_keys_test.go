@@ -127,7 +127,7 @@ var reference = []keyOfReference{
 	{key: "no_origins_scheduled_backoff", about: "How long a visit type without due origins pauses, in seconds. The pause ends when an origin becomes due.", is: "number of seconds", otherwise: fmt.Sprintf("`%v`", Default().NoOriginsScheduledBackoff.Seconds()), readers: "`schedule-recurrent`"},
 	{key: "queue_full_backoff", about: "How long a visit type whose queue is full pauses, in seconds.", is: "number of seconds", otherwise: fmt.Sprintf("`%v`", Default().QueueFullBackoff.Seconds())},
 
-	{key: "lost_after", about: "How long after its last event a run is given up, by task type. Without `default`, only the task types named are checked.", is: "mapping of task types to durations", readers: "`start-runner` without `--with-priority`, `explain`, `config check`"},
+	{key: "lost_after", about: "How long after its last event a run is given up, by task type. Without `default`, only the task types named are checked.", is: "mapping of task types to durations", readers: "`start-runner` without `--with-priority`, `explain`, `dashboard`, `config check`"},
 
 	{key: "wanted_workers", about: "Settings of the [wanted workers](../how-to/autoscale.md), by task type. `default` is for all others.", is: "mapping of task types to mappings", readers: "daemons that send"},
 	{key: "wanted_workers.TASK_TYPE.target_wait", about: "How long work should wait for a worker at most.", otherwise: "`" + shownDuration(model.DefaultTargetWait) + "`"},
@@ -152,7 +152,7 @@ var reference = []keyOfReference{
 
 	{key: "update_metrics_after", about: "The age of counts of `update-metrics` after which they are taken anew, one lister at a time. It is a minute or more; 0 is never.", otherwise: "`0`", readers: "daemons that send"},
 
-	{key: "visit_rules", about: "How a visit changes an origin's [visit target](../explanation/visits.md#what-a-visit-changes). All journal clients must have the same; the defaults are the Python scheduler's.", readers: "`journal-client`, `explain`, `simulator run`"},
+	{key: "visit_rules", about: "How a visit changes an origin's [visit target](../explanation/visits.md#what-a-visit-changes). All journal clients must have the same; the defaults are the Python scheduler's.", readers: "`journal-client`, `explain`, `dashboard`, `simulator run`"},
 	{key: "visit_rules.intervals", about: "The intervals that are added to the visit target, by the origin's place in this list."},
 	{key: "visit_rules.fudge", about: "The largest random part by which an interval is longer or shorter; below 1."},
 	{key: "visit_rules.disable_after", about: "The number of visits in a row that all fail, or all find nothing, after which an origin is disabled."},
@@ -168,9 +168,9 @@ var reference = []keyOfReference{
 	{key: "shares.TASK_TYPE.max_in_flight", about: "The most messages of a group in flight.", otherwise: "unlimited"},
 	{key: "shares.TASK_TYPE.priority", about: "The priority of a group's messages, from 0 to 255, in queues with `x-max-priority`.", otherwise: "`0`"},
 
-	{key: "priority_ageing", about: "How long work waits until it counts as one [priority](#priorities-of-tasks) higher. From then on, messages of shares do not overtake it. 0 is never.", readers: senders + ", `explain`, `simulator run`"},
+	{key: "priority_ageing", about: "How long work waits until it counts as one [priority](#priorities-of-tasks) higher. From then on, messages of shares do not overtake it. 0 is never.", readers: senders + ", `explain`, `dashboard`, `simulator run`"},
 
-	{key: "hosters", about: "[Limits the visits](../how-to/hosters.md) of hosters; others have any number.", readers: senders + ", `rpc-serve`, `hosters status`, `explain`, `dashboard`, `migrate`, `simulator run`"},
+	{key: "hosters", about: "[Limits the visits](../how-to/hosters.md) of hosters; others have any number.", readers: senders + ", `rpc-serve`, `origin grab-next`, `origin schedule-next`, `hosters status`, `explain`, `dashboard`, `migrate`, `simulator run`"},
 	{key: "hosters.limits", about: "Limits by hoster: an instance of a lister (`name/instance`), or a host.", is: "mapping of hosters to mappings", otherwise: "none"},
 	{key: "hosters.limits.NAME/INSTANCE.max_in_flight", about: "The most visits in flight. A hoster needs this, `per_minute` or both.", otherwise: "unlimited"},
 	{key: "hosters.limits.NAME/INSTANCE.per_minute", about: "The most visits claimed in any minute.", otherwise: "unlimited"},
@@ -179,7 +179,7 @@ var reference = []keyOfReference{
 	{key: "hosters.default.per_minute", about: "As in `hosters.limits`.", otherwise: "unlimited"},
 	{key: "hosters.lost_after", about: "How long a visit counts as in flight after a worker began it, if no event reports its end."},
 
-	{key: "lanes", about: "[Queues with growing time limits](../how-to/lanes.md), by task type: two or more. `save_code_now:TASK_TYPE` are tasks with priority, `PREFIX:TASK_TYPE` first visits.", is: "mapping of task types to lists of mappings", readers: senders + ", `lanes status`, `queue status`, `explain`, `dashboard`, `simulator run`, `config check`"},
+	{key: "lanes", about: "[Queues with growing time limits](../how-to/lanes.md), by task type: two or more. `save_code_now:TASK_TYPE` are tasks with priority, `PREFIX:TASK_TYPE` first visits.", is: "mapping of task types to lists of mappings", readers: senders + ", `lanes status`, `queue status`, `explain`, `forecast`, `dashboard`, `simulator run`, `config check`"},
 	{key: "lanes.TASK_TYPE.name", about: "The lane's name.", otherwise: required},
 	{key: "lanes.TASK_TYPE.queue", about: "The lane's queue. `{backend_name}` is the task type's backend name.", otherwise: "`" + model.BackendNameInQueue + "`"},
 	{key: "lanes.TASK_TYPE.time_limit", about: "The soft and the hard limit. For one duration, the hard limit is a tenth longer, by at least a second.", is: "duration, or mapping", otherwise: required},
