@@ -4,7 +4,7 @@ import re
 
 project = "swh-scheduler in Go"
 extensions = ["myst_parser"]
-exclude_patterns = ["testdata"]
+exclude_patterns = ["testdata", "devel/before-1.0.md"]
 
 myst_heading_anchors = 6
 
