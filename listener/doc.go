@@ -13,7 +13,7 @@
 //
 //	event             outcome   run                     work of groups, lanes and hosters
 //	task-started      Start     started, its worker     started
-//	task-succeeded    Runtime   its duration            charge, memory of the lane; deleted if it has ended
+//	task-succeeded    Runtime   its duration            charge, memory of the lane; deleted, unless the lane's limit may have ended it
 //	task-result       End       ends                    ends
 //	task-failed       End       ends, or is retried     ends; by a time-out: the next lane
 //	task-revoked, task-rejected

@@ -16,7 +16,8 @@ import (
 
 const (
 	progressPeriod = 5 * time.Second
-	// maxObservations bounds the observations that wait for other listeners, to those of the last 10 minutes.
+	// maxObservations bounds each list of observations that wait for other listeners. empty keeps the newest, pending
+	// the oldest.
 	maxObservations = 120
 )
 

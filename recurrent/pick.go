@@ -50,7 +50,7 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 		}
 		fresh := 0
 		for _, v := range visits {
-			// Without cooldowns an origin can be picked again in the same round. // Without cooldowns, a round can grab an origin again.
+			// Without cooldowns, a round can grab an origin again.
 			if k := keyOf(v.Origin); !taken[k] {
 				taken[k] = true
 				picked.Visits = append(picked.Visits, dispatch.Visit{GrabbedVisit: v, Policy: policies[i].Filter.Policy})

@@ -32,7 +32,7 @@ const (
 	parallelBatches = 2
 
 	// deliverTimeout bounds one batch. So a broker or a queue without an answer neither keeps a transaction open nor
-	// blocks other queues. Rows that are unanswered by then are leased (backOff).
+	// blocks other queues. Rows that are unanswered by then are leased (batch.write).
 	deliverTimeout = 3 * time.Second
 
 	idlePoll = 2 * time.Second // how often an idle Deliverer reads rows of other processes
@@ -103,7 +103,7 @@ func NewDeliverer(store *db.Store, publisher Publisher, log *slog.Logger, reg pr
 	}
 }
 
-// Wake wakes the Deliverer: there are new rows. It never blocks.
+// Wake makes the Deliverer read new rows, or answers that came. It never blocks.
 func (d *Deliverer) Wake() {
 	for _, s := range d.streams {
 		select {

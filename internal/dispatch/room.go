@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// insistAtMost is how long a batch waits for disk space in the database. It is less than the time limit of a
-	// round.
+	// insistAtMost is how long a batch waits for disk space in the database. It is less than the 15 minutes
+	// after which a round counts as stuck (service.Health).
 	insistAtMost = 10 * time.Minute
 	insistEvery  = time.Second
 )

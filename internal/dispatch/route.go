@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// move sends the first Count messages of a lane's backlog to a lane's queue, then the first fresh messages that were
-// just claimed for that backlog.
+// move sends Count messages of a lane's backlog to a lane's queue, then `fresh` of those just claimed for that backlog.
+// The lane itself gets the oldest. Another lane gets those with the longest expected time.
 type move struct {
 	lanes.Send
 	fresh int

@@ -54,7 +54,6 @@ type Process struct {
 // Before it calls build, the daemon begins to report health, metrics and traces. service.Group stops it; then it
 // sends its last spans and counters, and Run returns nil. A daemon waits for unreachable services. A database that
 // needs a migration is an error, and so is an error of build.
-// an error, and so is one of build's.
 func Run(ctx context.Context, o Options, build func(ctx context.Context, p *Process) ([]service.Component, error)) (err error) {
 	store, err := o.OpenStore(ctx)
 	if err != nil {

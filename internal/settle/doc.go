@@ -20,7 +20,8 @@
 //	state              event                               next state
 //	outgoing or sent   a start                             the same, with the time of its start
 //	outgoing or sent   an end, and its runtime             deleted; its group is charged
-//	outgoing or sent   an end, without its runtime         settled
+//	outgoing or sent   an end, no start or runtime known   settled
+//	outgoing or sent   a runtime without an end            deleted; its group is charged (by a lane's limit: the same)
 //	outgoing or sent   a time-out, with a lane after it    backlog of that lane, under a new task id
 //	settled            its runtime, or ten minutes         deleted
 package settle

@@ -22,10 +22,9 @@ type Store struct {
 //
 // The rules for an open run (scheduled or started) are those of the Python scheduler's swh_scheduler_start_task_run
 // and swh_scheduler_end_task_run. The rules for an ended run make the order of events irrelevant. A start adds its
-// worker and time (never an end before a start). A second end adds the error text of a failure that had none.
+// worker and its time, which is at most the end's. A second end adds the error text of a failure that had none.
 // Neither changes the run's status or its task.
 //
-// It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
 // It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
 func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	if len(outcomes) == 0 {

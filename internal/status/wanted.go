@@ -106,7 +106,6 @@ func Demands(ctx context.Context, store *db.Store, broker QueueSource, c *config
 
 // tasksOf returns the number of tasks that are ready for a queue, or for the lanes that begin with it, and of those
 // running from it. Tasks in lanes are counted as work instead.
-// as work instead.
 func tasksOf(k dispatch.KnownQueue, work map[db.TasksKey]db.WorkOfQueue) db.WorkOfQueue {
 	switch {
 	case k.LaneSet == k.TaskType && k.Lane == 0:

@@ -39,10 +39,10 @@ type TaskClaim struct {
 }
 
 // TaskGroup is a group of tasks to claim.
-type TaskGroup struct { // the most tasks to claim
-	Name  string  // expected cost of each, in seconds
-	Count int     // how many are asked for
-	Cost  float64 // expected of each, in seconds
+type TaskGroup struct {
+	Name  string
+	Count int     // the most tasks to claim
+	Cost  float64 // the expected cost of each, in seconds
 
 	Priority uint8 // the priority of their messages
 }

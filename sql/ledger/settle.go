@@ -43,14 +43,14 @@ type StartEvent struct {
 	Worker    string  // breaks ties
 }
 
-// LockedWork is a locked row of the ledger that events concern, sent or settled.
+// LockedWork is a locked row of the ledger that events concern, outgoing, sent or settled.
 type LockedWork struct {
 	TaskID   uuid.UUID
 	Settled  bool
 	Home     string
 	TaskType string // "" without a task type of its task's name
 	Claimed  time.Time
-	Started  *float64 // worker's clock, seconds since 1970 UTC; nil for settled work without a recorded wait
+	Started  *float64 // worker's clock, seconds since 1970 UTC; nil if no start is recorded
 	TimedOut int      // the number of lanes on which it timed out
 	Share    Share    // for settled work, Cost is the charge of the group
 	Lane     WorkLane
@@ -184,8 +184,8 @@ func (m RunMetadata) String() string {
 // decide's settlement, all in one transaction. decide doesn't get unknown runs and work. Settle retries the
 // transaction after a deadlock, so it may call decide several times.
 //
-// Settle takes locks in this order: runs by id, work by task id, tasks by id, rows of our other tables.
-// Only then it updates runs and tasks. So two listeners never deadlock, and neither do a listener and the
+// Settle takes locks in this order: runs by id, work by task id, tasks by id. Deliveries are only inserted. The counts of
+// what ended come last. So two listeners never deadlock, and neither do a listener and the
 // Python one, which locks one run and then its task.
 //
 // It returns a *postgres.RefusedError if PostgreSQL refuses a value.

@@ -303,11 +303,13 @@ const MaintenanceBatch = 1000
 
 // GiveUp selects the sent work of a queue to give up.
 type GiveUp struct {
-	Queue   string // the most messages that can still be in the queue
-	Waiting int    // how many messages can still be in the queue
+	Queue   string
+	Waiting int // the most messages that can still be in the queue
 	Now     time.Time
 
-	SilentBefore time.Time // started work whose limit ended before; or work without a start, beyond Waiting now and at an observation before
+	// SilentBefore gives up started work whose time limit ended before it. It also gives up work without a start that
+	// is out of the queue now (beyond Waiting), and was at an observation before it.
+	SilentBefore time.Time
 	BegunBefore  time.Time // started work without a limit: its latest start
 	LostBefore   time.Time // all work sent before
 	Most         int       // the most messages at a time

@@ -14,7 +14,7 @@ import (
 )
 
 // HosterLoad is the number of visits that count for a hoster's limits.
-type HosterLoad struct { // claimed, without a known end
+type HosterLoad struct {
 	InFlight   int // claimed and not known to have ended
 	LastMinute int // claimed in the last minute
 }

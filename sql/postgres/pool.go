@@ -43,7 +43,7 @@ type Options struct {
 }
 
 // Through is a way to the database through another server.
-type Through struct { // of that server, in messages
+type Through struct {
 	Name string // of that server, for messages
 	Dial func(pgconn.DialFunc) pgconn.DialFunc
 }
