@@ -53,7 +53,7 @@ func newMetrics(r prometheus.Registerer, w *workers, now func() time.Time) *metr
 		Help: "Age, by the worker's clock, of the first event that is read and not acknowledged; if there is none, the time from the sending of the last such event to its acknowledgement.",
 	}, func() float64 { return m.lag.seconds(now()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "swh_scheduler_listener_silence_seconds",
+		Name: "swh_scheduler_listener_acknowledged_age_seconds",
 		Help: "Time since events were last acknowledged, or since the start.",
 	}, func() float64 { return m.lag.sinceLastEvent(time.Now()) })
 	for _, p := range problems {

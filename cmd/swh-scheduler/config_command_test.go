@@ -146,7 +146,7 @@ func TestConfigCheckOfLostAfter(t *testing.T) {
 		}
 	}
 	says("no start-runner has searched for lost runs with it yet")
-	if r := ours(t, "-C", config, "explain", "1"); !strings.Contains(r.stdout, "due to be given up since") || !strings.Contains(r.stdout, "runs with the present configuration: restart it") {
+	if r := ours(t, "-C", config, "explain", "1"); !strings.Contains(r.stdout, "due to be given up since") || !strings.Contains(r.stdout, "has the present configuration: restart it") {
 		t.Errorf("%+v", r)
 	}
 	p := start(t, "-C", config, "start-runner", "--period", "1")

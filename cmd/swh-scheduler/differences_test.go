@@ -64,7 +64,7 @@ func differences(dir string) map[string]difference {
 		"a queue or a message that the broker refuses":                               {test: "internal/dispatch.TestRejectingQueueIsPutOffWhole"},
 		"a task or origin that can't be written as JSON, or that PostgreSQL refuses": {test: "runner.TestOddTasksStopNoClaim"},
 		"slots that a policy cannot fill":                                            {test: "recurrent.TestSlotsThatThePeerLeavesEmpty"},
-		"a visit type with nothing to visit":                                         {test: "recurrent.TestNewsEndARest"},
+		"a visit type with nothing to visit":                                         {test: "recurrent.TestDueOriginEndsARest"},
 		"visit types":                                                                {test: "recurrent.TestVisitTypesComeAndGo"},
 		"`tablesample`":                                                              {test: "sql/origins.TestGrabOfASample"},
 		"first visits: a lister is done":                                             {test: "runner.TestFirstVisitsDifferFromThePeers"},

@@ -116,7 +116,7 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 		}
 	}
 	table := start(t, "-C", config, "shares", "status", "work")
-	if err := <-table.done; err != nil || !strings.Contains(table.stdout.String(), "swh.test.Sleep  b          50         0    50.0 %") {
+	if err := <-table.done; err != nil || !strings.Contains(table.stdout.String(), "swh.test.Sleep  b          50         0  50.0 %") {
 		t.Errorf("%v: %s%s", err, table.stdout.String(), table.log())
 	}
 	exec(`insert into task (type, arguments, next_run, status, policy)

@@ -102,7 +102,7 @@ func TestServicesThatAreAwayAreShown(t *testing.T) {
 		t.Helper()
 		wait(what, func() string {
 			for name, letters := range away {
-				waiting := gauge(t, registries[name], "swh_scheduler_waiting_seconds", "service")
+				waiting := gauge(t, registries[name], "swh_scheduler_service_unreachable_seconds", "service")
 				for letter, service := range services {
 					if seconds, known := waiting[service]; strings.Contains(letters, letter) != (known && seconds > 0) {
 						return fmt.Sprintf("%s: %s: %v", name, service, waiting)

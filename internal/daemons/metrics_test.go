@@ -137,7 +137,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); !maps.Equal(found, documented) && time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		for _, r := range registries {
 			registered(r, found)
-			for loop := range gauge(t, r, "swh_scheduler_overdue_seconds", "loop") {
+			for loop := range gauge(t, r, "swh_scheduler_loop_overdue_seconds", "loop") {
 				found["the loop "+loop] = ""
 			}
 		}

@@ -84,7 +84,7 @@ func credentialsOf(c config.RPCServe) rpc.Credentials {
 // openGauge registers the metric of a server without credentials. meant is the value of open in its file.
 func openGauge(metrics prometheus.Registerer, meant bool, open func() string) {
 	promauto.With(metrics).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "swh_scheduler_rpc_open",
+		Name: "swh_scheduler_rpc_unauthenticated",
 		Help: "1 if the RPC server listens beyond loopback without credentials for calls, and its configuration has no open: true.",
 	}, func() float64 {
 		if !meant && open() != "" {

@@ -30,7 +30,7 @@ func TestMassFailureIsAProblem(t *testing.T) {
 	o := read[overviewData](s, "/")
 	var fails []string
 	for _, p := range o.Problems {
-		if p.Alert == "WorkFails" {
+		if p.Alert == "FailureRateHigh" {
 			fails = append(fails, p.Text+" "+p.Page)
 		}
 	}

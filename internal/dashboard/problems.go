@@ -48,7 +48,7 @@ type facts struct {
 // notHere are the alerts that only Prometheus can evaluate: they compare with hours ago, or are
 // about something that isn't in the database.
 var notHere = []string{
-	"PoolUsedUp", "ListenerStands", "EventsLag", "JournalLag", "FiguresOld", "VisitsFallBehind", "PoolGrows", "RPCErrors", "LoginsRefused",
+	"ConnectionsExhausted", "ListenerStalled", "EventsLag", "JournalLag", "FiguresStale", "VisitsFallBehind", "VisitPoolGrows", "RPCErrors", "LoginsRefused",
 }
 
 // maxProblems is how many problems are shown.
@@ -102,14 +102,14 @@ func (f facts) ofDaemons(all *problems) {
 			continue
 		}
 		if d.State.Open != "" {
-			all.add(false, "RPCOpen", "/daemons", "%s on %s asks for no credentials, at %s: whoever reaches that can read and write the scheduler.", d.Name, d.Host, d.State.Open)
+			all.add(false, "RPCUnauthenticated", "/daemons", "%s on %s asks for no credentials, at %s: whoever reaches that can read and write the scheduler.", d.Name, d.Host, d.State.Open)
 		}
 		for name, seconds := range d.State.Waiting {
 			switch {
 			case name == "the management API" && seconds > 300:
-				all.add(false, "ManagementAway", "/daemons", "RabbitMQ's management API has not answered %s on %s for %s.", d.Name, d.Host, roughly(seconds))
+				all.add(false, "ManagementUnreachable", "/daemons", "RabbitMQ's management API has not answered %s on %s for %s.", d.Name, d.Host, roughly(seconds))
 			case slices.Contains([]string{"PostgreSQL", "RabbitMQ", "Kafka"}, name) && seconds > 120:
-				all.add(true, "ServiceAway", "/daemons", "%s on %s has waited for %s for %s.", d.Name, d.Host, name, roughly(seconds))
+				all.add(true, "ServiceUnreachable", "/daemons", "%s on %s has waited for %s for %s.", d.Name, d.Host, name, roughly(seconds))
 			}
 		}
 		for name, seconds := range d.State.Overdue {
@@ -123,7 +123,7 @@ func (f facts) ofDaemons(all *problems) {
 func (f facts) ofDatabase(all *problems) {
 	for _, o := range f.figures.Outgoing {
 		if age := f.now.Sub(o.Oldest); age > 10*time.Minute {
-			all.add(true, "OutboxStuck", queuePath(o.Queue), "Messages for %s wait for %s.", o.Queue, explain.Roughly(age))
+			all.add(true, "OutgoingStuck", queuePath(o.Queue), "Messages for %s wait for %s.", o.Queue, explain.Roughly(age))
 		}
 		if o.Refused > 0 {
 			all.add(false, "MessagesRefused", queuePath(o.Queue), "The broker rejects %s for %s.", model.Count(o.Refused, "message", "messages"), o.Queue)
@@ -131,7 +131,7 @@ func (f facts) ofDatabase(all *problems) {
 	}
 	for _, r := range f.figures.Ready {
 		if age := f.now.Sub(r.Oldest); r.Priority != "" && age > 15*time.Minute {
-			all.add(false, "ReadyTasksWait", address("/tasks", "type", r.Type, "priority", r.Priority), "A task %s with priority %s waits for %s.", r.Type, r.Priority, explain.Roughly(age))
+			all.add(false, "ReadyTasksDelayed", address("/tasks", "type", r.Type, "priority", r.Priority), "A task %s with priority %s waits for %s.", r.Type, r.Priority, explain.Roughly(age))
 		}
 	}
 	if n := f.figures.Rejected.NewEvents; n > 0 {
@@ -144,10 +144,10 @@ func (f facts) ofDatabase(all *problems) {
 		all.add(false, "RowsSetAside", "/aside", "Tasks and origins rejected, as they can't be sent: %d and %d.", s.Tasks, s.Origins)
 	}
 	if n := f.figures.Runs.Unanswered; n > 1000 {
-		all.add(false, "RunsUnanswered", "/", "%d runs are unanswered for more than a day.", n)
+		all.add(false, "RunsWithoutEnd", "/", "%d runs are unanswered for more than a day.", n)
 	}
 	if n := f.figures.Silent.Left; n > 0 {
-		all.add(false, "RunsLeftAlone", "/", "lost_after leaves alone %d silent runs of another scheduler.", n)
+		all.add(false, "ForeignRunsSilent", "/", "lost_after leaves alone %d silent runs of another scheduler.", n)
 	}
 	if n := f.figures.CandidateChanges; n > 100_000 {
 		all.add(false, "CandidatesBacklog", "/listers", "%d changes of origins are not in candidates.", n)
@@ -161,7 +161,7 @@ func (f facts) ofQueues(all *problems) {
 	for _, q := range f.queues {
 		alert, text := "", ""
 		switch {
-		case q.Problem != "": // OutboxStuck and MessagesRefused are its consequences
+		case q.Problem != "": // OutgoingStuck and MessagesRefused are its consequences
 			alert, text = "MessagesRefused", fmt.Sprintf("The queue %s can't be asked: %s", q.Queue, q.Problem)
 		case q.Consumers == 0 && q.Lane != "" && q.Ready+q.Backlog > 0:
 			alert, text = "LaneWithoutConsumer", fmt.Sprintf("No worker reads the lane %s, the queue %s.", q.Lane, q.Queue)
@@ -190,7 +190,7 @@ func (f facts) ofGroupsAndLanes(all *problems) {
 			add("LaneBacklogGrows", l.Queue, "Of %s, %s for the lane %s after a time-out.", l.TaskType, model.Count(l.Again, "piece waits", "pieces wait"), l.Lane)
 		}
 		if l.WaitP95 > 6*3600 {
-			add("LaneWaits", l.Queue, "Work of %s waits for %s for the lane %s.", l.TaskType, roughly(l.WaitP95), l.Lane)
+			add("LaneDelayed", l.Queue, "Work of %s waits for %s for the lane %s.", l.TaskType, roughly(l.WaitP95), l.Lane)
 		}
 		if waiting := l.Waiting + l.Again; waiting > 0 && l.Sent == 0 {
 			add("LaneStarves", l.Queue, "Of %s, %s for the lane %s, and none is sent.", l.TaskType, model.Count(waiting, "piece waits", "pieces wait"), l.Lane)
@@ -199,7 +199,7 @@ func (f facts) ofGroupsAndLanes(all *problems) {
 			add("LanePredictionsWrong", l.Queue, "A third of the work of %s in the lane %s times out: %d in the last hour.", l.TaskType, l.Lane, l.SlowSentExpress)
 		}
 		if l.Unheard > 100 {
-			add("WorkUnheard", l.Queue, "%d messages of the lane %s of %s were given up in the last hour.", l.Unheard, l.Lane, l.TaskType)
+			add("WorkGivenUp", l.Queue, "%d messages of the lane %s of %s were given up in the last hour.", l.Unheard, l.Lane, l.TaskType)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (f facts) ofEnds(all *problems) {
 		if at := slices.IndexFunc(f.queues, func(q status.Queue) bool { return q.TaskType == taskType }); at >= 0 {
 			queue = f.queues[at].Queue
 		}
-		all.add(false, "WorkFails", page, "Of %s, %d of the %d%s that ended in five minutes failed%s.", taskType, failures(key.Source, e.FiveStatuses), e.Five, what, by(reasons))
+		all.add(false, "FailureRateHigh", page, "Of %s, %d of the %d%s that ended in five minutes failed%s.", taskType, failures(key.Source, e.FiveStatuses), e.Five, what, by(reasons))
 		(*all)[len(*all)-1].queue = queue
 	}
 }

@@ -57,7 +57,7 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	if working && e != nil && e.Hour > 0 && e.Five == 0 {
 		add("/daemons", "Of %s no end was reported for five minutes: workers stand still, or start-listener does.", q.TaskType)
 	}
-	fails := slices.ContainsFunc(causes, func(p Problem) bool { return p.Alert == "WorkFails" })
+	fails := slices.ContainsFunc(causes, func(p Problem) bool { return p.Alert == "FailureRateHigh" })
 	if of := endsOf(q.TaskType, e); e != nil && !fails && 2*of.Failed > e.Hour && len(of.Reasons) > 0 {
 		add(errorPath(q.TaskType, of.Reasons[0].Exception), "Of %s, %d of the %d that ended in the last hour failed%s.", q.TaskType, of.Failed, e.Hour, by(of.Reasons))
 	}

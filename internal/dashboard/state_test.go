@@ -155,7 +155,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s is critical and comes late", p.Alert)
 		}
 	}
-	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksWait"] != 1 || found["ServiceAway"] != 1 || found["DaemonDown"] != 1 || found["DaemonMissing"] != 1 || found["RPCOpen"] != 1 {
+	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksDelayed"] != 1 || found["ServiceUnreachable"] != 1 || found["DaemonDown"] != 1 || found["DaemonMissing"] != 1 || found["RPCUnauthenticated"] != 1 {
 		t.Errorf("%v", found)
 	}
 	for alert := range found {

@@ -84,7 +84,7 @@ func TestLanesWithoutWorkersAreShown(t *testing.T) {
 		}
 		shown := 0.0
 		for _, f := range families {
-			if f.GetName() == "swh_scheduler_lane_unread" {
+			if f.GetName() == "swh_scheduler_lane_without_consumer" {
 				for _, m := range f.GetMetric() {
 					shown += m.GetGauge().GetValue()
 				}
@@ -106,7 +106,7 @@ func TestLanesWithoutWorkersAreShown(t *testing.T) {
 	}
 	queues = nil
 	look(time.Minute)
-	if n, err := testutil.GatherAndCount(reg, "swh_scheduler_lane_unread"); n != 0 || err != nil {
+	if n, err := testutil.GatherAndCount(reg, "swh_scheduler_lane_without_consumer"); n != 0 || err != nil {
 		t.Errorf("%d lanes that are gone are shown, %v", n, err)
 	}
 }

@@ -79,7 +79,7 @@ func newSlotMetrics() slotMetrics {
 		limit:    newGauge(nil, "swh_scheduler_queue_limit", "How many messages a queue may hold; 0 is no limit.", "queue"),
 		free:     newGauge(nil, "swh_scheduler_queue_free_slots", "How many messages the last claim for a queue could add.", "queue"),
 		known:    newGauge(nil, "swh_scheduler_queue_unacknowledged_known", "Whether the last claim for a queue had the number of unacknowledged messages (1), or estimated it (0).", "queue"),
-		unread:   newGauge(nil, "swh_scheduler_lane_unread", "Whether a lane's queue has had messages and no consumer for 45 seconds (1).", "lane_set", "lane"),
+		unread:   newGauge(nil, "swh_scheduler_lane_without_consumer", "Whether a lane's queue has had messages and no consumer for 45 seconds (1).", "lane_set", "lane"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "swh_scheduler_claim_seconds", Help: "Time of a claim, from the queue's lock to its commit: counting slots, taking work, writing it to the ledger.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
@@ -91,7 +91,7 @@ func newSlotMetrics() slotMetrics {
 func (s *Slots) Register(reg prometheus.Registerer) {
 	reg.MustRegister(s.metrics.messages, s.metrics.limit, s.metrics.free, s.metrics.known, s.metrics.unread, s.metrics.seconds)
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "swh_scheduler_clock_ahead_seconds",
+		Name: "swh_scheduler_clock_offset_seconds",
 		Help: "How far this host's clock is ahead of the database's; beyond 5 s, either way, nothing is claimed.",
 	}, func() float64 { return s.store.ClockAhead().Seconds() })
 }
@@ -166,7 +166,7 @@ func (s *Slots) count(ctx context.Context, tx *db.Tx, observed observations, que
 			continue
 		}
 		s.ready.Store(queues[i], c.Ready > 0)
-		for state, n := range map[string]int{"ready": c.Ready, "unacknowledged": c.Unacknowledged + c.since, "outbox": c.outgoing} {
+		for state, n := range map[string]int{"ready": c.Ready, "unacknowledged": c.Unacknowledged + c.since, "outgoing": c.outgoing} {
 			s.metrics.messages.WithLabelValues(queues[i], state).Set(float64(n))
 		}
 		known := 1.0

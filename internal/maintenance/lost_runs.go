@@ -151,7 +151,7 @@ func (l *LostRuns) logLeft(ctx context.Context, rules string, since model.Sendin
 	if err == nil && found.Left > 0 {
 		l.loggedRules = rules
 		l.Log.Warn("silent runs are left alone: they were sent before this program sent here, and lost_after would send their tasks again; "+
-			"see RunsLeftAlone in docs/how-to/runbooks.md", "runs", found.Left, "sending_since", since[false])
+			"see ForeignRunsSilent in docs/how-to/runbooks.md", "runs", found.Left, "sending_since", since[false])
 	}
 	return err
 }

@@ -39,17 +39,17 @@ type Monitor struct {
 
 	last atomic.Int64 // when figures were last read, or the start; scrapes read it, too
 
-	all                              []*prometheus.GaugeVec
-	outbox, outboxAge, outboxRefused *prometheus.GaugeVec
-	readyAge, ready                  *prometheus.GaugeVec
-	known, enabled, never, pending   *prometheus.GaugeVec
-	countsAge                        *prometheus.GaugeVec
-	position, drift                  *prometheus.GaugeVec
-	pools, active, setAside          *prometheus.GaugeVec
-	rejected                         *prometheus.GaugeVec
-	staleness, threshold             *prometheus.GaugeVec
-	unanswered, changes, built, left *prometheus.GaugeVec // without labels
-	eventsAge                        *prometheus.GaugeVec // without labels
+	all                                    []*prometheus.GaugeVec
+	outgoing, outgoingAge, outgoingRefused *prometheus.GaugeVec
+	readyAge, ready                        *prometheus.GaugeVec
+	known, enabled, never, pending         *prometheus.GaugeVec
+	countsAge                              *prometheus.GaugeVec
+	position, drift                        *prometheus.GaugeVec
+	pools, active, setAside                *prometheus.GaugeVec
+	rejected                               *prometheus.GaugeVec
+	staleness, threshold                   *prometheus.GaugeVec
+	unanswered, changes, built, left       *prometheus.GaugeVec // without labels
+	eventsAge                              *prometheus.GaugeVec // without labels
 
 	backlog, gone, change, fresh, visits, took, late *prometheus.GaugeVec
 }
@@ -63,9 +63,9 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 		m.all = append(m.all, f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
 		return m.all[len(m.all)-1]
 	}
-	m.outbox = vec("swh_scheduler_outbox_messages", "Messages claimed and not yet confirmed by the broker, by queue.", "queue")
-	m.outboxAge = vec("swh_scheduler_outbox_oldest_age_seconds", "Age of the oldest outgoing message, by queue.", "queue")
-	m.outboxRefused = vec("swh_scheduler_outbox_refused_messages", "Outgoing messages that the broker refused, to be tried again, by queue.", "queue")
+	m.outgoing = vec("swh_scheduler_outgoing_messages", "Messages claimed and not yet confirmed by the broker, by queue.", "queue")
+	m.outgoingAge = vec("swh_scheduler_outgoing_oldest_age_seconds", "Age of the oldest outgoing message, by queue.", "queue")
+	m.outgoingRefused = vec("swh_scheduler_outgoing_refused_messages", "Outgoing messages that the broker refused, to be tried again, by queue.", "queue")
 	m.ready = vec("swh_scheduler_ready_tasks", "Ready tasks, by type and priority (empty for none); of each type at most the 10,000 that have waited longest.", "task_type", "priority")
 	m.readyAge = vec("swh_scheduler_ready_oldest_age_seconds", "Age of the oldest ready task, by type and priority.", "task_type", "priority")
 	m.known = vec("swh_scheduler_origins_known", "Origins ever listed, by lister and visit type, as of the last update-metrics.", "lister", "visit_type")
@@ -80,16 +80,16 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.staleness = vec("swh_scheduler_freshness_staleness_seconds", "Age of the oldest change that the archive lacks, as a mean over visited origins, by visit type with the policy freshness; estimated for all origins (all), and known for those whose listers report updates (told). Counted every 6 hours.", "visit_type", "origins")
 	m.threshold = vec("swh_scheduler_freshness_threshold", "Least value of a visit, by visit type with the policy freshness: saved staleness in days times days per day of a worker; it grows as capacity shrinks.", "visit_type")
 	m.backlog = vec("swh_scheduler_backlog_origins", "Enabled origins that were never visited, or changed since their last visit, by visit type, as of the last update-metrics.", "visit_type")
-	m.gone = vec("swh_scheduler_backlog_gone_seconds", "Seconds until the backlog of origins is visited at the rate of the last week, by visit type (swh-scheduler forecast); infinite: never; missing: unknown.", "visit_type")
+	m.gone = vec("swh_scheduler_backlog_clearance_seconds", "Seconds until the backlog of origins is visited at the rate of the last week, by visit type (swh-scheduler forecast); infinite: never; missing: unknown.", "visit_type")
 	m.change = vec("swh_scheduler_backlog_change_per_day", "Growth of the backlog of origins a day, by visit type, between two counts of the last week.", "visit_type")
 	m.fresh = vec("swh_scheduler_origins_new_per_day", "Origins listed for the first time a day, by visit type, between the same counts.", "visit_type")
 	m.visits = vec("swh_scheduler_visits_per_day", "Visits that ended a day, by visit type, over the last week.", "visit_type")
 	m.took = vec("swh_scheduler_visit_runtime_mean_seconds", "Mean runtime of the visits of the last week with a known runtime, by visit type.", "visit_type")
 	m.late = vec("swh_scheduler_listers_late", "Listers whose next listing is late (behind), or without an ended listing for long (stopped), by state.", "state")
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
-	m.unanswered = vec("swh_scheduler_unanswered_runs", "Runs of tasks sent or started more than a day ago without a known end; counted every hour.")
+	m.unanswered = vec("swh_scheduler_runs_without_end", "Runs of tasks sent or started more than a day ago without a known end; counted every hour.")
 	m.eventsAge = vec("swh_scheduler_events_known_age_seconds", "Age of the moment up to which all events of workers are known; work is given up only by events before it. At most 7 days.")
-	m.left = vec("swh_scheduler_runs_left_alone", "Runs without events that lost_after leaves alone, as they were sent before this program began to send; as of the last sweep, 0 if that is over an hour old.")
+	m.left = vec("swh_scheduler_foreign_silent_runs", "Runs without events that lost_after leaves alone, as they were sent before this program began to send; as of the last sweep, 0 if that is over an hour old.")
 	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins not yet applied to the candidates; above 5,000,000 the candidates are dropped and built again.")
 	m.built = vec("swh_scheduler_candidates_built", "Built fraction of the candidates, from 0 to 1; below 1, grabs read the tables.")
 	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")
@@ -132,9 +132,9 @@ func (m *Monitor) clear() {
 func (m *Monitor) set(f db.Figures, now time.Time) {
 	m.clear()
 	for _, o := range f.Outgoing {
-		m.outbox.WithLabelValues(o.Queue).Set(float64(o.Messages))
-		m.outboxAge.WithLabelValues(o.Queue).Set(max(0, now.Sub(o.Oldest).Seconds()))
-		m.outboxRefused.WithLabelValues(o.Queue).Set(float64(o.Refused))
+		m.outgoing.WithLabelValues(o.Queue).Set(float64(o.Messages))
+		m.outgoingAge.WithLabelValues(o.Queue).Set(max(0, now.Sub(o.Oldest).Seconds()))
+		m.outgoingRefused.WithLabelValues(o.Queue).Set(float64(o.Refused))
 	}
 	for _, r := range f.Ready {
 		m.ready.WithLabelValues(r.Type, r.Priority).Set(float64(r.Tasks))

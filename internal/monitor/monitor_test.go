@@ -77,9 +77,9 @@ func TestFigures(t *testing.T) {
 	}
 	count()
 	run()
-	want("outbox", m.outbox, 3, "q")
-	want("oldest", m.outboxAge, 60, "q")
-	want("refused", m.outboxRefused, 1, "q")
+	want("outgoing", m.outgoing, 3, "q")
+	want("oldest", m.outgoingAge, 60, "q")
+	want("refused", m.outgoingRefused, 1, "q")
 	want("ready", m.ready, 1, "list", "high")
 	want("ready", m.ready, 1, "list", "")
 	want("longest ready", m.readyAge, 120, "list", "high")
@@ -120,8 +120,8 @@ func TestFigures(t *testing.T) {
 	now = now.Add(time.Minute)
 	count()
 	run()
-	if n := testutil.CollectAndCount(m.outbox); n != 0 {
-		t.Errorf("%d queues of an empty outbox", n)
+	if n := testutil.CollectAndCount(m.outgoing); n != 0 {
+		t.Errorf("%d queues of an empty outgoing", n)
 	}
 	want("rejected", m.rejected, 1, "event")
 	if got := testutil.ToFloat64(m.eventsAge); got < 3600 || got > 3660 {

@@ -14,8 +14,8 @@ func (h *Health) Collector(daemon string) prometheus.Collector {
 	}
 	return healthCollector{
 		h,
-		describe("swh_scheduler_waiting_seconds", "How long the daemon has waited for a service; 0 while the service is reachable.", "service"),
-		describe("swh_scheduler_overdue_seconds", "For how long a successful round of one of the daemon's loops is overdue; 0 if none is.", "loop"),
+		describe("swh_scheduler_service_unreachable_seconds", "How long the daemon has waited for a service; 0 while the service is reachable.", "service"),
+		describe("swh_scheduler_loop_overdue_seconds", "For how long a successful round of one of the daemon's loops is overdue; 0 if none is.", "loop"),
 	}
 }
 

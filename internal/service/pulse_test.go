@@ -85,12 +85,12 @@ func TestLoopBeside(t *testing.T) {
 		if stuck, waits := health.Stuck(), health.Waits(); len(stuck)+len(waits) > 0 {
 			t.Errorf("stuck %q, waits %q", stuck, waits)
 		}
-		want := `# HELP swh_scheduler_overdue_seconds For how long a successful round of one of the daemon's loops is overdue; 0 if none is.
-# TYPE swh_scheduler_overdue_seconds gauge
-swh_scheduler_overdue_seconds{daemon="start-runner",loop="maintenance"} 3600
-# HELP swh_scheduler_waiting_seconds How long the daemon has waited for a service; 0 while the service is reachable.
-# TYPE swh_scheduler_waiting_seconds gauge
-swh_scheduler_waiting_seconds{daemon="start-runner",service="the management API"} 3600
+		want := `# HELP swh_scheduler_loop_overdue_seconds For how long a successful round of one of the daemon's loops is overdue; 0 if none is.
+# TYPE swh_scheduler_loop_overdue_seconds gauge
+swh_scheduler_loop_overdue_seconds{daemon="start-runner",loop="maintenance"} 3600
+# HELP swh_scheduler_service_unreachable_seconds How long the daemon has waited for a service; 0 while the service is reachable.
+# TYPE swh_scheduler_service_unreachable_seconds gauge
+swh_scheduler_service_unreachable_seconds{daemon="start-runner",service="the management API"} 3600
 `
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(health.Collector("start-runner"))
