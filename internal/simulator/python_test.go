@@ -25,14 +25,14 @@ func runPython(t testing.TB, stdin, answer any, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	python := exec.CommandContext(t.Context(), testenv.Python(t), append([]string{filepath.Join("testdata", "peer.py")}, args...)...)
+	python := exec.CommandContext(t.Context(), testenv.Python(t), append([]string{filepath.Join("testdata", "simulate.py")}, args...)...)
 	var out, said bytes.Buffer
 	python.Stdin, python.Stdout, python.Stderr = bytes.NewReader(question), &out, &said
 	if err := python.Run(); err != nil {
-		t.Fatalf("peer.py: %v\n%s", err, said.Bytes())
+		t.Fatalf("simulate.py: %v\n%s", err, said.Bytes())
 	}
 	if err := json.Unmarshal(out.Bytes(), answer); err != nil {
-		t.Fatalf("peer.py: %v\n%s", err, out.Bytes())
+		t.Fatalf("simulate.py: %v\n%s", err, out.Bytes())
 	}
 }
 

@@ -1,8 +1,8 @@
 """The Python scheduler's simulator, for the tests that hold ours to it.
 
-peer.py model                       reads a list of [url, seconds since 1970] as JSON,
+simulate.py model                       reads a list of [url, seconds since 1970] as JSON,
                                     and says what the Python scheduler's model makes of each
-peer.py run DSN SCHEDULER POLICY ORIGINS RUNTIME WORKERS START
+simulate.py run DSN SCHEDULER POLICY ORIGINS RUNTIME WORKERS START
                                     fills the database DSN, runs the statement that it reads
                                     as JSON (or null), simulates from START (seconds since
                                     1970) on, and prints the totals and how long the
