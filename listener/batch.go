@@ -45,7 +45,7 @@ func (b *batch) reject(o settle.Outcome, event, sqlState, reason string) {
 	})
 }
 
-// setAside sets text aside: a message, or one of its events on a task, known or unknown.
+// setAside stores a message or an event that can't be read or applied, also of a task that is not in the database.
 func (b *batch) setAside(m *reading, id string, text []byte, reason string) {
 	received := m.received
 	if received.IsZero() {

@@ -23,8 +23,8 @@ const (
 	leaseRenewal = 15 * time.Second
 )
 
-// backOff holds the queues that a Deliverer skips: those that failed, until their delay is over, and those that did
-// not answer more than once, until they answer.
+// backOff holds the queues that a Deliverer skips: those that failed, until their delay is over, and those that gave no
+// answer twice, until they answer.
 type backOff struct {
 	m          sync.Mutex
 	failed     map[string]*failure

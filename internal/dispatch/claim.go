@@ -39,7 +39,7 @@ func (s *Slots) Open(ctx context.Context, q Queue) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{slots: s, queue: q, size: batchSize(&s.sizes, q.Name), began: time.Now()} // the lock reads the database's clock again
+	c := &Claim{slots: s, queue: q, size: batchSize(&s.sizes, q.Name), began: time.Now()}
 	if c.Tx, err = s.store.Begin(ctx); err != nil {
 		return nil, err
 	}

@@ -40,6 +40,8 @@
 //
 //	held ≤ ready(D) + min(prefetch, unacked(O) + max(0, ready(O) + R[O,D) − ready(D))) + R[D,S] + outgoing(S)
 //
+// prefetch is the sum of the consumers' prefetch limits, if all are known, and at least unacked(O).
+//
 // O is the earliest moment of the management API's figures. D is before the passive declare. S is the claim's
 // statement on the ledger, after the queue's lock. R[x,y) are the deliveries recorded from x on and before y. All
 // times are the database's. O and D are lower bounds: the last time read from the database, plus monotonic time

@@ -46,8 +46,8 @@ func (l *LaneSet) queues() []string {
 func (l *LaneSet) left(lane int) int { return len(l.Lanes) - 1 - lane }
 
 // WithLanes attaches the lane set configured for the given key, if any: the type's name, or model.PriorityLanes of
-// it. A claim needs a part of the queue's limit to be free. That limit becomes the first lane's, so that a larger
-// lane that is full does not keep the first one empty. {backend_name} in the names of the lanes' queues is the
+// it. The queue's limit becomes the first lane's slots: claimers need a part of that limit to be free, and a
+// full larger lane must not keep the first one empty. {backend_name} in the names of the lanes' queues is the
 // type's; for tasks with priority it has their prefix.
 func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.Lane) Queue {
 	configured, ok := all[key]
@@ -84,7 +84,7 @@ func (l *LaneSet) free(ctx context.Context, c *Claim, observed observations) (fr
 
 // write records whether the claim found all the work that it asked for, and sends work and backlogs to the lanes.
 func (l *LaneSet) write(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
-	if int64(c.Free) > *c.queue.Limit/5 { // a claim for fewer slots may not have been tried
+	if int64(c.Free) > *c.queue.Limit/5 { // with less free, runners claim nothing (runner.worthRefilling)
 		c.slots.idle.Store(l.Name, len(work) < c.Size)
 	}
 	return l.send(ctx, c, work)

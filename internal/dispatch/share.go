@@ -33,8 +33,8 @@ type Demand struct {
 // otherClaims is how long the waiting work left by a claim of the other kind counts.
 const otherClaims = 10 * time.Minute
 
-// since returns the fields with the times at which a claim of the same kind, and one of the other kind, left work
-// of a group waiting: seconds since 1970 UTC, 0 for none.
+// since returns the group's fields VisitsWaited and TasksWaited, first that of this claim's kind: when a claim of that
+// kind last left work of the group waiting, in seconds since 1970 UTC; 0 for never.
 func (w Demand) since(s *ledger.ShareState) (same, other *float64) {
 	if w.Visits {
 		return &s.VisitsWaited, &s.TasksWaited
