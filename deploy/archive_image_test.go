@@ -329,7 +329,7 @@ func TestArchiveImageInTheCharts(t *testing.T) {
 	t.Parallel()
 	image := theImage(t)
 	dsn, mq, prefix := testenv.Postgres(t), testenv.RabbitMQ(t), testenv.Journal(t, 1)
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	rpc := directory(t, map[string]string{
 		"config.yml":                    fmt.Sprintf("scheduler:\n  cls: postgresql\n  db: %s\n", dsn),
 		"logging/logging-gunicorn.json": loggingGunicorn,
@@ -513,7 +513,7 @@ func TestArchiveImageInCompose(t *testing.T) {
 	t.Parallel()
 	image := theImage(t)
 	dsn, mq := testenv.URL(t, testenv.Postgres(t)), testenv.RabbitMQ(t)
-	database, port := strings.TrimPrefix(dsn.Path, "/"), freePort(t)
+	database, port := strings.TrimPrefix(dsn.Path, "/"), testenv.FreePort(t)
 	files := directory(t, map[string]string{
 		"config.yml": fmt.Sprintf("scheduler:\n  cls: postgresql\n  db: postgresql:///?service=%s\ncelery:\n  broker_heartbeat: null\n  task_broker: %s\n  broker_transport_options:\n    max_retries: 1\n"+
 			"no_origins_scheduled_backoff: 60\nrabbitmq: {management_url: %q}\n", database, mq.URL, mq.ManagementURL),

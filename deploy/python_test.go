@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -130,7 +129,7 @@ func TestSampleServesThePythonComponents(t *testing.T) {
 	once("start-runner-first-visits")
 	until("a visit is sent", func() bool { return holds("swh.test.LoadGit") == 2 }, program(t.Context(), "schedule-recurrent", "--visit-type", "git"))
 	until("the listener reads", func() bool { return holds("celeryev.listener") > 0 }, program(t.Context(), "start-listener"))
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	server := exec.CommandContext(t.Context(), python, "-c", "import sys; from swh.scheduler.api.server import make_app_from_configfile; make_app_from_configfile().run(host='127.0.0.1', port=int(sys.argv[1]))", port)
 	server.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+file)
 	until("the RPC server answers", func() bool {
@@ -147,15 +146,4 @@ func TestSampleServesThePythonComponents(t *testing.T) {
 	if out := once("journal-client", "--stop-after-objects", "1"); !strings.Contains(out, "Processed ") {
 		t.Errorf("journal-client: %s", out)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }

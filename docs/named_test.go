@@ -1,11 +1,7 @@
 package docs_test
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"swh-scheduler/internal/testenv"
@@ -14,21 +10,7 @@ import (
 // The tests and benchmarks that pages name as evidence are there.
 func TestNamedTestsAreThere(t *testing.T) {
 	t.Parallel()
-	declared := map[string]bool{}
-	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && (path == ".git" || path == "bin") {
-			return fs.SkipDir
-		}
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(testenv.Read(t, filepath.Join("..", path)), -1) {
-				declared[string(m[1])] = true
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	declared := testenv.DeclaredTests(t, "..")
 	named := regexp.MustCompile("`(?:go test [^`]*)?((?:Test|Benchmark|Fuzz)[A-Z]\\w+)(?:/[^`]*)?`")
 	found := 0
 	for _, p := range readPages(t) {

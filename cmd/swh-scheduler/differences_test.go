@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -108,7 +107,7 @@ func TestDifferences(t *testing.T) {
 	page := testenv.Read(t, filepath.Join("..", "..", "docs", "reference", "differences.md"))
 	before, tables, _ := strings.Cut(string(page), "\n## Commands\n")
 	text := before + tables
-	all, tests := differences(t.TempDir()), testsOfTheRepository(t)
+	all, tests := differences(t.TempDir()), testenv.DeclaredTests(t, filepath.Join("..", ".."))
 	for _, named := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(text, -1) {
 		if !tests[named[1]] {
 			t.Errorf("docs/reference/differences.md names a test that is not there: %s", named[1])
@@ -141,27 +140,6 @@ func TestDifferences(t *testing.T) {
 			w.differ(what, d)
 		}
 	}
-}
-
-// testsOfTheRepository returns all tests, by "directory.TestName" and by name.
-func testsOfTheRepository(t *testing.T) map[string]bool {
-	t.Helper()
-	root, tests := filepath.Join("..", ".."), map[string]bool{}
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		dir, _ := filepath.Rel(root, filepath.Dir(path))
-		for _, test := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
-			tests[test[1]], tests[dir+"."+test[1]] = true, true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tests
 }
 
 // differ runs the same words through both programs, which must do what the row says.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +28,7 @@ func TestFirstWorker(t *testing.T) {
 				"amqp://guest:guest@localhost:5672/%2F", testenv.RabbitMQ(t).URL,
 				"localhost:9092", testenv.Kafka(t)[0],
 				"swh.journal.objects", testenv.Journal(t, 1),
-				"5008", freePort(t),
+				"5008", testenv.FreePort(t),
 			)
 			for _, f := range files {
 				if err := os.WriteFile(filepath.Join(dir, f[1]), []byte(addresses.Replace(f[2])), 0o600); err != nil {
@@ -63,15 +61,4 @@ func TestFirstWorker(t *testing.T) {
 			}
 		})
 	}
-}
-
-// freePort returns a TCP port of loopback that was free a moment ago.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
