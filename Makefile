@@ -68,7 +68,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/swh-scheduler, static
-	@$(GO) sh -c 'export CGO_ENABLED=0; $(INTO_BIN) -tags grpcnotrace -trimpath -o bin/swh-scheduler ./cmd/swh-scheduler'
+	@$(GO) sh -c 'export CGO_ENABLED=0; $(INTO_BIN) -trimpath -o bin/swh-scheduler ./cmd/swh-scheduler'
 
 test: ## Run every test on real services (TESTFLAGS, PACKAGES)
 	@$(ALL) $(SERVICES) $(GOTEST) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -24,7 +23,7 @@ type collecting struct {
 
 func (c *collecting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	var request collector.ExportTraceServiceRequest
+	var request spans.TracesData
 	if err == nil {
 		err = proto.Unmarshal(body, &request)
 	}

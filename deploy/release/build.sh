@@ -31,7 +31,7 @@ mkdir -p "$out" "$work/copy" "$work/cache"
 cache=$work/cache
 [ "${RELEASE_CACHE:-}" != shared ] || cache=$(go env GOCACHE)
 go build -C test -o "$work/sbom" ./sbom
-go build -C deploy/packages -tags grpcnotrace -o "$work/packages" .
+go build -C deploy/packages -o "$work/packages" .
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/copy"
 
 # licences DIRECTORY puts the licence of Go, and those of the modules in its program, into
@@ -57,10 +57,9 @@ build() {
 	local name=swh-scheduler-$version-${1/\//-}
 	local dir=$2/$name
 	mkdir -p "$dir"
-	# The flags of deploy/docker/Dockerfile. The tag leaves out pages of gRPC, which
-	# the exporter of traces brings along.
+	# The flags of deploy/docker/Dockerfile.
 	CGO_ENABLED=0 GOOS=${1%/*} GOARCH=${1#*/} GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
-		go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" \
+		go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" \
 		-o "$dir/swh-scheduler" ./cmd/swh-scheduler
 	[ "$(wc -c <"$dir/swh-scheduler")" -lt 40000000 ] || {
 		echo "build.sh: the program has grown to $(wc -c <"$dir/swh-scheduler") bytes; an image of it is to stay under 41 MB (what is new in it: go tool nm -size -sort size)" >&2

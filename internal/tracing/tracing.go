@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -27,7 +27,7 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// New returns a Tracer, or nil if the environment names no endpoint. name is the service's name unless
+// New returns a Tracer, or nil if the environment names no endpoint, or has a wrong value, which it logs. name is the service's name unless
 // OTEL_SERVICE_NAME is set. New opens no connection. It sets OpenTelemetry's process-wide log to log.
 func New(ctx context.Context, name, version string, log *slog.Logger) (*Tracer, error) {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" ||
@@ -36,9 +36,10 @@ func New(ctx context.Context, name, version string, log *slog.Logger) (*Tracer, 
 	}
 	otel.SetLogger(logr.New(complaints{log}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry reports an error", "error", err) }))
-	client, err := otlptracehttp.New(ctx)
+	collector, err := settingsOf(os.Getenv)
 	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
+		log.Warn("no traces are sent: a variable of OpenTelemetry is wrong", "error", err)
+		return nil, nil
 	}
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", name), attribute.String("service.version", version)),
@@ -46,7 +47,7 @@ func New(ctx context.Context, name, version string, log *slog.Logger) (*Tracer, 
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter{client, service.NewService(log, "the collector of traces")}), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter{otlptrace.NewUnstarted(newClient(collector)), service.NewService(log, "the collector of traces")}), sdk.WithResource(about), sdk.WithIDGenerator(ids{}))
 	return &Tracer{provider: provider, tracer: provider.Tracer("swh-scheduler")}, nil
 }
 
