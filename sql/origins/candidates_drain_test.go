@@ -11,15 +11,19 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// A drain of changes by claims or visits reads no listed origins.
+// A drain of changes by visits, or by a claim beside another drain, reads no listed origins.
 func TestDrainOfVisitsReadsNoListedOrigins(t *testing.T) {
 	t.Parallel()
-	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	dsn := testenv.Database(t)
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table listed_origins set (autovacuum_enabled = false)") // autovacuum would read blocks, too
 	sqltest.ListN(t, store, 1000)
 	sqltest.Keep(t, store)
+	draining := testenv.Connect(t, dsn)
 	for name, change := range map[string]func(){
 		"a claim": func() {
+			testenv.Exec(t, draining, "select pg_advisory_lock(hashtextextended('swh-scheduler candidates', 0))")
+			defer testenv.Exec(t, draining, "select pg_advisory_unlock_all()")
 			if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 				visits, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}, time.Now(), 100, false)
 				if len(visits) != 100 {

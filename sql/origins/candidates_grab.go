@@ -210,11 +210,12 @@ func (q *grabQuery) selectFromCandidates(ctx context.Context, tx *Tx, f model.Vi
 //
 // If a bounded walk ends with too few, nothing is selected: more might follow.
 //
-// found also has the rows of other listers for the same URLs, without a lister, for the latest update.
+// found also has the rows of other listers for the same URLs, without a lister, for the latest update. at is the place
+// of the row's candidate; null for these rows, and for an origin with pending changes.
 func (cf *candidateFilter) selected() string {
 	order := " order by " + cf.p.OrderBy
 	candidate := strings.Join(slices.Concat([]string{"exists (select from built)", "c.visit_type = @visit_type"}, cf.p.SQL()), " and ")
-	unchanged := "select c.* from scheduler_go.candidates c where " + candidate + " and c.url not in (select url from pending)"
+	unchanged := "select c.ctid as at, c.* from scheduler_go.candidates c where " + candidate + " and c.url not in (select url from pending)"
 	met, ofWanted, parkedFirst := cf.met(), "true", order+" limit @count"
 	if cf.byLister {
 		ofWanted, parkedFirst = "c.lister_id = w.lister_id", ""
@@ -265,14 +266,14 @@ func (cf *candidateFilter) selected() string {
 			union all
 			(select w.place, w.count, null, c.* from (select * from parked c` + order + `) c join wanted w on ` + ofWanted + met + parkedFirst + `)
 			union all
-			select w.place, w.count, null, c.* from pending join scheduler_go.candidates_now c on c.url = pending.url and not pending.cooling
+			select w.place, w.count, null, null::tid, c.* from pending join scheduler_go.candidates_now c on c.url = pending.url and not pending.cooling
 			join wanted w on ` + ofWanted + met + ` and ` + candidate + `
 		) c
 	) c where turn <= count and exists (select from usable)
 ), found as materialized (
 	select lo.url, coalesce(date_part('epoch', lo.last_update), '-infinity') as updated, ` + originColumns + `,
 	       case when lo.lister_id = c.lister_id then lo.lister_id end as lister_id, case when lo.lister_id = c.lister_id then ` + whyNotSent + ` end as odd,
-	       c.queue_position as next_visit_queue_position, c.place
+	       c.queue_position as next_visit_queue_position, c.place, case when lo.lister_id = c.lister_id then c.at end as at
 	from first c join listed_origins lo on lo.url = c.url and lo.visit_type = c.visit_type
 	order by c.place, c.turn
 ), selected as not materialized (

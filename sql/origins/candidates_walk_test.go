@@ -187,7 +187,7 @@ func TestGrabWithSeveralShorterCooldowns(t *testing.T) {
 	}
 }
 
-// A claim records each mark once, with its date. Drains take changes in the order of their records, so a
+// A claim beside a drain records each mark once, with its date. Drains take changes in the order of their records, so a
 // change after a mark takes effect.
 func TestMarksOfAClaim(t *testing.T) {
 	t.Parallel()
@@ -206,6 +206,8 @@ func TestMarksOfAClaim(t *testing.T) {
 	}
 	urls := map[string]bool{}
 	var first string
+	draining := testenv.Connect(t, w.dsn)
+	testenv.Exec(t, draining, "select pg_advisory_lock(hashtextextended('swh-scheduler candidates', 0))")
 	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		origins, err := tx.GrabNextVisits(ctx, f, w.now, 20, false)
 		for _, o := range origins {
@@ -216,6 +218,7 @@ func TestMarksOfAClaim(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	testenv.Exec(t, draining, "select pg_advisory_unlock_all()")
 	notes("claimed", len(urls), 0)
 
 	// Reset the origin to never visited.
@@ -243,4 +246,59 @@ func TestMarksOfAClaim(t *testing.T) {
 	sqltest.Keep(t, w.store)
 	seen("drained")
 	sqltest.CheckCandidates(t, w.store)
+}
+
+// A claim moves the candidates of its origins. It leaves to a drain those that several listers list, that have
+// pending changes, or that a failed visit holds back for longer.
+func TestAClaimMovesCandidates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, before string
+		noted        int // of the five claimed
+	}{
+		{"new", "", 0},
+		{"visited", "insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status, last_successful, last_snapshot, last_scheduled) select url, 'git', now() - interval '1 year', 'successful', now() - interval '1 year', '\\x00', now() - interval '1 year' from listed_origins", 0},
+		{"failed long ago", "insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) select url, 'git', now() - interval '1 year', 'failed' from listed_origins", 0},
+		{"visited in the future", "insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) select url, 'git', now() + interval '1 year', 'successful' from listed_origins", 5},
+		{"of two listers", "insert into listers (name, instance_name, current_state, updated) values ('second', '', '{}', now()); insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select l.id, o.url, o.visit_type, '{}', true, now() from listed_origins o, listers l where l.name = 'second'", 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			store := testenv.OpenLocal(t, testenv.Database(t))
+			sqltest.ListN(t, store, 5)
+			if c.before != "" {
+				testenv.Exec(t, store.Pool(), c.before)
+			}
+			sqltest.Keep(t, store)
+			claim := func() (urls map[string]bool) {
+				urls = make(map[string]bool)
+				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+					origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}, time.Now(), 100, false)
+					for _, o := range origins {
+						urls[o.URL] = true
+					}
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				return urls
+			}
+			if n := len(claim()); n != 5 {
+				t.Fatalf("%d origins are claimed, want 5", n)
+			}
+			if n := testenv.Value[int](t, store.Pool(), "select count(distinct url) from scheduler_go.candidate_changes"); n != c.noted {
+				t.Errorf("the claim leaves %d origins to a drain, want %d", n, c.noted)
+			}
+			if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.candidates where parked and last_scheduled is not null"); n < 5-c.noted {
+				t.Errorf("the claim moves %d candidates, want %d", n, 5-c.noted)
+			}
+			if again := claim(); len(again) > 0 {
+				t.Errorf("the next claim returns %v again", again)
+			}
+			if c.noted > 0 {
+				sqltest.Keep(t, store)
+			}
+			sqltest.CheckCandidates(t, store)
+		})
+	}
 }

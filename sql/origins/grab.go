@@ -169,7 +169,7 @@ func (tx *Tx) askCandidates(ctx context.Context, q *grabQuery, f model.VisitFilt
 
 func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dryRun bool) ([]GrabbedVisit, error) {
 	tx, now := g.tx, g.now
-	q.args["visit_type"], q.args["now"] = f.VisitType, now
+	q.args["visit_type"], q.args["now"], q.args["moving"] = f.VisitType, now, false
 	if !dryRun {
 		if tx.hosters.Any() {
 			return g.grabWithinLimits(ctx, q, f)
@@ -177,6 +177,11 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
 			return nil, err
 		}
+		moving, err := tx.q.TryLockCandidates(ctx)
+		if err != nil {
+			return nil, err
+		}
+		q.args["moving"] = moving
 		q.effects = append([]string{setAside}, marks(f)...)
 	}
 	migrated := true
@@ -191,7 +196,7 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 
 // marks returns the effects by which a grab marks its origins.
 func marks(f model.VisitFilter) []string {
-	effects := []string{markScheduled, noteMarked}
+	effects := []string{markScheduled, moveMarked, noteMarked}
 	if p := f.Rule(); p != nil && p.ByTarget {
 		effects = append(effects, moveQueuePosition)
 	}
@@ -282,13 +287,29 @@ const markScheduled = `marked as (
 	select distinct url, visit_type, @now::timestamptz from selected where ` + noneSetAside + ` order by url, visit_type -- locks in order
 	on conflict (url, visit_type) do update
 	set last_scheduled = greatest(ovs.last_scheduled, excluded.last_scheduled)
+	returning url, last_scheduled = @now::timestamptz
+		and scheduler_go.due_at(last_scheduled, last_visit, last_visit_status) = @now::timestamptz + interval '168 hours' as cooling
+), noted_only as materialized (
+	select url from found where at is null
+	union all
+	select url from marked where cooling is not true
 )`
 
-// noteMarked records the changes of markScheduled in place of the triggers, which runGrab turns off for the
-// statement.
+// moveMarked moves the candidates of what markScheduled marks, so that no drain reads these origins again. It needs
+// the lock of candidates (@moving): their places change only under it. noted_only has the origins that are left to a drain:
+// those of several listers, those with pending changes, and those that another cooldown than the usual one holds back.
+const moveMarked = `parked_now as (
+	update scheduler_go.candidates
+	set last_scheduled = @now::timestamptz, due = @now::timestamptz + interval '168 hours', parked = @now::timestamptz + interval '168 hours' >= now()
+	where ctid = any(array(select at from found where @moving::boolean and ` + noneSetAside + ` and url not in (select url from noted_only) order by at))
+)`
+
+// noteMarked records the changes of markScheduled that moveMarked leaves, in place of the triggers, which runGrab turns
+// off for the statement.
 const noteMarked = `noted as (
 	insert into scheduler_go.candidate_changes (visit_type, url, scheduled, listed)
-	select distinct visit_type, url, @now::timestamptz, false from selected where ` + noneSetAside + `
+	select distinct visit_type, url, @now::timestamptz, false from selected
+	where ` + noneSetAside + ` and (not @moving::boolean or url in (select url from noted_only))
 )`
 
 const moveQueuePosition = `moved as (
@@ -376,9 +397,9 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 	urls = slices.Compact(urls)
 	aside := make(map[string]bool)
 	mark := `with selected as (
-	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd
+	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd, null::tid as at
 	from unnest(@urls::text[]) u (url) left join origin_visit_stats ovs on ovs.url = u.url and ovs.visit_type = @visit_type
-), ` + strings.Join(effects, ", ") + " select"
+), found as (table selected), ` + strings.Join(effects, ", ") + " select"
 	_, err := bulk.BisectIn(ctx, tx.Tx, len(urls), func(first, end int) (int64, error) {
 		arguments := maps.Clone(q.args)
 		arguments["urls"] = urls[first:end]
@@ -474,7 +495,7 @@ func (q *grabQuery) selectFromTables(ctx context.Context, tx *Tx, f model.VisitF
 	if migrated {
 		q.where, odd = append(q.where, notSetAside), whyNotSent
 	}
-	columns := "lo.url, null::double precision as updated, lo.lister_id, " + originColumns + ", " + odd + " as odd"
+	columns := "lo.url, null::double precision as updated, lo.lister_id, null::tid as at, " + originColumns + ", " + odd + " as odd"
 	q.args["enabled"] = !f.Disabled
 	if f.TableSample > 0 {
 		q.from = "listed_origins lo tablesample system (@tablesample)"
