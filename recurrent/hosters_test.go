@@ -308,8 +308,8 @@ func TestRoundIsRepeatedWhileHostersAreFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(w.scheduled(t)); n != step.scheduled || r.spared != step.left {
-			t.Errorf("round %d: %d are scheduled, and left some: %v; want %+v", i, n, r.spared, step)
+		if n := len(w.scheduled(t)); n != step.scheduled || r.hostersFull != step.left {
+			t.Errorf("round %d: %d are scheduled, and left some: %v; want %+v", i, n, r.hostersFull, step)
 		}
 		if most := max(duePeriod, dueCost*time.Since(began)); step.left && (next.Next < duePeriod || next.Next > most) {
 			t.Errorf("round %d: the next is in %s, want at most %s", i, next.Next, most)

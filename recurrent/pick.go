@@ -21,10 +21,10 @@ type Picker struct {
 type Picked struct {
 	Visits   []dispatch.Visit       // in the order of picking, policy by policy
 	Policies []model.WeightedPolicy // the policy pools as its four policies
-	Got      []int                  // the number of origins by policy
+	Counts   []int                  // the number of origins by policy
 
-	AtCeiling bool // a group that may have visits to claim is at its ceiling
-	Spared    bool // the pick left out visits because their hosters are full
+	AtCeiling   bool // a group that may have visits to claim is at its ceiling
+	HostersFull bool // the pick left out visits because their hosters are full
 }
 
 // visitKey identifies a picked origin of a visit type.
@@ -43,7 +43,7 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 	}
 	picked.Policies = policies
 	grabs, taken := tx.Grabs(now), make(map[visitKey]bool)
-	picked.Got, err = fill(slots, weights(policies), func(i, n int) (int, error) {
+	picked.Counts, err = fill(slots, weights(policies), func(i, n int) (int, error) {
 		visits, err := grabs.Next(ctx, p.filter(policies[i]), n)
 		if err != nil {
 			return 0, err
@@ -59,7 +59,7 @@ func (p Picker) Pick(ctx context.Context, tx *db.Tx, now time.Time, slots int) (
 		}
 		return fresh, nil
 	})
-	picked.Spared = grabs.LeftOut()
+	picked.HostersFull = grabs.HostersFull()
 	return picked, err
 }
 

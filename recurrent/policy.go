@@ -124,7 +124,7 @@ func (s share) off() float64 {
 func (p Picked) asked() (asked Picked) {
 	for i, w := range p.Policies {
 		if !w.Rest {
-			asked.Policies, asked.Got = append(asked.Policies, w), append(asked.Got, p.Got[i])
+			asked.Policies, asked.Counts = append(asked.Policies, w), append(asked.Counts, p.Counts[i])
 		}
 	}
 	return asked
@@ -138,7 +138,7 @@ func (p Picked) StepThreshold(ctx context.Context, tx *db.Tx, visitType string, 
 		return nil
 	}
 	var part share
-	for i, s := range skew(p.Got, weights(p.Policies)) {
+	for i, s := range skew(p.Counts, weights(p.Policies)) {
 		if p.Policies[i].Filter.Policy == model.Freshness {
 			part.fetched, part.requested = part.fetched+s.fetched, part.requested+s.requested
 		}

@@ -122,12 +122,12 @@ func TestPolicyForTheRestHasNoPart(t *testing.T) {
 		return model.WeightedPolicy{Weight: weight, Filter: model.VisitFilter{Policy: model.Freshness}}
 	}
 	byLag := model.WeightedPolicy{Weight: 50, Filter: model.VisitFilter{Policy: model.AlreadyVisitedOrderByLag}}
-	alone := Picked{Policies: model.WithRest([]model.WeightedPolicy{fresh(1)}), Got: []int{10, 990}}.asked()
-	if s := skew(alone.Got, weights(alone.Policies)); len(s) != 1 || s[0].off() != 0 {
+	alone := Picked{Policies: model.WithRest([]model.WeightedPolicy{fresh(1)}), Counts: []int{10, 990}}.asked()
+	if s := skew(alone.Counts, weights(alone.Policies)); len(s) != 1 || s[0].off() != 0 {
 		t.Errorf("alone: %+v", s)
 	}
-	beside := Picked{Policies: model.WithRest([]model.WeightedPolicy{fresh(50), byLag}), Got: []int{10, 30, 960}}.asked()
-	if s := skew(beside.Got, weights(beside.Policies)); len(s) != 2 || s[0].fetched != 0.25 || s[1].fetched != 0.75 {
+	beside := Picked{Policies: model.WithRest([]model.WeightedPolicy{fresh(50), byLag}), Counts: []int{10, 30, 960}}.asked()
+	if s := skew(beside.Counts, weights(beside.Policies)); len(s) != 2 || s[0].fetched != 0.25 || s[1].fetched != 0.75 {
 		t.Errorf("beside another one: %+v", s)
 	}
 }

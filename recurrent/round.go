@@ -20,10 +20,10 @@ type round struct {
 	log       *slog.Logger
 	picked    Picked // the result of the last claim
 
-	idle      bool          // the last round found nothing to visit
-	spared    bool          // the last round left visits out because their hosters are full
-	nextRound time.Time     // when to run again if no origin becomes due earlier
-	dueWait   time.Duration // the wait between two queries for a due origin
+	idle        bool          // the last round found nothing to visit
+	hostersFull bool          // the last round left visits out because their hosters are full
+	nextRound   time.Time     // when to run again if no origin becomes due earlier
+	dueWait     time.Duration // the wait between two queries for a due origin
 }
 
 // next does a round. After a round without visits, it only queries for a due origin until nextRound.
@@ -42,7 +42,7 @@ func (r *round) next(ctx context.Context) (service.Result, error) {
 	}
 	began := time.Now()
 	wait, err := r.runOnce(ctx)
-	if err == nil && r.spared {
+	if err == nil && r.hostersFull {
 		return service.Result{Next: min(r.NoOriginsBackoff, max(duePeriod, dueCost*time.Since(began)))}, nil
 	}
 	wait = max(wait+r.splay(), time.Millisecond) // never 0: Loop takes 0 as its own period
@@ -79,7 +79,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.idle, r.spared, r.picked = false, false, Picked{}
+	r.idle, r.hostersFull, r.picked = false, false, Picked{}
 	queue := dispatch.Queue{Name: tt.BackendName, Limit: tt.MaxQueueLength}.WithLanes(tt.Type, tt, r.Lanes)
 	c, err := r.Slots.Open(ctx, queue)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	var work []ledger.Work
 	if !full {
 		work, err = r.claim(ctx, c, tt, queue)
-		r.spared = r.picked.Spared && len(work) < c.Size
+		r.hostersFull = r.picked.HostersFull && len(work) < c.Size
 	}
 	n, err := c.Commit(ctx, work, err)
 	switch {
@@ -97,7 +97,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	case full:
 		return r.QueueFullBackoff, nil
-	case n == 0 && r.spared:
+	case n == 0 && r.hostersFull:
 		r.log.Debug("the hosters of all due origins are full")
 		return 0, nil
 	case n == 0 && r.picked.AtCeiling: // a group gets room as soon as one of its visits ends
@@ -136,26 +136,26 @@ func (r *round) claim(ctx context.Context, c *dispatch.Claim, tt model.TaskType,
 		return nil, err
 	}
 	r.count(r.visitType, picked, r.log)
-	Mix(picked.Visits)
+	Shuffle(picked.Visits)
 	r.picked = picked
 	return dispatch.VisitWork(ctx, c.Tx, tt.BackendName, tt.BackendName, picked.Visits, now)
 }
 
-// Mix shuffles the picked visits, as the Python scheduler does: workers spend different times on origins of
+// Shuffle shuffles the picked visits, as the Python scheduler does: workers spend different times on origins of
 // different policies.
-func Mix[V any](picked []V) {
+func Shuffle[V any](picked []V) {
 	rand.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
 }
 
 // count counts the origins by policy. Like the Python scheduler, it logs policies that are more than 5 %
 // off their weights.
 func (s *Scheduler) count(visitType string, p Picked, log *slog.Logger) {
-	for i, n := range p.Got {
+	for i, n := range p.Counts {
 		f := p.Policies[i].Filter
 		s.visits.WithLabelValues(visitType, string(f.Policy), string(f.Forks)).Add(float64(n))
 	}
 	p = p.asked()
-	for i, part := range skew(p.Got, weights(p.Policies)) {
+	for i, part := range skew(p.Counts, weights(p.Policies)) {
 		if part.off() > 0.05 {
 			log.Info("skewed fetch", "policy", p.Policies[i].Name(), "fetched", part.fetched, "requested", part.requested)
 		}

@@ -72,7 +72,7 @@ func TestVisitsOfForksAreCounted(t *testing.T) {
 		{Weight: 1, Forks: 0.1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst}},
 		{Weight: 1, Filter: model.VisitFilter{Policy: model.AlreadyVisitedOrderByLag}},
 	})
-	s.count("git", Picked{Policies: policies, Got: []int{9, 1, 10}}, slog.New(slog.DiscardHandler))
+	s.count("git", Picked{Policies: policies, Counts: []int{9, 1, 10}}, slog.New(slog.DiscardHandler))
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP swh_scheduler_recurrent_scheduled_visits_total Visits claimed for scheduling, by visit type, policy and origins (originals or forks, for a policy that divides them).
 # TYPE swh_scheduler_recurrent_scheduled_visits_total counter
 swh_scheduler_recurrent_scheduled_visits_total{origins="",policy="already_visited_order_by_lag",visit_type="git"} 10

@@ -30,7 +30,7 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		return Picked{}, err
 	}
 	s.got = make([]int, len(s.policies))
-	d, err := dispatch.Divide(ctx, tx, queue, now, slots, dispatch.Demand{Groups: slices.Collect(maps.Keys(s.groups)), Visits: true})
+	d, err := dispatch.Divide(ctx, tx, queue, now, slots, dispatch.WaitingGroups{Groups: slices.Collect(maps.Keys(s.groups)), Visits: true})
 	if err != nil {
 		return Picked{}, err
 	}
@@ -39,9 +39,9 @@ func (p Picker) PickShared(ctx context.Context, tx *db.Tx, queue dispatch.Shared
 		if err != nil {
 			return Picked{}, err
 		}
-		d.Gave(given)
+		d.RecordClaimed(given)
 	}
-	return Picked{Visits: s.picked, Policies: s.policies, Got: s.got, AtCeiling: d.AtCeiling, Spared: s.grabs.LeftOut()}, d.Save(ctx, tx)
+	return Picked{Visits: s.picked, Policies: s.policies, Counts: s.got, AtCeiling: d.AtCeiling, HostersFull: s.grabs.HostersFull()}, d.Save(ctx, tx)
 }
 
 // sharedPick picks the origins of one round for the groups of listers.
@@ -58,7 +58,7 @@ type sharedPick struct {
 
 // grab picks origins for each group's ask, by the policies' weights within the group. One query per policy
 // serves all groups. grab returns the number of origins by group.
-func (p *sharedPick) grab(ctx context.Context, asks []dispatch.Ask) ([]int, error) {
+func (p *sharedPick) grab(ctx context.Context, asks []dispatch.GroupQuota) ([]int, error) {
 	fills := make([]*filling, len(asks))
 	for i, ask := range asks {
 		fills[i] = newFilling(ask.Count, weights(p.policies))
@@ -90,7 +90,7 @@ func (p *sharedPick) grab(ctx context.Context, asks []dispatch.Ask) ([]int, erro
 }
 
 // grabBy picks the groups' parts of one policy.
-func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.Ask, parts [][]int, fills []*filling) error {
+func (p *sharedPick) grabBy(ctx context.Context, policy int, asks []dispatch.GroupQuota, parts [][]int, fills []*filling) error {
 	var wanted []origins.VisitGroup
 	var of []int // the index in asks, by index in wanted
 	for i, part := range parts {

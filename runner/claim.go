@@ -116,7 +116,7 @@ func (r *Runner) take(ctx context.Context, c *dispatch.Claim, j job) (taken map[
 				taken[claim.Type.Type] += len(messages)
 			}
 		}
-		d.Gave(given)
+		d.RecordClaimed(given)
 	}
 	return taken, work, d.Save(ctx, c.Tx)
 }
@@ -124,9 +124,9 @@ func (r *Runner) take(ctx context.Context, c *dispatch.Claim, j job) (taken map[
 // divide begins the division of a claim between the groups of its queue that have tasks ready.
 func divide(ctx context.Context, c *dispatch.Claim, j job, claim ledger.TaskClaim) (*dispatch.Division, error) {
 	if j.shares == nil {
-		return dispatch.Undivided(c.Size), nil
+		return dispatch.SingleGroupDivision(c.Size), nil
 	}
-	waiting := dispatch.Demand{Only: j.only}
+	waiting := dispatch.WaitingGroups{Read: j.only}
 	for _, tt := range j.types {
 		waiting.Groups = append(waiting.Groups, tt.Type)
 	}

@@ -200,7 +200,7 @@ func (g *firstGrab) share(ctx context.Context, queue dispatch.SharedQueue, liste
 		group := model.ListerGroup(queue.Shares.By, l)
 		groups[group] = append(groups[group], l)
 	}
-	waiting := dispatch.Demand{Groups: slices.Collect(maps.Keys(groups)), Visits: true}
+	waiting := dispatch.WaitingGroups{Groups: slices.Collect(maps.Keys(groups)), Visits: true}
 	d, err := dispatch.Divide(ctx, g.tx, queue, g.now, free, waiting)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (g *firstGrab) share(ctx context.Context, queue dispatch.SharedQueue, liste
 				return err
 			}
 		}
-		d.Gave(given)
+		d.RecordClaimed(given)
 	}
 	return d.Save(ctx, g.tx)
 }

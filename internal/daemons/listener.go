@@ -37,7 +37,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		progress := listener.Progress{ProgressOptions: listener.ProgressOptions{Consumer: consumer, Store: p.Store, Log: p.Log}}
 		inspector := send.NewInspector(sendOptions(p), broker, options.ConnectionOptions)
 		gauges := dispatch.QueueGauges{
-			Lengths: inspector, Log: p.Log, Unacknowledged: true,
+			Observer: inspector, Log: p.Log, Unacknowledged: true,
 			Queues: func(context.Context) ([]string, error) { return []string{options.Queue}, nil },
 		}
 		gauges.Register(p.Metrics, nil)

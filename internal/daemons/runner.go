@@ -81,7 +81,7 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery
 
 // lostRuns returns the job that gives up lost runs.
 func (r *Runner) lostRuns(ctx context.Context, p *process.Process, d *send.Delivery) (maintenance.Job, error) {
-	o := maintenance.LostOptions{Store: p.Store, Lengths: d.Inspector, Log: p.Log, Reg: p.Metrics, After: lostAfter(p.Config, r.LostAfter)}
+	o := maintenance.LostOptions{Store: p.Store, Broker: d.Inspector, Log: p.Log, Reg: p.Metrics, After: lostAfter(p.Config, r.LostAfter)}
 	if r.LostBefore != nil {
 		err := p.Ask(ctx, func(ctx context.Context) (err error) {
 			o.Before, err = r.LostBefore(ctx, p.Store)

@@ -106,7 +106,7 @@ func jobsOfSenders(p *process.Process, d *send.Delivery) []maintenance.Job {
 
 // gaugesOfQueues measures the lengths of all queues that this program may send to.
 func gaugesOfQueues(p *process.Process, d *send.Delivery) *dispatch.QueueGauges {
-	gauges := &dispatch.QueueGauges{Lengths: d.Inspector, Log: p.Log, Queues: func(ctx context.Context) ([]string, error) {
+	gauges := &dispatch.QueueGauges{Observer: d.Inspector, Log: p.Log, Queues: func(ctx context.Context) ([]string, error) {
 		queues, err := dispatch.KnownQueues(ctx, p.Store, p.Config.Lanes)
 		names := make([]string, len(queues))
 		for i, q := range queues {

@@ -19,8 +19,8 @@ type Claim struct {
 	Free int // free slots; with lanes: those of all lanes, minus the backlogs. May be 0
 	Size int // messages to claim: Free, or fewer after a claim that timed out. The claimer may lower it
 
-	// Moved is the number of backlog messages that the claimer made outgoing.
-	Moved int
+	// FromBacklogs is the number of backlog messages that the claimer made outgoing.
+	FromBacklogs int
 
 	slots  *Slots
 	queue  Queue
@@ -68,7 +68,7 @@ func (c *Claim) count(ctx context.Context, observed observations) (err error) {
 // messages in work. If err is not nil, the claim failed: Commit rolls back and returns err. After a time-out the
 // next claim for the queue is half as large.
 func (c *Claim) Commit(ctx context.Context, work []ledger.Work, err error) (int, error) {
-	sent := c.Moved
+	sent := c.FromBacklogs
 	if err == nil {
 		var n int
 		n, err = c.queue.destination().write(ctx, c, work)
@@ -86,14 +86,14 @@ func (c *Claim) Commit(ctx context.Context, work []ledger.Work, err error) (int,
 	return len(work), nil
 }
 
-// Fill sends the backlogs of a queue with lanes as far as there are slots. It claims nothing.
-func (s *Slots) Fill(ctx context.Context, q Queue) error {
+// SendBacklogs sends the backlogs of a queue with lanes as far as there are slots. It claims nothing.
+func (s *Slots) SendBacklogs(ctx context.Context, q Queue) error {
 	c, err := s.Open(ctx, q)
 	if err != nil {
 		return err
 	}
-	c.Moved, err = q.Lanes.send(ctx, c, nil)
-	if err = c.Tx.End(ctx, err); err == nil && c.Moved > 0 {
+	c.FromBacklogs, err = q.Lanes.send(ctx, c, nil)
+	if err = c.Tx.End(ctx, err); err == nil && c.FromBacklogs > 0 {
 		s.claimed()
 	}
 	return err

@@ -87,7 +87,7 @@ func (p *LanePump) RunOnce(ctx context.Context, now time.Time) error {
 	}
 	for _, q := range queues {
 		// A queue that can't be observed is no outage: the other lane sets continue.
-		if err := p.Slots.Fill(ctx, q); err != nil && !celery.IsOfQueue(err) {
+		if err := p.Slots.SendBacklogs(ctx, q); err != nil && !celery.IsOfQueue(err) {
 			failed = append(failed, fmt.Errorf("lanes of %q: %w", q.Lanes.Name, err))
 		}
 	}

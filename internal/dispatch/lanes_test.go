@@ -100,7 +100,7 @@ func (l *laned) claimWith(count func(free int) int) int {
 // keep sends what there are slots for.
 func (l *laned) keep() {
 	l.t.Helper()
-	if err := l.slots.Fill(l.t.Context(), l.q); err != nil {
+	if err := l.slots.SendBacklogs(l.t.Context(), l.q); err != nil {
 		l.t.Fatal(err)
 	}
 }

@@ -16,8 +16,8 @@ const observePeriod = 30 * time.Second
 
 // QueueGauges show the present numbers of messages and consumers of queues, also of queues without claims.
 type QueueGauges struct {
-	Lengths Observer
-	Log     *slog.Logger
+	Observer Observer
+	Log      *slog.Logger
 	// Queues lists the queues to measure. Queues that don't exist are left out.
 	Queues func(ctx context.Context) ([]string, error)
 	// Unacknowledged adds the number of unacknowledged messages, from the management API.
@@ -54,7 +54,7 @@ func (g *QueueGauges) RunOnce(ctx context.Context) error {
 		return err
 	}
 	g.consumers.Reset() // removes queues that are gone
-	observed := g.Lengths.Observe(ctx, time.Now, queues, g.Unacknowledged)
+	observed := g.Observer.Observe(ctx, time.Now, queues, g.Unacknowledged)
 	for _, queue := range queues {
 		length, err := observed[queue].Length(0)
 		switch {

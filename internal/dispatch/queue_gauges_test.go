@@ -27,7 +27,7 @@ func TestQueueGauges(t *testing.T) {
 		testenv.Put(t, ch, queue, amqp.Publishing{})
 	}
 	reg := prometheus.NewRegistry()
-	g := dispatch.QueueGauges{Lengths: b.inspector, Log: slog.New(slog.DiscardHandler), Queues: func(context.Context) ([]string, error) {
+	g := dispatch.QueueGauges{Observer: b.inspector, Log: slog.New(slog.DiscardHandler), Queues: func(context.Context) ([]string, error) {
 		return []string{"express:load", "gone", "never there"}, nil
 	}}
 	g.Register(reg, nil)

@@ -36,17 +36,17 @@ type KnownQueue struct {
 	LaneSet  string // lane set of which it is a lane; "" if it is none
 	Lane     int    // number of the lane in the set
 	Lanes    *LaneSet
-	Takes    TakenTasks // for queues without lanes
+	Tasks    TaskKind // for queues without lanes
 }
 
-// TakenTasks are the tasks of a type that go to a queue.
-type TakenTasks int
+// TaskKind is the kind of a type's tasks that go to a queue.
+type TaskKind int
 
 // The tasks that go to a queue.
 const (
-	NoTasks     TakenTasks = iota // only visits
-	PlainTasks                    // those without priority
-	UrgentTasks                   // those with priority
+	NoTasks     TaskKind = iota // only visits
+	PlainTasks                  // those without priority
+	UrgentTasks                 // those with priority
 )
 
 // KnownQueues returns the queues of all task types: their own, those of tasks with priority,
@@ -78,14 +78,14 @@ func KnownQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 			}
 		}
 		for _, name := range names {
-			takes := NoTasks
+			kind := NoTasks
 			switch name {
 			case tt.Queue():
-				takes = PlainTasks
+				kind = PlainTasks
 			case model.PriorityLanes(tt.BackendName):
-				takes = UrgentTasks
+				kind = UrgentTasks
 			}
-			known[name] = KnownQueue{Name: name, TaskType: tt.Type, Limit: limit, Takes: takes}
+			known[name] = KnownQueue{Name: name, TaskType: tt.Type, Limit: limit, Tasks: kind}
 		}
 	}
 	for _, q := range laned {

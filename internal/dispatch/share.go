@@ -23,11 +23,11 @@ type SharedQueue struct {
 	Policies map[string][]model.WeightedPolicy
 }
 
-// Demand is the kind of work that a claim read, and the groups with such work waiting.
-type Demand struct {
+// WaitingGroups are the kind of work that a claim read, and the groups with such work waiting.
+type WaitingGroups struct {
 	Groups []string // with work waiting
 	Visits bool     // the work is visits; otherwise tasks
-	Only   []string // the groups that were read; nil is all
+	Read   []string // the groups that were read; nil is all
 }
 
 // otherClaims is how long the waiting work left by a claim of the other kind counts.
@@ -35,7 +35,7 @@ const otherClaims = 10 * time.Minute
 
 // since returns the group's fields VisitsWaited and TasksWaited, first that of this claim's kind: when a claim of that
 // kind last left work of the group waiting, in seconds since 1970 UTC; 0 for never.
-func (w Demand) since(s *ledger.ShareState) (same, other *float64) {
+func (w WaitingGroups) since(s *ledger.ShareState) (same, other *float64) {
 	if w.Visits {
 		return &s.VisitsWaited, &s.TasksWaited
 	}
@@ -44,32 +44,32 @@ func (w Demand) since(s *ledger.ShareState) (same, other *float64) {
 
 // busy reports whether the last claim of the same kind left work of a group waiting, or one of the other kind within
 // otherClaims.
-func (w Demand) busy(s *ledger.ShareState, now time.Time) bool {
+func (w WaitingGroups) busy(s *ledger.ShareState, now time.Time) bool {
 	same, other := w.since(s)
 	return *same > 0 || *other > model.UnixSeconds(now.Add(-otherClaims))
 }
 
-// Ask is the number of messages to claim for a group, and their expected cost, in seconds.
-type Ask = ledger.TaskGroup
+// GroupQuota is the number of messages to claim for a group, and their expected cost, in seconds.
+type GroupQuota = ledger.TaskGroup
 
 // Division divides free slots of a queue between the groups that have work waiting (see package shares), in rounds:
-// slots that a group has no work for go to the others in the next round. A claim calls Next, claims, and calls Gave,
-// until Next returns nothing; then it calls Save.
+// slots that a group has no work for go to the others in the next round. A claim calls Next, claims, and calls
+// RecordClaimed, until Next returns nothing; then it calls Save.
 type Division struct {
 	AtCeiling bool // a group that may have work waiting is at its ceiling
 
 	queue   *SharedQueue // nil if it has no shares
 	now     time.Time
-	waiting Demand
+	waiting WaitingGroups
 	states  map[string]*ledger.ShareState
 	groups  []shares.Group // groups that may get more
-	asked   []Ask
+	asked   []GroupQuota
 	left    int // free slots
 }
 
 // Divide begins the division of free slots in a transaction that holds the queue's lock. Groups that the claim
 // didn't read keep their credit.
-func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting Demand) (*Division, error) {
+func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free int, waiting WaitingGroups) (*Division, error) {
 	states, err := tx.Shares(ctx, q.Name, now, q.Shares.HalfLife)
 	if err != nil {
 		return nil, err
@@ -80,13 +80,13 @@ func Divide(ctx context.Context, tx *db.Tx, q SharedQueue, now time.Time, free i
 	return d, nil
 }
 
-// Undivided is the division of a queue without shares: all slots go to one group without a name.
-func Undivided(free int) *Division {
+// SingleGroupDivision is the division of a queue without shares: all slots go to one group without a name.
+func SingleGroupDivision(free int) *Division {
 	return &Division{states: map[string]*ledger.ShareState{"": {}}, groups: []shares.Group{{Weight: 1, Cost: 1}}, left: free}
 }
 
 // Next returns the number of messages to claim for each group; nil if there is nothing to claim.
-func (d *Division) Next() []Ask {
+func (d *Division) Next() []GroupQuota {
 	d.asked = nil
 	if d.left > 0 && len(d.groups) > 0 {
 		d.ask(shares.Divide(d.left, d.groups))
@@ -94,9 +94,9 @@ func (d *Division) Next() []Ask {
 	return d.asked
 }
 
-// Gave records the number of messages claimed for each group that Next returned. A group with fewer than asked has
+// RecordClaimed records the number of messages claimed for each group that Next returned. A group with fewer than asked has
 // no more.
-func (d *Division) Gave(given []int) {
+func (d *Division) RecordClaimed(given []int) {
 	for i, ask := range d.asked {
 		at := slices.IndexFunc(d.groups, func(g shares.Group) bool { return g.Name == ask.Name })
 		g := &d.groups[at]
@@ -118,7 +118,7 @@ func (d *Division) Save(ctx context.Context, tx *db.Tx) error {
 		return nil
 	}
 	for name, s := range d.states {
-		if d.waiting.Only == nil || slices.Contains(d.waiting.Only, name) {
+		if d.waiting.Read == nil || slices.Contains(d.waiting.Read, name) {
 			same, _ := d.waiting.since(s)
 			*same = 0
 		}
@@ -186,7 +186,7 @@ func groupOf(by model.ShareKey, taskType string, kwargs json.RawMessage) string 
 
 // join returns the groups that take part in a division: those with work waiting and below their ceilings, each at
 // its starting level. It adds the credit that they forfeit to states.
-func join(states map[string]*ledger.ShareState, s model.Shares, waiting Demand, now time.Time) []shares.Group {
+func join(states map[string]*ledger.ShareState, s model.Shares, waiting WaitingGroups, now time.Time) []shares.Group {
 	cost := meanCost(states)
 	var groups, busy []shares.Group
 	for _, name := range slices.Sorted(slices.Values(waiting.Groups)) {
@@ -223,7 +223,7 @@ func (d *Division) ask(parts []int) {
 		if parts[i] == 0 {
 			continue
 		}
-		ask := Ask{Name: g.Name, Count: parts[i], Cost: g.Cost}
+		ask := GroupQuota{Name: g.Name, Count: parts[i], Cost: g.Cost}
 		if d.queue != nil {
 			ask.Priority = d.queue.Shares.Priorities[g.Name]
 		}

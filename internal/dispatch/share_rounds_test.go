@@ -42,12 +42,12 @@ func TestGroupsThatAreNotLookedAtStayWaiting(t *testing.T) {
 			return err
 		}
 		q := dispatch.SharedQueue{Name: "q", Shares: model.Shares{By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
-		d, err := dispatch.Divide(ctx, tx, q, now, 10, dispatch.Demand{Groups: []string{"a"}, Only: []string{"a", "c"}})
+		d, err := dispatch.Divide(ctx, tx, q, now, 10, dispatch.WaitingGroups{Groups: []string{"a"}, Read: []string{"a", "c"}})
 		if err != nil {
 			return err
 		}
 		for asks := d.Next(); asks != nil; asks = d.Next() {
-			d.Gave(make([]int, len(asks))) // it has none after all
+			d.RecordClaimed(make([]int, len(asks))) // it has none after all
 		}
 		if err := d.Save(ctx, tx); err != nil {
 			return err

@@ -60,7 +60,7 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 		if err := tx.LockQueues(ctx, s.q.Name); err != nil {
 			return err
 		}
-		d, err := dispatch.Divide(ctx, tx, s.q, s.now, free, dispatch.Demand{Groups: waiting, Visits: s.visits})
+		d, err := dispatch.Divide(ctx, tx, s.q, s.now, free, dispatch.WaitingGroups{Groups: waiting, Visits: s.visits})
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 			if err := tx.AddWork(ctx, rows); err != nil {
 				return err
 			}
-			d.Gave(given)
+			d.RecordClaimed(given)
 		}
 		return d.Save(ctx, tx)
 	})

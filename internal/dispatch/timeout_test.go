@@ -21,7 +21,7 @@ func TestBacklogThatTimesOutIsHalved(t *testing.T) {
 	l.exec(`do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
 	l.store.Pool().Reset() // new connections
 	testenv.Becomes(t, "outgoing messages", 80, func() int {
-		if err := l.slots.Fill(t.Context(), l.q); err != nil && !postgres.TimedOut(err) {
+		if err := l.slots.SendBacklogs(t.Context(), l.q); err != nil && !postgres.TimedOut(err) {
 			t.Fatal(err)
 		}
 		return l.count("scheduler_go.work where state = 'outgoing'")

@@ -22,10 +22,10 @@ func TestBusyGroups(t *testing.T) {
 		"the other, lately":       {0, since(9 * time.Minute), true},
 		"the other, long ago":     {0, since(11 * time.Minute), false},
 	} {
-		if got := (Demand{Visits: true}).busy(&ledger.ShareState{VisitsWaited: c.same, TasksWaited: c.other}, now); got != c.want {
+		if got := (WaitingGroups{Visits: true}).busy(&ledger.ShareState{VisitsWaited: c.same, TasksWaited: c.other}, now); got != c.want {
 			t.Errorf("%s: visits: %v, want %v", name, got, c.want)
 		}
-		if got := (Demand{}).busy(&ledger.ShareState{TasksWaited: c.same, VisitsWaited: c.other}, now); got != c.want {
+		if got := (WaitingGroups{}).busy(&ledger.ShareState{TasksWaited: c.same, VisitsWaited: c.other}, now); got != c.want {
 			t.Errorf("%s: tasks: %v, want %v", name, got, c.want)
 		}
 	}

@@ -117,7 +117,7 @@ func (u *GiveUpWork) giveUpSome(ctx context.Context, queue string, most int, now
 		if err := tx.LockQueues(ctx, queue); err != nil {
 			return err
 		}
-		waiting, err := dispatch.MostHeld(ctx, tx, queue, observed)
+		waiting, err := dispatch.QueueUpperBound(ctx, tx, queue, observed)
 		if err != nil {
 			return err
 		}

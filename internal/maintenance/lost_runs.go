@@ -28,8 +28,8 @@ const (
 
 // LostOptions configure a LostRuns.
 type LostOptions struct {
-	Store   *db.Store
-	Lengths interface {
+	Store  *db.Store
+	Broker interface {
 		Length(ctx context.Context, queue string, recent int) (celery.QueueLength, error)
 	}
 	Log *slog.Logger
@@ -187,7 +187,7 @@ func (l *LostRuns) gone(ctx context.Context, silent []ledger.SilentRun, types ma
 		queue := types[run.TaskType].QueueFor(run.WithPriority)
 		a, observed := observations[queue]
 		if !observed {
-			length, err := l.Lengths.Length(ctx, queue, 0)
+			length, err := l.Broker.Length(ctx, queue, 0)
 			switch {
 			case celery.IsOfQueue(err):
 				failed = append(failed, err)

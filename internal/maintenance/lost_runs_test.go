@@ -81,7 +81,7 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 	testenv.Declare(t, ch, "swh.queued", nil)
 	testenv.Put(t, ch, "swh.queued", amqp.Publishing{})
 	l := lostRuns(t, LostOptions{
-		Store: store, Lengths: inspectorOf(t, mq),
+		Store: store, Broker: inspectorOf(t, mq),
 		After: map[string]time.Duration{"quick": time.Hour, "default": 10 * time.Hour},
 	})
 	want := []string{
@@ -137,7 +137,7 @@ func TestRunsOfAnUnobservableQueueAreNotLost(t *testing.T) {
 		inspector := inspectorOf(t, testenv.Broker{URL: mq.URL, ManagementURL: managementURL})
 		defer inspector.Close()
 		l := lostRuns(t, LostOptions{
-			Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour},
+			Store: store, Broker: inspector, After: map[string]time.Duration{"default": time.Hour},
 		})
 		sweepAgain(t, store)
 		first, err := l.RunOnce(t.Context())
@@ -177,13 +177,13 @@ func TestSweepGoesOnAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	store := storeAfter(t, aYearOld)
 	l := lostRuns(t, LostOptions{
-		Store: store, Lengths: unreachableLengths{},
+		Store: store, Broker: unreachableLengths{},
 		After: map[string]time.Duration{"default": time.Hour},
 	})
 	if n, err := l.RunOnce(t.Context()); n != 0 || err == nil {
 		t.Errorf("%d runs lost, %v, while the broker is unreachable", n, err)
 	}
-	l.Lengths = inspectorOf(t, testenv.RabbitMQ(t))
+	l.Broker = inspectorOf(t, testenv.RabbitMQ(t))
 	if n, err := l.RunOnce(t.Context()); n != 1 || err != nil {
 		t.Errorf("%d runs lost, %v, once it is back", n, err)
 	}
@@ -210,7 +210,7 @@ func TestRunsOfAnotherSchedulerAreLeftAlone(t *testing.T) {
 		insert into task_run (task, backend_id, scheduled, started, status)
 			select id, id::text, now() - age, now() - age, 'started' from (values (1, interval '1 year'), (2, '10 days'), (3, '2 days'), (6, '10 days')) r(id, age)`)
 	var log testenv.Buffer
-	l := lostRuns(t, LostOptions{Store: store, Lengths: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour}})
+	l := lostRuns(t, LostOptions{Store: store, Broker: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour}})
 	l.Log = slog.New(slog.NewTextHandler(&log, nil))
 	exec := func(statement string) { testenv.Exec(t, store.Pool(), statement) }
 	note := func(withPriority bool) {
@@ -274,7 +274,7 @@ func TestRunsWhoseEventsAreUnreadAreNotLost(t *testing.T) {
 	testenv.Put(t, queue, "celeryev.listener", amqp.Publishing{Body: []byte("{}")})
 	inspector := inspectorOf(t, mq)
 	events := Events(store, inspector)
-	l := lostRuns(t, LostOptions{Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour}})
+	l := lostRuns(t, LostOptions{Store: store, Broker: inspector, After: map[string]time.Duration{"default": time.Hour}})
 	lost := func() int {
 		if _, err := events.Do(t.Context()); err != nil {
 			t.Fatal(err)
@@ -303,7 +303,7 @@ func TestMessagesOfLostRunsLeaveTheLedger(t *testing.T) {
 		select id, 'sent', 'swh.a', 'swh.a', 'swh.a', '[]', '{}', now() - interval '1 hour', extract(epoch from now()) - 3600, 'g', 7
 		from unnest('{00000000-0000-0000-0000-000000000001, 00000000-0000-0000-0000-000000000002}'::uuid[]) id`)
 	l := lostRuns(t, LostOptions{
-		Store: store, Lengths: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour},
+		Store: store, Broker: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Hour},
 	})
 	if n, err := l.RunOnce(t.Context()); n != 1 || err != nil {
 		t.Fatalf("%d runs lost, %v", n, err)
@@ -328,7 +328,7 @@ func TestRunsThatHaveJustLeftTheirQueueAreNotLost(t *testing.T) {
 	ch := testenv.Channel(t, mq.URL)
 	testenv.Declare(t, ch, "swh.a", nil)
 	testenv.Put(t, ch, "swh.a", amqp.Publishing{})
-	l := lostRuns(t, LostOptions{Store: store, Lengths: inspector, After: map[string]time.Duration{"default": time.Hour}})
+	l := lostRuns(t, LostOptions{Store: store, Broker: inspector, After: map[string]time.Duration{"default": time.Hour}})
 	sweep := func(what string, want int) {
 		t.Helper()
 		sweepAgain(t, store)
@@ -366,7 +366,7 @@ func TestRefusedRunDoesNotStopLostRuns(t *testing.T) {
 		select n, case n when 3 then 'odd' else 'a' end, '{}', now(), '1 day', 'next_run_scheduled', 3 from generate_series(1, 6) n`)
 	testenv.Exec(t, store.Pool(), `insert into task_run (task, backend_id, scheduled, started, status)
 		select n, 'run ' || n, now() - interval '3 days', now() - interval '3 days', 'started' from generate_series(1, 6) n`)
-	l := lostRuns(t, LostOptions{Store: store, Lengths: noLengths{}, After: map[string]time.Duration{"default": time.Hour}})
+	l := lostRuns(t, LostOptions{Store: store, Broker: noLengths{}, After: map[string]time.Duration{"default": time.Hour}})
 	n, err := l.RunOnce(t.Context())
 	if n != 5 || err != nil {
 		t.Errorf("%d of 5 runs were given up: %v", n, err)
@@ -392,7 +392,7 @@ func TestLostRunsAreSplitAfterATimeout(t *testing.T) {
 	exec("create trigger slow before insert or update on task_run for each row execute function slow()")
 	exec(`do $$ begin execute format('alter database %I set statement_timeout = ''1s''', current_database()); end $$`)
 	store.Pool().Reset() // new connections
-	l := lostRuns(t, LostOptions{Store: store, Lengths: noLengths{}, After: map[string]time.Duration{"default": time.Hour}})
+	l := lostRuns(t, LostOptions{Store: store, Broker: noLengths{}, After: map[string]time.Duration{"default": time.Hour}})
 	given := 0
 	testenv.Becomes(t, "runs given up", 100, func() int {
 		n, err := l.RunOnce(t.Context())

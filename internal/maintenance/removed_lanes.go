@@ -65,9 +65,9 @@ func (r *RemovedLanes) release(ctx context.Context, set string, home dispatch.Qu
 	if err != nil {
 		return 0, err
 	}
-	c.Moved, err = c.Tx.SendWithoutLanes(ctx, set, home.Name, c.Size, now)
+	c.FromBacklogs, err = c.Tx.SendWithoutLanes(ctx, set, home.Name, c.Size, now)
 	if _, err := c.Commit(ctx, nil, err); err != nil {
 		return 0, err
 	}
-	return c.Moved, nil
+	return c.FromBacklogs, nil
 }

@@ -64,7 +64,7 @@ func sharedQueues(ctx context.Context, o Options, visitTypes []string) (map[stri
 }
 
 // claim claims visits as schedule-recurrent does and adds them to the ledger as sent messages.
-func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int, ageing time.Duration) (visits []visit, spared bool, err error) {
+func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Picker, now time.Time, n int, ageing time.Duration) (visits []visit, hostersFull bool, err error) {
 	if err := tx.LockQueues(ctx, q.Name); err != nil {
 		return nil, false, err
 	}
@@ -86,11 +86,11 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 	for i := range visits {
 		visits[i].priority = sent[i].Share.Priority
 	}
-	recurrent.Mix(visits)
+	recurrent.Shuffle(visits)
 	if err := tx.AddWork(ctx, work); err != nil {
 		return nil, false, err
 	}
-	return visits, picked.Spared, tx.Confirm(ctx, sent)
+	return visits, picked.HostersFull, tx.Confirm(ctx, sent)
 }
 
 // GroupUse is the workers' time that a group used.

@@ -30,11 +30,11 @@ type originAgents struct {
 	census   *census
 	disabled func(urls []string)
 
-	queues   map[string]sharedQueue // by visit type
-	ageing   time.Duration
-	room     bool             // since the last claim, a visit of a group with a ceiling has ended
-	outcomes []settle.Outcome // of visits in the ledger, not yet written
-	spared   bool             // the last claim skipped visits because of their hosters' limits
+	queues      map[string]sharedQueue // by visit type
+	ageing      time.Duration
+	room        bool             // since the last claim, a visit of a group with a ceiling has ended
+	outcomes    []settle.Outcome // of visits in the ledger, not yet written
+	hostersFull bool             // the last claim skipped visits because of their hosters' limits
 
 	statuses  int             // since the last whole batch
 	unwritten []journal.Visit // not yet written
@@ -70,7 +70,7 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 	var visits []visit
 	err := a.store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		if queue, ok := a.queues[visitType]; ok {
-			visits, a.spared, err = queue.claim(ctx, tx, picker, now, n, a.ageing)
+			visits, a.hostersFull, err = queue.claim(ctx, tx, picker, now, n, a.ageing)
 			return err
 		}
 		picked, err := picker.Pick(ctx, tx, now, n)
@@ -83,9 +83,9 @@ func (a *originAgents) claim(ctx context.Context, of source, n int, now time.Tim
 		var work []ledger.Work
 		visits, work = claimed(model.LoaderTaskType(visitType), picked.Visits, now)
 		if len(picked.Policies) > 1 {
-			recurrent.Mix(visits)
+			recurrent.Shuffle(visits)
 		}
-		a.spared = picked.Spared
+		a.hostersFull = picked.HostersFull
 		return tx.AddWork(ctx, work)
 	})
 	return visits, err
@@ -111,7 +111,7 @@ func claimed(queue string, picked []dispatch.Visit, now time.Time) ([]visit, []l
 
 func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) (time.Time, bool, error) {
 	visitType := of.visitType
-	if a.spared {
+	if a.hostersFull {
 		return time.Time{}, false, nil
 	}
 	if byFreshness(a.policiesOf(visitType)) { // a moment comes without a write

@@ -112,8 +112,8 @@ func tasksOf(k dispatch.KnownQueue, work map[db.TasksKey]db.WorkOfQueue) db.Work
 		return db.WorkOfQueue{Ready: work[db.TasksKey{Type: k.TaskType}].Ready}
 	case k.LaneSet == model.PriorityLanes(k.TaskType) && k.Lane == 0:
 		return db.WorkOfQueue{Ready: work[db.TasksKey{Type: k.TaskType, Urgent: true}].Ready}
-	case k.LaneSet == "" && k.Takes != dispatch.NoTasks:
-		return work[db.TasksKey{Type: k.TaskType, Urgent: k.Takes == dispatch.UrgentTasks}]
+	case k.LaneSet == "" && k.Tasks != dispatch.NoTasks:
+		return work[db.TasksKey{Type: k.TaskType, Urgent: k.Tasks == dispatch.UrgentTasks}]
 	}
 	return db.WorkOfQueue{}
 }

@@ -216,6 +216,6 @@ func (tx *Tx) addHosterClaims(ctx context.Context, s *hosterRoom, visits []Grabb
 	return tx.q.AddHosterClaims(ctx, p)
 }
 
-// LeftOut reports whether the grabs left out visits of full hosters. More origins may then be due than they
+// HostersFull reports whether the grabs left out visits of full hosters. More origins may then be due than they
 // grabbed.
-func (g *Grabs) LeftOut() bool { return g.room != nil && len(g.room.closed) > 0 }
+func (g *Grabs) HostersFull() bool { return g.room != nil && len(g.room.closed) > 0 }
