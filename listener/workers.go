@@ -100,7 +100,7 @@ func (w *workers) list(now time.Time) map[string]db.Worker {
 	told := make(map[string]db.Worker)
 	for _, name := range slices.Sorted(maps.Keys(w.byName))[:min(len(w.byName), maxListed)] {
 		known := w.byName[name]
-		t := db.Worker{Heard: known.last, Active: known.active}
+		t := db.Worker{LastEvent: known.last, Active: known.active}
 		for _, e := range known.ends {
 			if ago := int(now.Unix()/60) - e.minute; ago >= 1 && ago <= endsMinutes {
 				t.Ended, t.Failed = t.Ended+e.ended, t.Failed+e.failed

@@ -58,7 +58,7 @@ func TestWorkersTold(t *testing.T) {
 	}
 	w.record("worker-heartbeat", "idle", 0, last)
 	// The minute in progress is the seventh; 2 to 6 count.
-	want := map[string]db.Worker{"a": {Heard: last, Active: 7, Ended: 5, Failed: 3}, "idle": {Heard: last}}
+	want := map[string]db.Worker{"a": {LastEvent: last, Active: 7, Ended: 5, Failed: 3}, "idle": {LastEvent: last}}
 	if diff := cmp.Diff(want, w.list(last.Add(59*time.Second))); diff != "" {
 		t.Error(diff)
 	}
@@ -86,7 +86,7 @@ func TestWorkersEndsHeardTwice(t *testing.T) {
 			l.read(&batch{}, celery.Delivery{Body: []byte(event), ContentType: "application/json"})
 		}
 	}
-	want := map[string]db.Worker{"a": {Heard: now, Ended: 2, Failed: 1}, "b": {Heard: now, Ended: 1, Failed: 1}}
+	want := map[string]db.Worker{"a": {LastEvent: now, Ended: 2, Failed: 1}, "b": {LastEvent: now, Ended: 1, Failed: 1}}
 	if diff := cmp.Diff(want, l.workers.list(now.Add(time.Minute))); diff != "" {
 		t.Error(diff)
 	}

@@ -17,7 +17,7 @@ const (
 
 // Candidates maintains the candidates in the database.
 type Candidates interface {
-	MaintainCandidates(ctx context.Context) (origins.Maintained, error)
+	MaintainCandidates(ctx context.Context) (origins.MaintainResult, error)
 }
 
 // keeper drains changes into candidates. Keepers of several processes take turns by a lock in the database.

@@ -14,10 +14,10 @@ import (
 // backlogged is a store with a number of changes to drain.
 type backlogged struct{ changes, batch int64 }
 
-func (b *backlogged) MaintainCandidates(context.Context) (origins.Maintained, error) {
+func (b *backlogged) MaintainCandidates(context.Context) (origins.MaintainResult, error) {
 	n := min(b.changes, b.batch)
 	b.changes -= n
-	return origins.Maintained{Drained: n, More: n == b.batch}, nil
+	return origins.MaintainResult{Drained: n, More: n == b.batch}, nil
 }
 
 // The keeper drains again at once while changes are left.

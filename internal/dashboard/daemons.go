@@ -13,11 +13,11 @@ import (
 var daemonsPage = Page{Path: "/daemons", Title: "Daemons", Menu: "Daemons", Template: "daemons.html", Fragments: []string{"daemons", "workers", "jobs"}, Data: daemonsOf}
 
 type daemonsData struct {
-	Daemons []daemonData `json:"daemons"` // at most maxRows; silent ones last
-	Found   int          `json:"found"`   // number of daemons, at most maxDaemons
-	Workers []workerData `json:"workers"` // known to any listener; at most maxRows, those with most failures first
-	Heard   int          `json:"heard"`   // number of workers
-	Jobs    []jobData    `json:"jobs"`
+	Daemons     []daemonData `json:"daemons"` // at most maxRows; silent ones last
+	Found       int          `json:"found"`   // number of daemons, at most maxDaemons
+	Workers     []workerData `json:"workers"` // known to any listener; at most maxRows, those with most failures first
+	WorkerCount int          `json:"heard"`   // number of workers
+	Jobs        []jobData    `json:"jobs"`
 }
 
 type workerData struct {
@@ -61,10 +61,10 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 	}
 	silent := func(d db.Daemon) bool { return isSilent(d, r.Now) }
 	workers := workersOf(rows, r.Now)
-	d := daemonsData{Daemons: []daemonData{}, Found: len(rows), Workers: workers[:min(len(workers), maxRows)], Heard: len(workers), Jobs: []jobData{}}
+	d := daemonsData{Daemons: []daemonData{}, Found: len(rows), Workers: workers[:min(len(workers), maxRows)], WorkerCount: len(workers), Jobs: []jobData{}}
 	slices.SortFunc(rows, func(a, b db.Daemon) int {
 		if silent(a) || silent(b) {
-			return b.Seen.Compare(a.Seen)
+			return b.LastReport.Compare(a.LastReport)
 		}
 		return cmp.Or(strings.Compare(a.Name, b.Name), a.Started.Compare(b.Started))
 	})
@@ -85,7 +85,7 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 }
 
 // isSilent reports whether a daemon, which updates its row once a minute, has not done so for overdueAfter.
-func isSilent(d db.Daemon, now time.Time) bool { return now.Sub(d.Seen) >= overdueAfter }
+func isSilent(d db.Daemon, now time.Time) bool { return now.Sub(d.LastReport) >= overdueAfter }
 
 // workersOf adds up the reports on workers of the listeners that are not silent. Each gets a part of the events.
 func workersOf(daemons []db.Daemon, now time.Time) []workerData {
@@ -96,8 +96,8 @@ func workersOf(daemons []db.Daemon, now time.Time) []workerData {
 		}
 		for name, w := range l.State.Workers {
 			all := known[name]
-			if w.Heard.After(all.Heard) {
-				all.Heard, all.Active = w.Heard, w.Active
+			if w.LastEvent.After(all.LastEvent) {
+				all.LastEvent, all.Active = w.LastEvent, w.Active
 			}
 			all.Ended, all.Failed = all.Ended+w.Ended, all.Failed+w.Failed
 			known[name] = all

@@ -82,14 +82,14 @@ func TestWhatWorkersHaveInHandRuns(t *testing.T) {
 	s.now.queues.read = func(context.Context) ([]status.Queue, error) {
 		return []status.Queue{{Queue: "q", Unacknowledged: new(1), Consumers: 1}}, nil
 	}
-	state := db.DaemonState{Workers: map[string]db.Worker{"celery@a": {Heard: time.Now(), Active: 2}, "celery@b": {Heard: time.Now(), Active: 3}}}
+	state := db.DaemonState{Workers: map[string]db.Worker{"celery@a": {LastEvent: time.Now(), Active: 2}, "celery@b": {LastEvent: time.Now(), Active: 3}}}
 	for range 2 { // two listeners report the same workers
 		if err := s.store.RecordDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Host: "h", Started: time.Now(), State: state}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// A listener that died keeps what it reported last.
-	state.Workers = map[string]db.Worker{"celery@gone": {Heard: time.Now(), Active: 100}}
+	state.Workers = map[string]db.Worker{"celery@gone": {LastEvent: time.Now(), Active: 100}}
 	if err := s.store.RecordDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Host: "dead", Started: time.Now(), State: state}); err != nil {
 		t.Fatal(err)
 	}

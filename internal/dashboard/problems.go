@@ -85,13 +85,13 @@ func (f facts) ofDaemons(all *problems) {
 		if d.Started.After(newest[d.Name]) {
 			newest[d.Name] = d.Started
 		}
-		alive[d.Name] = alive[d.Name] || f.now.Sub(d.Seen) < overdueAfter
-		if p := (place{d.Name, d.Host}); d.Seen.After(last[p]) && f.now.Sub(d.Seen) >= overdueAfter {
-			last[p] = d.Seen
+		alive[d.Name] = alive[d.Name] || f.now.Sub(d.LastReport) < overdueAfter
+		if p := (place{d.Name, d.Host}); d.LastReport.After(last[p]) && f.now.Sub(d.LastReport) >= overdueAfter {
+			last[p] = d.LastReport
 		}
 	}
 	for _, d := range f.daemons {
-		if silent := f.now.Sub(d.Seen); silent >= overdueAfter && (newest[d.Name].After(d.Seen) || last[place{d.Name, d.Host}].After(d.Seen)) {
+		if silent := f.now.Sub(d.LastReport); silent >= overdueAfter && (newest[d.Name].After(d.LastReport) || last[place{d.Name, d.Host}].After(d.LastReport)) {
 			continue // it was replaced, or another one became silent later
 		} else if silent >= overdueAfter {
 			alert := "DaemonDown"
@@ -198,8 +198,8 @@ func (f facts) ofGroupsAndLanes(all *problems) {
 		if l.SlowSentExpress > 100 && 2*l.SlowSentExpress > l.Ended {
 			add("LanePredictionsWrong", l.Queue, "A third of the work of %s in the lane %s times out: %d in the last hour.", l.TaskType, l.Lane, l.SlowSentExpress)
 		}
-		if l.Unheard > 100 {
-			add("WorkGivenUp", l.Queue, "%d messages of the lane %s of %s were given up in the last hour.", l.Unheard, l.Lane, l.TaskType)
+		if l.GivenUp > 100 {
+			add("WorkGivenUp", l.Queue, "%d messages of the lane %s of %s were given up in the last hour.", l.GivenUp, l.Lane, l.TaskType)
 		}
 	}
 }

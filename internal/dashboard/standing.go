@@ -131,5 +131,7 @@ func (r *Request) due(ctx context.Context, visitType string) (due, known bool, n
 
 // runs reports whether a daemon was seen recently.
 func (f facts) runs(name string) bool {
-	return slices.ContainsFunc(f.daemons, func(d db.Daemon) bool { return strings.HasPrefix(d.Name, name) && f.now.Sub(d.Seen) < overdueAfter })
+	return slices.ContainsFunc(f.daemons, func(d db.Daemon) bool {
+		return strings.HasPrefix(d.Name, name) && f.now.Sub(d.LastReport) < overdueAfter
+	})
 }

@@ -125,7 +125,7 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	seen := func(name string, ago time.Duration, state db.DaemonState) db.Daemon {
-		return db.Daemon{Name: name, Host: "h", Seen: now.Add(-ago), State: state}
+		return db.Daemon{Name: name, Host: "h", LastReport: now.Add(-ago), State: state}
 	}
 	var f facts
 	f.now = now
@@ -135,7 +135,7 @@ func TestProblems(t *testing.T) {
 		}),
 		seen("start-listener", time.Hour, db.DaemonState{}),
 		seen("rpc-serve", time.Minute, db.DaemonState{Open: "0.0.0.0:5008"}), seen("rpc-serve", time.Minute, db.DaemonState{}),
-		seen("journal-client", time.Hour, db.DaemonState{}), {Name: "journal-client", Started: now.Add(-time.Minute), Seen: now}, // it was replaced
+		seen("journal-client", time.Hour, db.DaemonState{}), {Name: "journal-client", Started: now.Add(-time.Minute), LastReport: now}, // it was replaced
 	}
 	f.figures.Outgoing = append(f.figures.Outgoing, db.OutgoingQueue{Queue: "q", Oldest: now.Add(-time.Hour), Refused: 1})
 	f.figures.Ready = append(f.figures.Ready, db.ReadyTasks{Type: "t", Priority: "high", Oldest: now.Add(-time.Hour)}, db.ReadyTasks{Type: "t", Oldest: now.Add(-time.Hour)})
@@ -147,7 +147,7 @@ func TestProblems(t *testing.T) {
 	}
 	f.ended = map[ledger.EndedKey]*ledger.Ended{{Source: ledger.EndedByWorker, Type: "t"}: {Five: 20, FiveStatuses: map[string]int64{"failed": 11}}}
 	f.groups = []status.Group{{Queue: "a", Group: "g", Waiting: 1}, {Queue: "a", Group: "h", Waiting: 1, HourPieces: 1}}
-	f.lanes = []status.Lane{{TaskType: "t", Lane: "l", Slots: 1, Again: 2, WaitP95: 7 * 3600, SlowSentExpress: 101, Ended: 150, Unheard: 101}, {Slots: 1, Sent: 1}}
+	f.lanes = []status.Lane{{TaskType: "t", Lane: "l", Slots: 1, Again: 2, WaitP95: 7 * 3600, SlowSentExpress: 101, Ended: 150, GivenUp: 101}, {Slots: 1, Sent: 1}}
 	found := map[string]int{}
 	for i, p := range f.problems() {
 		found[p.Alert]++

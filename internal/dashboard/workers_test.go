@@ -19,8 +19,8 @@ func TestWorkers(t *testing.T) {
 	s := newSite(t, nil)
 	now := time.Now().UTC().Truncate(time.Second)
 	for _, heard := range []map[string]db.Worker{
-		{"a": {Heard: now, Active: 2, Ended: 5, Failed: 1}, "idle": {Heard: now}},
-		{"a": {Heard: now.Add(-time.Second), Active: 3, Ended: 4}, hostile: {Heard: now, Ended: 2, Failed: 2}},
+		{"a": {LastEvent: now, Active: 2, Ended: 5, Failed: 1}, "idle": {LastEvent: now}},
+		{"a": {LastEvent: now.Add(-time.Second), Active: 3, Ended: 4}, hostile: {LastEvent: now, Ended: 2, Failed: 2}},
 	} {
 		if err := s.store.RecordDaemon(t.Context(), db.Daemon{ID: uuid.New(), Name: "start-listener", Started: now, State: db.DaemonState{Workers: heard}}); err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ func TestWorkers(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.get("/daemons", "Accept", "application/json")), &page); err != nil {
 		t.Fatal(err)
 	}
-	want := []workerData{{hostile, db.Worker{Heard: now, Ended: 2, Failed: 2}}, {"a", db.Worker{Heard: now, Active: 2, Ended: 9, Failed: 1}}, {"idle", db.Worker{Heard: now}}}
+	want := []workerData{{hostile, db.Worker{LastEvent: now, Ended: 2, Failed: 2}}, {"a", db.Worker{LastEvent: now, Active: 2, Ended: 9, Failed: 1}}, {"idle", db.Worker{LastEvent: now}}}
 	if diff := cmp.Diff(want, page.Workers); diff != "" {
 		t.Error(diff)
 	}

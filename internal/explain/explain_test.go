@@ -76,22 +76,22 @@ func TestTask(t *testing.T) {
 			Task{Task: model.Task{Status: model.TaskNotScheduled, Priority: model.PriorityHigh}}, []string{"No start-runner --with-priority of this program is connected"}, nil,
 		},
 		"given up, were its events not unread": {
-			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, Known: noon.Add(-90 * time.Minute)},
+			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, EndsKnown: noon.Add(-90 * time.Minute)},
 			[]string{"is due to be given up", "workers' events are read only up to"}, nil,
 		},
 		"given up, were the file in force that names lost_after": {
-			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, Known: noon.Add(-time.Minute)},
+			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, EndsKnown: noon.Add(-time.Minute)},
 			[]string{"is due to be given up", "the last sweep for lost runs ran without this lost_after"}, []string{"is given up at"},
 		},
 		"given up, where the file is in force": {
 			Task{
-				Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, Known: noon.Add(-time.Minute),
-				Swept: db.SilentRuns{After: map[string]time.Duration{"default": time.Hour}},
+				Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: time.Hour, EndsKnown: noon.Add(-time.Minute),
+				LastSweep: db.SilentRuns{After: map[string]time.Duration{"default": time.Hour}},
 			},
 			[]string{"is due to be given up", "searches for such runs every ten minutes"}, []string{"ran without this lost_after"},
 		},
 		"given up, where events are known": {
-			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: 3 * time.Hour, Known: noon.Add(-time.Minute)},
+			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunStarted, Started: new(noon.Add(-2 * time.Hour))}, LostAfter: 3 * time.Hour, EndsKnown: noon.Add(-time.Minute)},
 			[]string{"is given up at"}, []string{"read only up to"},
 		},
 	} {

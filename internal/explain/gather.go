@@ -31,8 +31,8 @@ type Gatherer struct {
 	// Broker has the lengths of queues; if it is nil, NoBroker is the reason.
 	Broker   dispatch.QueueLengths
 	NoBroker error
-	// Deepest is how many origins of a policy's order are searched for the origin; 0: 10,000.
-	Deepest int
+	// SearchDepth is how many origins of a policy's order are searched for the origin; 0: 10,000.
+	SearchDepth int
 }
 
 // queue reads the state of a queue from the broker. Without an answer, the reason becomes a fact.
@@ -83,9 +83,9 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		func() (err error) { t.Graph, err = x.Store.GraphTask(ctx, id); return err },
 		func() (err error) { t.SetAside, err = x.Store.SetAsideTask(ctx, id); return err },
 		func() (err error) { t.WaitsFor, err = x.Store.UnmetDependencies(ctx, id, 10); return err },
-		func() (err error) { t.Known, err = x.Store.EndsKnown(ctx, x.Now); return err },
+		func() (err error) { t.EndsKnown, err = x.Store.EndsKnown(ctx, x.Now); return err },
 		func() (err error) { t.Sending, err = x.Store.SendingSince(ctx); return err },
-		func() (err error) { t.Swept, err = x.Store.SilentRuns(ctx); return err },
+		func() (err error) { t.LastSweep, err = x.Store.SilentRuns(ctx); return err },
 		func() (err error) { t.Runners, err = x.Store.ConnectedPrograms(ctx, t.runner()); return err },
 	} {
 		if err := fact(); err != nil {
@@ -429,7 +429,7 @@ func (x *Gatherer) policies(ctx context.Context, o *Origin) error {
 			all := w.Filter
 			all.TableSample = 0
 			err := x.Store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-				p.VisitPlace, err = tx.PlaceOfVisit(ctx, all, x.Now, *o.Listed, cmp.Or(x.Deepest, deepest))
+				p.VisitPlace, err = tx.PlaceOfVisit(ctx, all, x.Now, *o.Listed, cmp.Or(x.SearchDepth, deepest))
 				return err
 			})
 			if err != nil {

@@ -28,9 +28,9 @@ type Task struct {
 	SetAside   *db.SetAside        // nil: it isn't set aside
 	WaitsFor   []graphs.Dependency // in its graph
 	LostAfter  time.Duration       // 0: silent runs are not given up
-	Known      time.Time           // up to when ends of runs are read
+	EndsKnown  time.Time           // up to when ends of runs are read
 	Sending    model.Sending       // when this program began to send
-	Swept      db.SilentRuns       // the last sweep for lost runs
+	LastSweep  db.SilentRuns       // the last sweep for lost runs
 	Ageing     time.Duration       // the wait that raises a priority by one; 0: none does
 	Runners    int                 // connections of its runner
 	Share      *Share              // nil: its queue is not divided between groups
@@ -194,12 +194,12 @@ func (t Task) isScheduled(e *Explanation) {
 	case since == nil:
 	case t.LostAfter == 0:
 		e.because("If its message or its worker was lost, it is never given up: the configuration has no lost_after for its type.")
-	case !t.Sending.Sent(r.Scheduled, t.Task.Priority != "", t.Swept.Before):
+	case !t.Sending.Sent(r.Scheduled, t.Task.Priority != "", t.LastSweep.Before):
 		e.because("It was sent before this program sent such tasks here, so that lost_after doesn't give it up: task respawn %d, or start-runner --lost-before, has it tried again.", t.Task.ID)
 	case since.Add(t.LostAfter).After(e.now):
 		e.because("If no event of it comes, it is given up at %s (lost_after), and tried again.", e.at(since.Add(t.LostAfter)))
-		if !t.Known.IsZero() && e.now.Sub(t.Known) > unknownFor {
-			e.because("But workers' events are read only up to %s: no run is given up for silence after that.", e.at(t.Known))
+		if !t.EndsKnown.IsZero() && e.now.Sub(t.EndsKnown) > unknownFor {
+			e.because("But workers' events are read only up to %s: no run is given up for silence after that.", e.at(t.EndsKnown))
 		}
 	default:
 		t.isOverdue(e, r.Status, since.Add(t.LostAfter))
@@ -209,13 +209,13 @@ func (t Task) isScheduled(e *Explanation) {
 // isOverdue adds why a silent run has not been given up yet.
 func (t Task) isOverdue(e *Explanation, status model.RunStatus, due time.Time) {
 	e.because("No event of it has come, so it is due to be given up since %s (lost_after).", e.at(due))
-	inForce, known := t.Swept.After[t.Task.Type]
+	inForce, known := t.LastSweep.After[t.Task.Type]
 	if !known {
-		inForce = t.Swept.After["default"]
+		inForce = t.LastSweep.After["default"]
 	}
 	switch {
-	case !t.Known.IsZero() && t.Known.Before(due):
-		e.because("But workers' events are read only up to %s: no run is given up for silence after that.", e.at(t.Known))
+	case !t.EndsKnown.IsZero() && t.EndsKnown.Before(due):
+		e.because("But workers' events are read only up to %s: no run is given up for silence after that.", e.at(t.EndsKnown))
 	case inForce != t.LostAfter:
 		e.because("But the last sweep for lost runs ran without this lost_after: no start-runner (without --with-priority) has the present configuration: restart it.")
 	case t.Queue.Err != nil:

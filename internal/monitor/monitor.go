@@ -171,7 +171,7 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 	for visitType, n := range f.Freshness {
 		m.threshold.WithLabelValues(visitType).Set(n.Threshold)
 		m.staleness.WithLabelValues(visitType, "all").Set(n.Staleness / float64(max(1, n.Origins)))
-		m.staleness.WithLabelValues(visitType, "told").Set(n.Known / float64(max(1, n.Told)))
+		m.staleness.WithLabelValues(visitType, "told").Set(n.MeasuredStaleness / float64(max(1, n.Measured)))
 	}
 	for _, flow := range f.Flows {
 		m.setForecast(flow, now)

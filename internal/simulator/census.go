@@ -70,7 +70,7 @@ func (c *census) read(ctx context.Context, urls []string) error {
 			unknown = append(unknown, url)
 		}
 	}
-	rows, err := c.store.Standings(ctx, unknown)
+	rows, err := c.store.OriginsForMetrics(ctx, unknown)
 	for _, row := range rows {
 		c.origins[row.URL] = append(c.origins[row.URL], &standing{
 			visitType: row.VisitType, lister: row.ListerID, enabled: row.Enabled, loaded: row.Loaded,

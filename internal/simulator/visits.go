@@ -136,7 +136,7 @@ func (a *originAgents) nextClaim(ctx context.Context, of source, now time.Time) 
 
 // keepsCandidates is implemented by a database. An RPC server drains its candidates itself.
 type keepsCandidates interface {
-	MaintainCandidates(ctx context.Context) (origins.Maintained, error)
+	MaintainCandidates(ctx context.Context) (origins.MaintainResult, error)
 }
 
 // keepCandidates drains all changes of candidates.

@@ -42,7 +42,7 @@ type VisitTypeFreshness struct {
 	// Staleness is the mean over the visited origins, in seconds: estimated for all, and measured for those whose
 	// listers report updates. Only with the policy freshness.
 	Staleness *float64 `json:"staleness"`
-	Told      *float64 `json:"staleness_told"`
+	Measured  *float64 `json:"staleness_told"`
 	freshness.Forecast
 }
 
@@ -129,8 +129,8 @@ func ofFlow(flow freshness.Flow, plan freshness.Plan, stale origins.FreshnessCou
 	if stale.Origins > 0 {
 		t.Staleness = new(stale.Staleness / float64(stale.Origins))
 	}
-	if stale.Told > 0 {
-		t.Told = new(stale.Known / float64(stale.Told))
+	if stale.Measured > 0 {
+		t.Measured = new(stale.MeasuredStaleness / float64(stale.Measured))
 	}
 	return t
 }
@@ -185,8 +185,8 @@ func FreshnessTables(t pytext.Terminal, f Freshness) string {
 	perDay := func(n float64) string { return strconv.FormatFloat(n, 'f', 1, 64) }
 	for _, v := range f.Types {
 		stale := orUnknown(v.Staleness, explain.RoughSeconds)
-		if v.Told != nil {
-			stale += " (" + explain.RoughSeconds(*v.Told) + " measured)"
+		if v.Measured != nil {
+			stale += " (" + explain.RoughSeconds(*v.Measured) + " measured)"
 		}
 		line := fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", pytext.Visible(v.VisitType), v.Enabled, v.Never, v.Changed,
 			orUnknown(v.OutOfDate, func(p float64) string { return fmt.Sprintf("%.1f %%", 100*p) }), stale,

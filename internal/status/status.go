@@ -160,7 +160,7 @@ type Lane struct {
 	TimedOut        int     `json:"timed_out"`
 	QuickSentSlow   int     `json:"quick_sent_slow"`
 	SlowSentExpress int     `json:"slow_sent_express"`
-	Unheard         int     `json:"unheard"`
+	GivenUp         int     `json:"unheard"`
 	WaitMedian      float64 `json:"wait_median"`
 	WaitP95         float64 `json:"wait_p95"`
 }
@@ -187,7 +187,7 @@ func Lanes(ctx context.Context, store *db.Store, broker QueueSource, l *dispatch
 			TargetWait: lane.TargetWait.Seconds(), Waited: states[i].Waited(now).Seconds(),
 			Waiting: states[i].Waiting, Again: states[i].TimedOut, Sent: states[i].Sent, Running: states[i].Running,
 			Ended: h.Ended, TimedOut: h.TimedOut, QuickSentSlow: h.QuickSentSlow, SlowSentExpress: h.SlowSentExpress,
-			Unheard: h.GivenUp, WaitMedian: h.Wait.Quantile(0.5), WaitP95: h.Wait.Quantile(0.95),
+			GivenUp: h.GivenUp, WaitMedian: h.Wait.Quantile(0.5), WaitP95: h.Wait.Quantile(0.95),
 		}
 		if broker == nil {
 			continue

@@ -14,18 +14,18 @@ import (
 
 // Demand is the work of a queue, and the wait intended for it.
 type Demand struct {
-	Waiting int           // without a worker
-	InHand  int           // with workers
-	Runtime time.Duration // mean time of the work; 0: unknown
-	Target  time.Duration // the longest wait intended; above 0
-	Max     int           // most workers; 0: unlimited
+	Waiting  int           // without a worker
+	Reserved int           // with workers
+	Runtime  time.Duration // mean time of the work; 0: unknown
+	Target   time.Duration // the longest wait intended; above 0
+	Max      int           // most workers; 0: unlimited
 }
 
 // Workers returns the number of workers that the queue should have, each of which does one message at a time. It is
 // enough to begin the waiting work within the target, at least the number that are busy, and at least one while work
 // waits.
 func (d Demand) Workers() int {
-	wanted := d.InHand
+	wanted := d.Reserved
 	if d.Waiting > 0 {
 		need := math.Ceil(float64(d.Waiting) * d.Runtime.Seconds() / d.Target.Seconds())
 		wanted = max(wanted, 1, int(min(need, math.MaxInt32)))
@@ -55,11 +55,11 @@ func runtimeOf(q dispatch.KnownQueue, took lanes.Sketch, configured time.Duratio
 // demandOf returns the demand of a queue.
 func demandOf(known dispatch.KnownQueue, q Queue, work db.WorkOfQueue, took lanes.Sketch, configured model.WantedWorkers) Demand {
 	d := Demand{
-		Waiting: q.Ready + q.Outgoing + q.Backlog + work.Ready, InHand: work.Running,
+		Waiting: q.Ready + q.Outgoing + q.Backlog + work.Ready, Reserved: work.Running,
 		Runtime: runtimeOf(known, took, configured.Runtime), Target: configured.TargetWait, Max: configured.Max,
 	}
 	if q.Unacknowledged != nil {
-		d.InHand = max(d.InHand, *q.Unacknowledged)
+		d.Reserved = max(d.Reserved, *q.Unacknowledged)
 	}
 	if known.Lanes != nil && known.Lanes.Lanes[known.Lane].TargetWait > 0 {
 		d.Target = known.Lanes.Lanes[known.Lane].TargetWait

@@ -23,10 +23,10 @@ func TestWantedWorkers(t *testing.T) {
 		{"one message, long work", Demand{Waiting: 1, Runtime: time.Hour, Target: 10 * time.Minute}, 6},
 		{"what one worker does in time", Demand{Waiting: 10, Runtime: time.Minute, Target: 10 * time.Minute}, 1},
 		{"one more than that", Demand{Waiting: 11, Runtime: time.Minute, Target: 10 * time.Minute}, 2},
-		{"work in hand is not taken away", Demand{Waiting: 1, InHand: 12, Runtime: time.Second, Target: 10 * time.Minute}, 12},
-		{"nothing waits, work in hand", Demand{InHand: 3, Runtime: time.Second, Target: time.Minute}, 3},
-		{"a bound", Demand{Waiting: 1000, InHand: 2, Runtime: time.Minute, Target: time.Minute, Max: 64}, 64},
-		{"a bound below what is in hand", Demand{InHand: 70, Target: time.Minute, Max: 64}, 64},
+		{"work in hand is not taken away", Demand{Waiting: 1, Reserved: 12, Runtime: time.Second, Target: 10 * time.Minute}, 12},
+		{"nothing waits, work in hand", Demand{Reserved: 3, Runtime: time.Second, Target: time.Minute}, 3},
+		{"a bound", Demand{Waiting: 1000, Reserved: 2, Runtime: time.Minute, Target: time.Minute, Max: 64}, 64},
+		{"a bound below what is in hand", Demand{Reserved: 70, Target: time.Minute, Max: 64}, 64},
 		{"beyond all bounds", Demand{Waiting: math.MaxInt32, Runtime: 1000 * time.Hour, Target: time.Second}, math.MaxInt32},
 	} {
 		if got := tc.d.Workers(); got != tc.want {

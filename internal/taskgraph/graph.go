@@ -12,12 +12,12 @@ import (
 )
 
 type Graph struct {
-	Summary  graphs.Summary // without the numbers of tasks
-	Tasks    []graphs.Task  // sorted: each comes after its dependencies
-	Edges    []graphs.Edge
-	Runtimes map[string]time.Duration // by task type, if known
-	Ends     map[int64]time.Time      // by task: when its last run ended
-	Within   time.Duration            // the period until now over which the pace is measured
+	Summary    graphs.Summary // without the numbers of tasks
+	Tasks      []graphs.Task  // sorted: each comes after its dependencies
+	Edges      []graphs.Edge
+	Runtimes   map[string]time.Duration // by task type, if known
+	Ends       map[int64]time.Time      // by task: when its last run ended
+	PaceWindow time.Duration            // the period until now over which the pace is measured
 }
 
 // paceWithin is the longest period over which the pace of a graph is measured.
@@ -42,7 +42,7 @@ func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g G
 	if g.Runtimes, err = store.Runtimes(ctx, slices.Compact(types)); err != nil {
 		return Graph{}, err
 	}
-	g.Within = min(paceWithin, now.Sub(g.Summary.Submitted))
+	g.PaceWindow = min(paceWithin, now.Sub(g.Summary.Submitted))
 	g.Ends, err = store.GraphEnds(ctx, graph)
 	return g, err
 }

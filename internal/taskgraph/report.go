@@ -111,7 +111,7 @@ func (g Graph) expectedEnd(now time.Time, path time.Duration, open, ended int) *
 	}
 	left := path
 	if ended > 0 {
-		left = max(left, time.Duration(float64(open)/float64(ended)*float64(g.Within)))
+		left = max(left, time.Duration(float64(open)/float64(ended)*float64(g.PaceWindow)))
 	}
 	if left == 0 {
 		return nil
@@ -122,7 +122,7 @@ func (g Graph) expectedEnd(now time.Time, path time.Duration, open, ended int) *
 // endedLately counts the tasks that ended in the period over which the pace is measured.
 func (g Graph) endedLately(now time.Time) (n int) {
 	for _, end := range g.Ends {
-		if end.After(now.Add(-g.Within)) {
+		if end.After(now.Add(-g.PaceWindow)) {
 			n++
 		}
 	}

@@ -84,7 +84,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%d ended, %v, end %s", r.Ended, r.States, r.ExpectedEnd)
 	}
 	// Six open tasks at ten an hour take longer than the longest chain.
-	g.Within, g.Ends = time.Hour, map[int64]time.Time{11: now.Add(-2 * time.Hour)}
+	g.PaceWindow, g.Ends = time.Hour, map[int64]time.Time{11: now.Add(-2 * time.Hour)}
 	for id := range int64(10) {
 		g.Ends[1+id] = now.Add(-time.Minute)
 	}
@@ -106,7 +106,7 @@ func TestReport(t *testing.T) {
 // the time. A running task counts from its start.
 func TestExpectedEndOfSentTasks(t *testing.T) {
 	g := graph("a load sent", "b load waiting a")
-	g.Within, g.Runtimes = time.Hour, map[string]time.Duration{"load": 10 * time.Minute}
+	g.PaceWindow, g.Runtimes = time.Hour, map[string]time.Duration{"load": 10 * time.Minute}
 	since := now.Add(-4 * time.Minute)
 	g.Tasks[0].Since = &since
 	r := g.Report(now)
@@ -128,7 +128,7 @@ func TestExpectedEndOfSentTasks(t *testing.T) {
 		t.Error(text)
 	}
 	moving := graph("a load sent", "b load waiting a", "c load running")
-	moving.Within, moving.Runtimes = g.Within, g.Runtimes
+	moving.PaceWindow, moving.Runtimes = g.PaceWindow, g.Runtimes
 	if r := moving.Report(now); r.AwaitsWorker != nil || r.ExpectedEnd == nil {
 		t.Errorf("another task runs: %+v", r)
 	}

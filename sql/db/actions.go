@@ -31,20 +31,20 @@ const (
 
 // Action is a change to tasks or graphs that a person asks for. Forget deletes it after 400 days.
 type Action struct {
-	ID      int64        `json:"id"`
-	Who     string       `json:"who"`     // the login
-	Address string       `json:"address"` // the address of the login
-	Began   time.Time    `json:"began"`
-	Action  string       `json:"action"` // a word that the caller chooses
-	On      ActionFilter `json:"on"`
-	State   ActionState  `json:"state"`
-	Below   int64        `json:"below"` // only tasks and graphs with lower numbers are changed
-	Place   int64        `json:"place"` // steps go down from here: lower numbers are still to come
-	InHand  int64        `json:"-"`     // the graph of the step in progress, for a graph search; 0: none
-	Matched int64        `json:"matched"`
-	Changed int64        `json:"changed"`
-	Result  string       `json:"result"` // the cause of the failure, or the error of the last step
-	Ended   *time.Time   `json:"ended"`
+	ID              int64        `json:"id"`
+	Who             string       `json:"who"`     // the login
+	Address         string       `json:"address"` // the address of the login
+	Began           time.Time    `json:"began"`
+	Action          string       `json:"action"` // a word that the caller chooses
+	On              ActionFilter `json:"on"`
+	State           ActionState  `json:"state"`
+	Below           int64        `json:"below"` // only tasks and graphs with lower numbers are changed
+	Place           int64        `json:"place"` // steps go down from here: lower numbers are still to come
+	GraphInProgress int64        `json:"-"`     // the graph of the step in progress, for a graph search; 0: none
+	Matched         int64        `json:"matched"`
+	Changed         int64        `json:"changed"`
+	Result          string       `json:"result"` // the cause of the failure, or the error of the last step
+	Ended           *time.Time   `json:"ended"`
 	// ConfirmedBy and CancelledBy are logins; "" if nobody did so.
 	ConfirmedBy string `json:"confirmed_by"`
 	CancelledBy string `json:"cancelled_by"`
@@ -124,7 +124,7 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 		switch {
 		case a.State == ActionCounting:
 			p.Matched = n
-		case n > 0 && a.On.GraphSearch != nil && a.InHand == 0:
+		case n > 0 && a.On.GraphSearch != nil && a.GraphInProgress == 0:
 			// This step only records the graph: do may change the graph so that the search misses it, and
 			// then fail.
 			p.Place, p.InHand, next = a.Place, &step.Graphs[0], a.Place
@@ -159,8 +159,8 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 // nextStep returns an action's next step and the place after it; place 0 is the end.
 func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, err error) {
 	switch {
-	case a.InHand > 0 && a.State == ActionRunning:
-		return Step{Graphs: []int64{a.InHand}}, a.InHand, nil
+	case a.GraphInProgress > 0 && a.State == ActionRunning:
+		return Step{Graphs: []int64{a.GraphInProgress}}, a.GraphInProgress, nil
 	case a.On.GraphSearch != nil:
 		limit := 1
 		if a.State == ActionCounting {
@@ -244,7 +244,7 @@ func actionOf(r queries.SchedulerGoAction) (Action, error) {
 		Address: r.Address, ConfirmedBy: r.ConfirmedBy, CancelledBy: r.CancelledBy,
 	}
 	if r.InHand != nil {
-		a.InHand = *r.InHand
+		a.GraphInProgress = *r.InHand
 	}
 	return a, stmt.Failed(json.Unmarshal(r.Filter, &a.On), "read the filter of action %d", r.ID)
 }

@@ -13,13 +13,13 @@ import (
 
 // Daemon is a process that has recorded itself.
 type Daemon struct {
-	ID      uuid.UUID   `json:"id"`   // one a process
-	Name    string      `json:"name"` // its command
-	Version string      `json:"version"`
-	Host    string      `json:"host"`
-	Started time.Time   `json:"started"`
-	Seen    time.Time   `json:"seen"`
-	State   DaemonState `json:"state"`
+	ID         uuid.UUID   `json:"id"`   // one a process
+	Name       string      `json:"name"` // its command
+	Version    string      `json:"version"`
+	Host       string      `json:"host"`
+	Started    time.Time   `json:"started"`
+	LastReport time.Time   `json:"seen"`
+	State      DaemonState `json:"state"`
 }
 
 // DaemonState is the state that a daemon last recorded.
@@ -33,10 +33,10 @@ type DaemonState struct {
 
 // Worker is the state of a Celery worker by the events that one listener received.
 type Worker struct {
-	Heard  time.Time `json:"heard"`
-	Active int       `json:"active"` // tasks it executes, by its last heartbeat
-	Ended  int       `json:"ended"`  // runs that ended in the last five whole minutes
-	Failed int       `json:"failed"` // those that failed
+	LastEvent time.Time `json:"heard"`
+	Active    int       `json:"active"` // tasks it executes, by its last heartbeat
+	Ended     int       `json:"ended"`  // runs that ended in the last five whole minutes
+	Failed    int       `json:"failed"` // those that failed
 }
 
 // RecordDaemon records a daemon and its state.
@@ -59,7 +59,7 @@ func (a MonitorStore) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
 func (a MonitorStore) Daemons(ctx context.Context, limit int) ([]Daemon, error) {
 	rows, err := a.q.Daemons(ctx, int32(limit))
 	return stmt.List(rows, stmt.Failed(err, "list daemons"), func(r queries.SchedulerGoDaemon) Daemon {
-		d := Daemon{ID: r.ID, Name: r.Name, Version: r.Version, Host: r.Host, Started: r.Started, Seen: r.Seen}
+		d := Daemon{ID: r.ID, Name: r.Name, Version: r.Version, Host: r.Host, Started: r.Started, LastReport: r.Seen}
 		_ = json.Unmarshal(r.State, &d.State) // a daemon of another version may record other fields
 		return d
 	})

@@ -110,7 +110,7 @@ func (s MonitorStore) SampleOrigins(ctx context.Context, now time.Time) error {
 		all = append(all, Figure{PoolFigures, visitType, "", []float64{float64(p.WithoutUpdate), float64(p.NeverLoaded), float64(p.Lagging), float64(p.Others)}})
 	}
 	for visitType, c := range stale {
-		all = append(all, Figure{StalenessFigures, visitType, "", []float64{float64(c.Origins), c.Staleness, float64(c.Told), c.Known}})
+		all = append(all, Figure{StalenessFigures, visitType, "", []float64{float64(c.Origins), c.Staleness, float64(c.Measured), c.MeasuredStaleness}})
 	}
 	for visitType, v := range visits {
 		all = append(all, Figure{VisitFigures, visitType, "", v[:]})

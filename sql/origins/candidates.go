@@ -45,8 +45,8 @@ const (
 	grabDrains = 5000
 )
 
-// Maintained is the result of one call of MaintainCandidates.
-type Maintained struct {
+// MaintainResult is the result of one call of MaintainCandidates.
+type MaintainResult struct {
 	Drained int64            // changes
 	More    bool             // more work can be done at once
 	Build   candidates.Build // the progress of the build; without a phase if another process holds the lock
@@ -56,8 +56,8 @@ type Maintained struct {
 // steps of a build after a truncate. It does nothing while another process holds the lock. Only the owner
 // of candidates builds; RPC servers connect as the owner. A batch that times out is returned as an error.
 // Batches before it stay done, and the next call takes half as many rows.
-func (s Store) MaintainCandidates(ctx context.Context) (Maintained, error) {
-	var kept Maintained
+func (s Store) MaintainCandidates(ctx context.Context) (MaintainResult, error) {
+	var kept MaintainResult
 	var late error
 	var build queries.BuildPhaseRow
 	locked := false
@@ -85,7 +85,7 @@ func (s Store) MaintainCandidates(ctx context.Context) (Maintained, error) {
 
 // maintainCandidates drains a batch of each visit type and unparks one batch. The caller holds the lock of
 // candidates. late joins the time-outs of batches; the other batches still run.
-func (tx *Tx) maintainCandidates(ctx context.Context) (kept Maintained, late, err error) {
+func (tx *Tx) maintainCandidates(ctx context.Context) (kept MaintainResult, late, err error) {
 	visitTypes, err := tx.q.ChangedVisitTypes(ctx)
 	if err != nil {
 		return kept, nil, err

@@ -19,14 +19,14 @@ const MaxCandidateChanges = 5_000_000
 // seconds.
 const dropPages = 10_000
 
-// Bounded is the result of one call of BoundChanges.
-type Bounded struct {
+// BoundResult is the result of one call of BoundChanges.
+type BoundResult struct {
 	Drained int64
 	GivenUp bool  // grabs don't use candidates until the rebuild
 	Deleted int64 // changes that the rebuild doesn't need
 }
 
-func (b Bounded) String() string {
+func (b BoundResult) String() string {
 	switch {
 	case b.GivenUp:
 		return fmt.Sprintf("candidates given up, %d changes deleted", b.Deleted)
@@ -41,7 +41,7 @@ func (b Bounded) String() string {
 // BoundChanges drains changes of candidates for about atMost, if candidates are built. With more than limit
 // changes, built or not, it gives candidates up: it deletes the changes, and candidates are empty until
 // MaintainCandidates or Migrate rebuilds them. Until then grabs read the tables.
-func (s Store) BoundChanges(ctx context.Context, limit int64, atMost time.Duration) (b Bounded, err error) {
+func (s Store) BoundChanges(ctx context.Context, limit int64, atMost time.Duration) (b BoundResult, err error) {
 	deadline := time.Now().Add(atMost)
 	pending, err := s.q.CandidateBacklog(ctx, limit+1)
 	if err != nil || pending == 0 {
@@ -58,7 +58,7 @@ func (s Store) BoundChanges(ctx context.Context, limit int64, atMost time.Durati
 		return b, stmt.Failed(err, "give candidates up")
 	case build.Phase == candidates.PhaseReady:
 		for more := true; more && err == nil && time.Now().Before(deadline); {
-			var kept Maintained
+			var kept MaintainResult
 			kept, err = s.MaintainCandidates(ctx)
 			b.Drained += kept.Drained
 			more = kept.More

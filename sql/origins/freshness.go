@@ -94,11 +94,11 @@ func (s Store) ConfigureFreshness(ctx context.Context, longest map[string]time.D
 
 // FreshnessCounts is the result of a walk over candidates for a visit type.
 type FreshnessCounts struct {
-	Origins   int64   // visited origins
-	Staleness float64 // the sum of their expected staleness, in seconds
-	Told      int64   // those whose listers report updates
-	Known     float64 // the part of Staleness that belongs to Told
-	Threshold float64 // at the beginning of the walk
+	Origins           int64   // visited origins
+	Staleness         float64 // the sum of their expected staleness, in seconds
+	Measured          int64   // those whose listers report updates
+	MeasuredStaleness float64 // the part of Staleness that belongs to Told
+	Threshold         float64 // at the beginning of the walk
 }
 
 type freshnessWalk struct {
@@ -269,7 +269,7 @@ func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
 	n := w.VisitTypes[o.VisitType]
 	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Threshold
 	if o.HasUpdates() {
-		n.Told, n.Known = n.Told+1, n.Known+staleness
+		n.Measured, n.MeasuredStaleness = n.Measured+1, n.MeasuredStaleness+staleness
 	}
 	w.VisitTypes[o.VisitType] = n
 	key := o.VisitType + " " + o.Lister.String()

@@ -105,11 +105,11 @@ func (a Queries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 	return visitTypes, stmt.Failed(err, "read the visit types of listed origins")
 }
 
-// Standing is a lister's origin with the columns that the metrics count.
-type Standing = queries.StandingsRow
+// OriginForMetrics is a lister's origin with the columns that the metrics count.
+type OriginForMetrics = queries.StandingsRow
 
-// Standings returns the standings of the URLs for all listers and visit types.
-func (a Queries) Standings(ctx context.Context, urls []string) ([]Standing, error) {
+// OriginsForMetrics returns the standings of the URLs for all listers and visit types.
+func (a Queries) OriginsForMetrics(ctx context.Context, urls []string) ([]OriginForMetrics, error) {
 	if len(urls) == 0 {
 		return nil, nil
 	}

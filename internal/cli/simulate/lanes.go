@@ -69,7 +69,7 @@ func simulateLanes(a *command.App, cmd *cobra.Command, o simulatorOptions) error
 	if o.lanes.runtimes == "" {
 		jobs, err = lanesim.ModelArrivals(o.lanes.between, load, random)
 	} else {
-		var seen []lanesim.Seen
+		var seen []lanesim.RecordedRun
 		if seen, err = readRuntimes(cmd, o.lanes.runtimes); err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func simulatedLanes(cmd *cobra.Command, o simulatorOptions) ([]model.Lane, error
 	return c.Lanes[name], nil
 }
 
-func readRuntimes(cmd *cobra.Command, path string) ([]lanesim.Seen, error) {
+func readRuntimes(cmd *cobra.Command, path string) ([]lanesim.RecordedRun, error) {
 	file, err := command.OpenInput(cmd, "--runtimes", path)
 	if err != nil {
 		return nil, err

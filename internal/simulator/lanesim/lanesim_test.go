@@ -204,7 +204,7 @@ func TestRunDoesEverythingOnce(t *testing.T) {
 func TestReadRuntimes(t *testing.T) {
 	t.Parallel()
 	got, err := ReadRuntimes(strings.NewReader("origin,runtime,lister\na,1.5,gitea\nb, 20,\n"))
-	if diff := cmp.Diff([]Seen{{1.5, "a", "gitea"}, {20, "b", ""}}, got); err != nil || diff != "" {
+	if diff := cmp.Diff([]RecordedRun{{1.5, "a", "gitea"}, {20, "b", ""}}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	for text, want := range map[string]string{
@@ -227,16 +227,16 @@ func TestJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
 	for name, tc := range map[string]struct {
-		seen    []Seen // nil: the model
+		seen    []RecordedRun // nil: the model
 		load    Load
 		between time.Duration
 		want    string
 	}{
-		"runtimes of 0":       {[]Seen{{}}, Load{10, 0.9, 1, day}, 0, "mean runtime"},
-		"short runtimes":      {[]Seen{{Seconds: 1e-6}}, Load{10, 0.9, 1, day}, 0, "jobs"},
-		"the shortest":        {[]Seen{{Seconds: 5e-324}}, Load{10, 0.9, 1, day}, 0, "jobs"},
-		"a large batch":       {[]Seen{{Seconds: 1}}, Load{10, 0.9, math.MaxInt, day}, 0, "jobs"},
-		"many workers":        {[]Seen{{Seconds: 1}}, Load{math.MaxInt, 0.9, 1, day}, 0, "jobs"},
+		"runtimes of 0":       {[]RecordedRun{{}}, Load{10, 0.9, 1, day}, 0, "mean runtime"},
+		"short runtimes":      {[]RecordedRun{{Seconds: 1e-6}}, Load{10, 0.9, 1, day}, 0, "jobs"},
+		"the shortest":        {[]RecordedRun{{Seconds: 5e-324}}, Load{10, 0.9, 1, day}, 0, "jobs"},
+		"a large batch":       {[]RecordedRun{{Seconds: 1}}, Load{10, 0.9, math.MaxInt, day}, 0, "jobs"},
+		"many workers":        {[]RecordedRun{{Seconds: 1}}, Load{math.MaxInt, 0.9, 1, day}, 0, "jobs"},
 		"many workers, model": {nil, Load{math.MaxInt, 0.9, 1, day}, day, "jobs"},
 		"a batch, model":      {nil, Load{10, 0.9, math.MaxInt, day}, day, "jobs"},
 		"rare visits":         {nil, Load{100_000, 0.9, 1, time.Minute}, 10 * 365 * day, "origins"},
@@ -257,7 +257,7 @@ func TestJobsAreBounded(t *testing.T) {
 // Drawn runtimes arrive at the rate that keeps workers as busy as configured.
 func TestArrivalsKeepWorkersBusy(t *testing.T) {
 	t.Parallel()
-	seen, err := Arrivals([]Seen{{Seconds: 1}, {Seconds: 99}}, Load{10, 0.9, 5, 100 * time.Hour}, seed.Rand(t))
+	seen, err := Arrivals([]RecordedRun{{Seconds: 1}, {Seconds: 99}}, Load{10, 0.9, 5, 100 * time.Hour}, seed.Rand(t))
 	if err != nil {
 		t.Fatal(err)
 	}

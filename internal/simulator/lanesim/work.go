@@ -54,7 +54,7 @@ func (l Load) arrivals(mean float64, random *rand.Rand, arrive func(at float64))
 }
 
 // Arrivals returns jobs whose runtimes are drawn from seen, or an error if they would be too many.
-func Arrivals(seen []Seen, load Load, random *rand.Rand) ([]Job, error) {
+func Arrivals(seen []RecordedRun, load Load, random *rand.Rand) ([]Job, error) {
 	total := 0.0
 	for _, s := range seen {
 		total += s.Seconds
@@ -71,7 +71,7 @@ func Arrivals(seen []Seen, load Load, random *rand.Rand) ([]Job, error) {
 	return jobs, nil
 }
 
-type Seen struct {
+type RecordedRun struct {
 	Seconds        float64
 	Origin, Lister string
 }
@@ -81,14 +81,14 @@ const maxRuntime = 366 * 24 * 3600
 
 // ReadRuntimes reads a CSV file with a header and a column runtime in seconds. Predictions use the optional columns
 // origin and lister. Errors name the line.
-func ReadRuntimes(r io.Reader) ([]Seen, error) {
-	var seen []Seen
+func ReadRuntimes(r io.Reader) ([]RecordedRun, error) {
+	var seen []RecordedRun
 	err := simulator.ReadCSV(r, []string{"runtime"}, func(field func(column string) string) error {
 		s, err := strconv.ParseFloat(strings.TrimSpace(field("runtime")), 64)
 		if err != nil || !(s >= 0 && s <= maxRuntime) {
 			return fmt.Errorf("runtime must be a number of seconds between 0 and %d", maxRuntime)
 		}
-		seen = append(seen, Seen{s, field("origin"), field("lister")})
+		seen = append(seen, RecordedRun{s, field("origin"), field("lister")})
 		return nil
 	})
 	if err != nil {
