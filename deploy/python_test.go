@@ -38,7 +38,7 @@ sys.exit(producer.flush(30))
 // replaced, starts, and does its first work.
 func TestSampleServesThePythonComponents(t *testing.T) {
 	t.Parallel()
-	python, dsn, mq, brokers := testenv.Python(t), testenv.PeerDatabase(t), testenv.RabbitMQ(t), testenv.Kafka(t)
+	python, dsn, mq, brokers := testenv.Python(t), testenv.PythonDatabase(t), testenv.RabbitMQ(t), testenv.Kafka(t)
 	conn, channel := testenv.Connect(t, dsn), testenv.Channel(t, mq.URL)
 	testenv.Exec(t, conn, `
 		insert into task_type (type, description, backend_name, default_interval, max_queue_length) values ('load-git', '', 'swh.test.LoadGit', '1 day', 100);

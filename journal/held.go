@@ -25,7 +25,7 @@ func (c *Client) countHeld(ctx context.Context) {
 			if err == nil {
 				c.metrics.visits(applied)
 			}
-			c.heldSize.Note(n, err)
+			c.heldSize.Adjust(n, err)
 			return service.Result{Again: n == most}, err
 		},
 		Period: heldPeriod, Jitter: true, Optional: true,

@@ -83,7 +83,7 @@ func TestSameEndStateAsThePeer(t *testing.T) {
 			t.Parallel()
 			r := seed.Rand(t)
 			records := drawRecords(r, 3000)
-			peerDSN := testenv.PeerDatabase(t)
+			peerDSN := testenv.PythonDatabase(t)
 			execute(t, peerDSN, seedStatements)
 			values := runPeer(t, peerDSN, records, 7+run*150)
 

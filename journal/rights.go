@@ -21,13 +21,13 @@ import (
 // A RightsError lists the rights that the user lacks in Kafka. Its Statements grant them.
 type RightsError struct {
 	Principal string // in the form of kafka-acls
-	Lacks     []Lack
+	Missing   []MissingRight
 	broker    string // host:port
 	err       error  // Kafka's error if it refused something; or nil
 }
 
 // A Lack is a topic or a group with the operations that the user lacks.
-type Lack struct {
+type MissingRight struct {
 	Kind       string // topic or group
 	Name       string
 	Operations []string // the operations that the client needs
@@ -35,7 +35,7 @@ type Lack struct {
 
 func (e *RightsError) Error() string {
 	var lacks []string
-	for _, l := range e.Lacks {
+	for _, l := range e.Missing {
 		lacks = append(lacks, fmt.Sprintf("%s on %s %s", strings.Join(l.Operations, ", "), l.Kind, l.Name))
 	}
 	text := fmt.Sprintf("its user %s lacks rights: %s; an administrator of Kafka grants them by: %s",
@@ -50,8 +50,8 @@ func (e *RightsError) Unwrap() error { return e.err }
 
 // Statements returns the commands that grant the rights.
 func (e *RightsError) Statements() []string {
-	statements := make([]string, len(e.Lacks))
-	for i, l := range e.Lacks {
+	statements := make([]string, len(e.Missing))
+	for i, l := range e.Missing {
 		words := []string{"kafka-acls --bootstrap-server", e.broker, "--add --allow-principal", service.ShellWord(e.Principal)}
 		for _, operation := range l.Operations {
 			words = append(words, "--operation", operation)
@@ -61,15 +61,17 @@ func (e *RightsError) Statements() []string {
 	return statements
 }
 
-func (c *Client) rightsError(lacks []Lack) *RightsError {
-	return &RightsError{Principal: principal(c.o.ConsumerSettings), Lacks: lacks, broker: c.o.Brokers[0]}
+func (c *Client) rightsError(lacks []MissingRight) *RightsError {
+	return &RightsError{Principal: principal(c.o.ConsumerSettings), Missing: lacks, broker: c.o.Brokers[0]}
 }
 
-func lackOfTopic(topic string) Lack { return Lack{"topic", topic, []string{"Read", "Describe"}} }
+func lackOfTopic(topic string) MissingRight {
+	return MissingRight{"topic", topic, []string{"Read", "Describe"}}
+}
 
 // lacks returns the rights that the user lacks on the topic, which may be missing, and on the group. A
 // broker without an authorizer allows all.
-func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Client) (lacks []Lack, err error) {
+func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Client) (lacks []MissingRight, err error) {
 	found := false
 	for _, topic := range c.candidates() {
 		request := kmsg.NewPtrMetadataRequest()
@@ -99,7 +101,7 @@ func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 		created, err := admin.ValidateCreateTopics(ctx, 1, 1, nil, topic)
 		switch answer, on := created[topic]; {
 		case errors.Is(err, kerr.TopicAuthorizationFailed), on && errors.Is(answer.Err, kerr.TopicAuthorizationFailed):
-			lacks = append(lacks, Lack{"topic", topic, []string{"Create", "Read", "Describe"}})
+			lacks = append(lacks, MissingRight{"topic", topic, []string{"Create", "Read", "Describe"}})
 		case err != nil:
 			return nil, err
 		}
@@ -113,7 +115,7 @@ func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 	}
 	switch _, answered := errors.AsType[*kerr.Error](err); {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		lacks = append(lacks, Lack{"group", c.o.GroupID, []string{"Read"}})
+		lacks = append(lacks, MissingRight{"group", c.o.GroupID, []string{"Read"}})
 	case err != nil && !answered:
 		return nil, err
 	}
@@ -122,16 +124,16 @@ func (c *Client) lacks(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 
 // refused returns a RightsError if Kafka refused a request for lack of rights. Otherwise it returns err.
 func (c *Client) refused(err error, topic string) error {
-	var lack Lack
+	var lack MissingRight
 	switch {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		lack = lackOfTopic(topic)
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		lack = Lack{"group", c.o.GroupID, []string{"Read"}}
+		lack = MissingRight{"group", c.o.GroupID, []string{"Read"}}
 	default:
 		return err
 	}
-	refused := c.rightsError([]Lack{lack})
+	refused := c.rightsError([]MissingRight{lack})
 	refused.err = err
 	return refused
 }

@@ -119,7 +119,7 @@ func testRights(t *testing.T, c *throwaway.KafkaCluster) {
 				if lacks == nil {
 					return 0
 				}
-				return len(lacks.Lacks)
+				return len(lacks.Missing)
 			})
 			if lacks != nil {
 				want := "its user User:journal lacks rights: " + strings.NewReplacer("TOPIC", s.topic, "GROUP", s.prefix).Replace(tc.want) + "; an administrator of Kafka grants them by: kafka-acls "
@@ -165,7 +165,7 @@ func testRights(t *testing.T, c *throwaway.KafkaCluster) {
 			if !ok {
 				return fmt.Sprint(err)
 			}
-			return strings.Join(lacks.Lacks[0].Operations, ", ")
+			return strings.Join(lacks.Missing[0].Operations, ", ")
 		})
 		if topics, err := s.admin.ListTopics(t.Context()); err != nil || slices.ContainsFunc(slices.Collect(maps.Keys(topics)), func(topic string) bool { return strings.HasPrefix(topic, o.Prefix) }) {
 			t.Error(err, topics)

@@ -114,7 +114,7 @@ func BenchmarkReplay(b *testing.B) {
 		}})
 	}
 	sides = append(sides, bench.Side{Name: bench.Limit("PostgreSQL"), Run: func() bench.Figures {
-		dsn := testenv.PeerDatabase(b)
+		dsn := testenv.PythonDatabase(b)
 		bench.Exec(b, dsn, listed, "vacuum analyze", "checkpoint")
 		return bench.Figures{"records/s": float64(records) / bareUpserts(b, dsn, records)}
 	}})

@@ -49,7 +49,7 @@ func BenchmarkListener(b *testing.B) {
 		}})
 	}
 	sides = append(sides, bench.Side{Name: bench.Limit("PostgreSQL"), Run: func() bench.Figures {
-		pg := world(testenv.PeerDatabase(b))
+		pg := world(testenv.PythonDatabase(b))
 		began := time.Now()
 		for first := 0; first < n; first += 1000 {
 			var ids []string

@@ -184,7 +184,7 @@ func (p peer) feed(t *rapid.T, body []byte) {
 // the Python scheduler's listener leaves its own.
 func TestSameStateAsPeer(t *testing.T) {
 	t.Parallel()
-	ours, theirs := ownDatabase(t), newDatabase(t, testenv.PeerDatabase(t))
+	ours, theirs := ownDatabase(t), newDatabase(t, testenv.PythonDatabase(t))
 	l := newTestListener(t, nil, openStore(t, ours.dsn))
 	p := startPeer(t, theirs.dsn)
 	iteration := 0

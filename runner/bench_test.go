@@ -52,7 +52,7 @@ func BenchmarkRunner(b *testing.B) {
 			return bench.Figures{"tasks/s": float64(n) / seconds}
 		}},
 		bench.Side{Name: bench.Limit("PostgreSQL"), Run: func() bench.Figures {
-			dsn := testenv.PeerDatabase(b)
+			dsn := testenv.PythonDatabase(b)
 			bench.Exec(b, dsn, tasks...)
 			return bench.Figures{"tasks/s": float64(n) / bareClaims(b, dsn, n)}
 		}},
@@ -136,7 +136,7 @@ func BenchmarkSaveCodeNow(b *testing.B) {
 		}})
 	}
 	sides = append(sides, bench.Side{Name: bench.Limit("nothing_beside"), Run: func() bench.Figures {
-		dsn, mq := testenv.PeerDatabase(b), testenv.RabbitMQ(b)
+		dsn, mq := testenv.PythonDatabase(b), testenv.RabbitMQ(b)
 		bench.Exec(b, dsn, loadGit)
 		arrivals, publish := consume(b, mq.URL, queue), bench.BarePublisher(b, mq.URL)
 		return latencies(request(b, dsn, urgent, arrivals, func(i int) {

@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 // newWorldWith makes a world with more settings in the section celery.
 func newWorldWith(t *testing.T, settings string) *world {
 	t.Helper()
-	w := &world{dsn: testenv.PeerDatabase(t), broker: testenv.RabbitMQ(t), python: filepath.Join(filepath.Dir(testenv.Python(t)), "swh")}
+	w := &world{dsn: testenv.PythonDatabase(t), broker: testenv.RabbitMQ(t), python: filepath.Join(filepath.Dir(testenv.Python(t)), "swh")}
 	w.file = testenv.File(t, "scheduler.yml", fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q, %s}\n", w.dsn, w.broker.URL, settings))
 	c, _, err := config.Load(w.file)
 	if err != nil {

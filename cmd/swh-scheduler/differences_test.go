@@ -175,7 +175,7 @@ func (w *twins) differ(what string, d difference) {
 // More origins than the Python scheduler looks at are checked.
 func TestCheckSeesAllOrigins(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	execute(t, dsn, `insert into listers (name, instance_name, current_state, updated) values ('gitea', 'large', '{}', now());
 		insert into listed_origins (lister_id, url, visit_type, enabled, first_seen, last_seen, extra_loader_arguments)
 		select id, 'https://large/' || n, 'git', true, now(), now(), '{}' from listers, generate_series(1, 100001) n`)

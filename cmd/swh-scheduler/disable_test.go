@@ -11,7 +11,7 @@ import (
 // changes nothing if one of the tasks is not there.
 func TestTaskDisable(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	if r := ours(t, "-d", dsn, "migrate"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}

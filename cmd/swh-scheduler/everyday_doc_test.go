@@ -21,7 +21,7 @@ func TestEverydayStatements(t *testing.T) {
 		}
 		return m[1]
 	}
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	if r := ours(t, "-d", dsn, "migrate"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}

@@ -196,7 +196,7 @@ func TestTaskScheduleSameAsThePeer(t *testing.T) {
 // is created then.
 func TestTaskScheduleNamesLines(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	execute(t, dsn, someTaskTypes)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
 	text := "bare,[],{},2030\n\"bare\",\"[\n1]\",{},2030,extra\nbare,[],{}\nnope,[],{},2030\nbare,{},{},2030\nbare,[],{},soon\n\nbare,[],\"{\"\"a\"\": \"\"\\u0000\"\"}\",2030\n"
@@ -271,7 +271,7 @@ func TestOutputJSON(t *testing.T) {
 // --watch tells how it stands until all was visited, and ends then.
 func TestCheckIngestedWatches(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	execute(t, dsn, someOrigins)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
 	cmd := exec.Command(binary, "-C", config, "origin", "check-ingested-origins", "gitlab", "example", "--watch", "--watch-period", "0.05 s")
@@ -303,7 +303,7 @@ func TestCheckIngestedWatches(t *testing.T) {
 // what to do; the others work on it.
 func TestCommandsOnThePeersDatabase(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	execute(t, dsn, someTaskTypes+";"+someOrigins)
 	for _, args := range [][]string{
 		{"origin", "send-origins-from-scheduler-to-celery", "git"}, {"origin", "send-origins-from-file-to-celery", "load-git", os.DevNull},

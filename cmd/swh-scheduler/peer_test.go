@@ -25,7 +25,7 @@ type twins struct {
 
 func newTwins(t *testing.T) *twins {
 	t.Helper()
-	w := &twins{t: t, peer: testenv.PeerDatabase(t), ours: testenv.PeerDatabase(t), ignore: []*regexp.Regexp{now}}
+	w := &twins{t: t, peer: testenv.PythonDatabase(t), ours: testenv.PythonDatabase(t), ignore: []*regexp.Regexp{now}}
 	const text = "scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: \"amqp://127.0.0.1:1//\"}\n"
 	w.peerC, w.ourC = configFile(t, fmt.Sprintf(text, w.peer)), configFile(t, fmt.Sprintf(text, w.ours))
 
@@ -275,7 +275,7 @@ func TestSameEnvironmentVariablesAsThePeer(t *testing.T) {
 // leaves what the Python scheduler's words promise.
 func TestTaskTypeAdd(t *testing.T) {
 	t.Parallel()
-	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.PeerDatabase(t)))
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.PythonDatabase(t)))
 	for _, tc := range []struct {
 		args []string
 		want result

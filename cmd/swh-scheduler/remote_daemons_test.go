@@ -68,7 +68,7 @@ func TestRemoteSendersSameAsThePeer(t *testing.T) {
 // the database.
 func TestRemoteRecurrentAndListener(t *testing.T) {
 	t.Parallel()
-	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
+	dsn, mq := testenv.PythonDatabase(t), testenv.RabbitMQ(t)
 	execute(t, dsn, readyWork)
 	server := doorServer(t, dsn)
 	config := func(more string) string { return remoteConfig(t, server, mq, more) }
@@ -126,7 +126,7 @@ func remoteConfig(t *testing.T, url string, mq testenv.Broker, more string) stri
 // begins when the door opens.
 func TestDaemonsWaitForTheDoor(t *testing.T) {
 	t.Parallel()
-	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
+	dsn, mq := testenv.PythonDatabase(t), testenv.RabbitMQ(t)
 	for name, c := range map[string]struct{ url, want string }{
 		"away":       {"http://u:s3cret@127.0.0.1:1/", "connection refused"},
 		"the Python": {pythonServer(t, "scheduler", dsn), "has no door to its database: replace the RPC server first, or give this daemon a database"},

@@ -187,7 +187,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 // and every visit is recorded once.
 func TestReplacingThePythonDaemons(t *testing.T) {
 	t.Parallel()
-	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
+	dsn, mq := testenv.PythonDatabase(t), testenv.RabbitMQ(t)
 	r := startReplacement(t, dsn, mq, fmt.Sprintf("cls: postgresql, db: %q", dsn))
 	worker := startWorker(t, mq.URL, "worker@replacing", "swh.test.Echo,save_code_now:swh.test.Echo")
 
@@ -290,7 +290,7 @@ func (r *replacement) checkAll(mq testenv.Broker, notes []note) {
 // every visit is recorded once.
 func TestReplacingOnAnRPCServer(t *testing.T) {
 	t.Parallel()
-	dsn, mq := testenv.PeerDatabase(t), testenv.RabbitMQ(t)
+	dsn, mq := testenv.PythonDatabase(t), testenv.RabbitMQ(t)
 	free, err := ports.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)

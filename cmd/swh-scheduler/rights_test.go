@@ -39,7 +39,7 @@ func grantFor(t *testing.T, dsn, own, daemon string) {
 		if missing == nil {
 			return
 		}
-		for _, l := range missing.Lacks {
+		for _, l := range missing.Missing {
 			execute(t, dsn, l.Grant(missing.User))
 		}
 	}

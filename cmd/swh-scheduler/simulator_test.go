@@ -95,11 +95,11 @@ func TestSimulatorMistakes(t *testing.T) {
 func TestSimulatorShares(t *testing.T) {
 	t.Parallel()
 	shares := configFile(t, "shares: {load-test-git: {by: lister, weights: {busy: 3}, default: 1}}\n")
-	run := []string{"-d", testenv.PeerDatabase(t), "simulator", "run", "--origins", "4000", "-t", "7200", "--workers", "300", "--shares", shares}
+	run := []string{"-d", testenv.PythonDatabase(t), "simulator", "run", "--origins", "4000", "-t", "7200", "--workers", "300", "--shares", shares}
 	if r := ours(t, run...); r.code != 0 || !regexp.MustCompile(`\nShares of the workers' time:\n  busy: \d+\.\d % \(\d+ seconds\); mean wait in the queue: \d+ seconds\n  example: `).MatchString(r.stdout) {
 		t.Errorf("%+v", r)
 	}
-	run[1] = testenv.PeerDatabase(t)
+	run[1] = testenv.PythonDatabase(t)
 	r := ours(t, append(run, "--output", "json")...)
 	var got struct {
 		Shares []struct {

@@ -12,7 +12,7 @@ import (
 // there stay as they are.
 func TestTaskTypeRegister(t *testing.T) {
 	t.Parallel()
-	mq, dsn := testenv.RabbitMQ(t), testenv.PeerDatabase(t)
+	mq, dsn := testenv.RabbitMQ(t), testenv.PythonDatabase(t)
 	const node = "worker@register"
 	startWorker(t, mq.URL, node, "swh.test.Echo")
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, mq.URL))
@@ -81,7 +81,7 @@ load-x:
 // types are registered, with the settings that their packages give them, and the log says which and why.
 func TestTaskTypeRegisterWithoutWorkers(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	broker := map[string]string{
 		"names no broker":    "",
 		"no worker replied":  fmt.Sprintf("celery: {task_broker: %q}\n", testenv.RabbitMQ(t).URL),

@@ -157,7 +157,7 @@ func TestHelpAndVersion(t *testing.T) {
 // visit types there are; without a database nothing, at once.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	execute(t, dsn, someTaskTypes)
 	config := configFile(t, "scheduler: {cls: postgresql, db: '"+dsn+"'}\n")
 	for _, tc := range []struct{ words, want string }{

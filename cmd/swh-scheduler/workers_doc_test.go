@@ -24,7 +24,7 @@ func TestFirstWorker(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			addresses := strings.NewReplacer(
-				"postgresql://swh@localhost/scheduler", testenv.PeerDatabase(t),
+				"postgresql://swh@localhost/scheduler", testenv.PythonDatabase(t),
 				"amqp://guest:guest@localhost:5672/%2F", testenv.RabbitMQ(t).URL,
 				"localhost:9092", testenv.Kafka(t)[0],
 				"swh.journal.objects", testenv.Journal(t, 1),

@@ -63,13 +63,13 @@ func Programs(b *testing.B) []Program {
 	peer := with(swh, "scheduler")
 	programs := []Program{
 		{Ours, testenv.Database, with(ours), nil},
-		{Peer, testenv.PeerDatabase, peer, nil},
+		{Peer, testenv.PythonDatabase, peer, nil},
 		{PeerBeside, testenv.Database, peer, nil},
 	}
 	if path := os.Getenv("SWH_BENCH_BEFORE"); path != "" {
 		before := with(path)
 		programs = append(programs, Program{Before, func(t testing.TB) string {
-			dsn := testenv.PeerDatabase(t)
+			dsn := testenv.PythonDatabase(t)
 			if out, err := before(ConfigFile(b, dsn, ""), "migrate").CombinedOutput(); err != nil {
 				t.Fatalf("migrate by %s: %v\n%s", path, err, out)
 			}

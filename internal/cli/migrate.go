@@ -129,7 +129,7 @@ func describeStatus(s migrate.Status) string {
 	if s.Empty() {
 		fmt.Fprintf(&b, "%s:\n  is empty\n", s.Database)
 	} else {
-		fmt.Fprintf(&b, "%s:\n  scheduler schema at version %d\n", s.Database, s.PeerVersion)
+		fmt.Fprintf(&b, "%s:\n  scheduler schema at version %d\n", s.Database, s.PythonSchemaVersion)
 	}
 	for _, name := range s.Applied {
 		fmt.Fprintf(&b, "  applied %s\n", name)
@@ -185,7 +185,7 @@ func describeReport(r migrate.Report, dryRun bool) string {
 		fmt.Fprintln(&b, "  nothing to do")
 	}
 	if r.CreatedBase {
-		fmt.Fprintf(&b, "  scheduler schema, version %d: %screated\n", migrate.PeerVersion, tense)
+		fmt.Fprintf(&b, "  scheduler schema, version %d: %screated\n", migrate.PythonSchemaVersion, tense)
 	}
 	for _, name := range r.Applied {
 		fmt.Fprintf(&b, "  %s: %sapplied\n", name, tense)

@@ -287,7 +287,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case ok:
 	case errors.Is(r.Context().Err(), context.Canceled):
 		return // nobody waits for it
-	case postgres.IsAway(err) || postgres.TimedOut(err) || errors.Is(err, context.DeadlineExceeded):
+	case postgres.IsUnreachable(err) || postgres.TimedOut(err) || errors.Is(err, context.DeadlineExceeded):
 		d.Log.Warn("a page was not shown", "path", r.URL.Path, "error", pytext.OneLine(err).Error())
 		shown = Errorf(http.StatusServiceUnavailable, "The database does not answer, or not within %s. Try again.", Timeout)
 	default:

@@ -336,10 +336,10 @@ func TestFloodOfSessions(t *testing.T) {
 	first := s.logIn("ann", "s3cret")
 	bobs := s.logIn("bob", "s3cret-of-bob")
 	var last string
-	for range 3 * sessions.Most {
+	for range 3 * sessions.MaxPerUser {
 		last = s.logIn("ann", "s3cret")
 	}
-	if n := s.count("scheduler_go.sessions"); n != sessions.Most+1 {
+	if n := s.count("scheduler_go.sessions"); n != sessions.MaxPerUser+1 {
 		t.Errorf("%d rows", n)
 	}
 	is(t, "the oldest", first, false, s)

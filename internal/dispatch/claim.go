@@ -75,10 +75,10 @@ func (c *Claim) Commit(ctx context.Context, work []ledger.Work, err error) (int,
 		sent += n
 	}
 	if err = c.Tx.End(ctx, err); err != nil {
-		c.size.Note(c.Size, err)
+		c.size.Adjust(c.Size, err)
 		return 0, err
 	}
-	c.size.Note(len(work), nil)
+	c.size.Adjust(len(work), nil)
 	c.slots.metrics.seconds.WithLabelValues(c.queue.Name).Observe(time.Since(c.began).Seconds())
 	if sent > 0 {
 		c.slots.claimed()

@@ -282,7 +282,7 @@ func (d *Deliverer) deliverBatch(ctx context.Context, s *stream) (Delivered, err
 		}
 		return b.write(commit, tx)
 	})
-	if postgres.NoRoom(err) && b.delivered.taken > 0 && !b.insisted {
+	if postgres.IsDiskFull(err) && b.delivered.taken > 0 && !b.insisted {
 		err = d.lockAgain(ctx, &b)
 	}
 	if err != nil {

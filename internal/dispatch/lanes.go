@@ -105,7 +105,7 @@ func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgo
 		outgoing += n + move.fresh
 		if n > 0 {
 			err := c.Tx.SendBacklog(ctx, l.Name, move.From, move.To, n, l.Lanes[move.To], l.left(move.To), s.now())
-			size.Note(n, err)
+			size.Adjust(n, err)
 			if err != nil {
 				return 0, err
 			}

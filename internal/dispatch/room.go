@@ -24,7 +24,7 @@ func (d *Deliverer) insist(ctx, commit context.Context, tx *db.Tx, b *batch) err
 	tries, until := 0, time.Now().Add(insistAtMost)
 	stopped := false
 	b.insisted = true
-	err := tx.Insist(commit, func() error { return b.write(commit, tx) }, func(err error) bool {
+	err := tx.RetryWhileDiskFull(commit, func() error { return b.write(commit, tx) }, func(err error) bool {
 		if tries++; tries == 1 {
 			d.log.Error("PostgreSQL has no disk space for the outcomes of messages; they stay locked until it has", "messages", b.delivered.taken, "error", err)
 		}

@@ -112,7 +112,7 @@ func (s *Slots) observe(ctx context.Context, to destination) (observations, erro
 
 // observe observes queues. Its dates are lower bounds of the database's time.
 func observe(ctx context.Context, store *db.Store, broker Observer, statistics bool, queues ...string) (observations, error) {
-	if err := store.LearnTime(ctx); err != nil {
+	if err := store.EnsureTime(ctx); err != nil {
 		return nil, err
 	}
 	return broker.Observe(ctx, store.LeastNow, queues, statistics), nil

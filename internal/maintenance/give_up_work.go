@@ -91,7 +91,7 @@ func (u *GiveUpWork) giveUp(ctx context.Context, queue string, now, known time.T
 		var givenUp map[string]int
 		most := u.size.Of(ledger.MaintenanceBatch)
 		givenUp, more, err = u.giveUpSome(ctx, queue, most, now, known)
-		u.size.Note(most, err)
+		u.size.Adjust(most, err)
 		n := 0
 		for set, of := range givenUp {
 			u.Log.Warn("work given up: no event of its end came", "queue", queue, "lanes", set, "messages", of)

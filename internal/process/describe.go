@@ -50,8 +50,8 @@ func grants(store *db.Store, err error) string {
 	if !ok {
 		return ""
 	}
-	statements := make([]string, len(missing.Lacks))
-	for i, l := range missing.Lacks {
+	statements := make([]string, len(missing.Missing))
+	for i, l := range missing.Missing {
 		statements[i] = l.Grant(missing.User)
 	}
 	return " (the owner gives it by: " + strings.Join(statements, "; ") + ")"

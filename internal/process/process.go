@@ -159,7 +159,7 @@ func (p *Process) Ask(ctx context.Context, ask func(ctx context.Context) error) 
 	if !p.patient {
 		return ask(ctx)
 	}
-	return p.repeat(ctx, ask, func(err error) bool { return !postgres.IsAway(err) })
+	return p.repeat(ctx, ask, func(err error) bool { return !postgres.IsUnreachable(err) })
 }
 
 // repeat repeats ask until it succeeds, its error is final, or ctx ends.

@@ -152,7 +152,7 @@ func BenchmarkRecordListedOrigins(b *testing.B) {
 		}})
 	}
 	sides = append(sides, bench.Side{Name: bench.Limit("PostgreSQL"), Run: func() bench.Figures {
-		dsn := testenv.PeerDatabase(b)
+		dsn := testenv.PythonDatabase(b)
 		statements := make([]string, calls)
 		for call := range statements {
 			statements[call] = fmt.Sprintf(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen, last_update)

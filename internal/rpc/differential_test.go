@@ -184,7 +184,7 @@ type twins struct {
 
 func newTwins(t *testing.T) twins {
 	t.Helper()
-	peerDSN, dsn := testenv.PeerDatabase(t), testenv.Database(t)
+	peerDSN, dsn := testenv.PythonDatabase(t), testenv.Database(t)
 	tw := twins{urls: [2]string{startPeer(t, peerDSN), serve(t, dsn)}}
 	for i, dsn := range []string{peerDSN, dsn} {
 		conn := testenv.Connect(t, dsn)

@@ -197,7 +197,7 @@ func TestDoorLosesDatabase(t *testing.T) {
 	if got := endOf(cut); got != "closed" {
 		t.Errorf("cut: %s", got)
 	}
-	if _, err := pgx.ConnectConfig(t.Context(), throughDoor(t, server, "")); err == nil || !postgres.IsAway(err) {
+	if _, err := pgx.ConnectConfig(t.Context(), throughDoor(t, server, "")); err == nil || !postgres.IsUnreachable(err) {
 		t.Errorf("while it is away: %v", err)
 	}
 	way.Restore()
@@ -213,7 +213,7 @@ func TestDoorLosesDatabase(t *testing.T) {
 	way.Silence(true)
 	began := time.Now()
 	_, err := pgx.ConnectConfig(t.Context(), throughDoor(t, server, ""))
-	if err == nil || !postgres.IsAway(err) || time.Since(began) > 15*time.Second {
+	if err == nil || !postgres.IsUnreachable(err) || time.Since(began) > 15*time.Second {
 		t.Errorf("while it is silent: %v after %s", err, time.Since(began))
 	}
 	way.Cut()

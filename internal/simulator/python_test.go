@@ -115,7 +115,7 @@ func (s setting) runtime() time.Duration { return time.Duration(s.hours * float6
 func (s setting) python(t testing.TB, start time.Time) totals {
 	t.Helper()
 	var got totals
-	runPython(t, s.after, &got, "run", testenv.PeerDatabase(t), string(s.kind), string(s.policy),
+	runPython(t, s.after, &got, "run", testenv.PythonDatabase(t), string(s.kind), string(s.policy),
 		strconv.Itoa(s.origins), strconv.FormatFloat(s.runtime().Seconds(), 'f', -1, 64), strconv.Itoa(s.workers),
 		strconv.FormatInt(start.Unix(), 10))
 	return got

@@ -30,9 +30,9 @@ func ArchivePython(t testing.TB) string {
 	return python
 }
 
-// PeerDatabase returns the URL of a fresh database made by the Python scheduler's own commands (`swh db init-admin`,
+// PythonDatabase returns the URL of a fresh database made by the Python scheduler's own commands (`swh db init-admin`,
 // `swh db init`), dropped when the test ends.
-func PeerDatabase(t testing.TB) string {
+func PythonDatabase(t testing.TB) string {
 	t.Helper()
 	python := Python(t)
 	swh := filepath.Join(filepath.Dir(python), "swh")

@@ -42,14 +42,14 @@ func road(t testing.TB) string {
 // than the DSN's. A database without our schema has no door.
 func onRoad(t testing.TB, dsn string, o postgres.Options) (string, postgres.Options, bool) {
 	t.Helper()
-	if u, err := url.Parse(dsn); !ByDoor(t) || o.Direct != "" || o.Through != nil || err != nil || u.Host == "" {
+	if u, err := url.Parse(dsn); !ByDoor(t) || o.Direct != "" || o.Proxy != nil || err != nil || u.Host == "" {
 		return dsn, o, false
 	}
 	if status, err := migrate.ReadStatus(t.Context(), behindProxies(t, dsn)); err != nil || !status.Ready() {
 		return dsn, o, false
 	}
 	server, way := serveDoor(t, dsn)
-	o.Through = way
+	o.Proxy = way
 	u := URL(t, dsn)
 	u.User, u.Host, u.Path = url.User("door"), server, "/door"
 	q := u.Query()
@@ -60,7 +60,7 @@ func onRoad(t testing.TB, dsn string, o postgres.Options) (string, postgres.Opti
 
 // serveDoor serves the door of a database until the test ends. The server reaches the database by dsn, which may lead
 // through proxies.
-func serveDoor(t testing.TB, dsn string) (server string, way *postgres.Through) {
+func serveDoor(t testing.TB, dsn string) (server string, way *postgres.Proxy) {
 	t.Helper()
 	openDoor(t, dsn)
 	owner, err := db.Open(t.Context(), dsn, postgres.Options{Command: "rpc-serve"})
@@ -83,5 +83,5 @@ func serveDoor(t testing.TB, dsn string) (server string, way *postgres.Through) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return listening.Listener.Addr().String(), &postgres.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}
+	return listening.Listener.Addr().String(), &postgres.Proxy{Name: "the database of RPC server " + address.String(), Dial: address.Dial}
 }

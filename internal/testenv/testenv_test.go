@@ -72,7 +72,7 @@ func TestPeerDatabase(t *testing.T) {
 	t.Parallel()
 	for range 2 {
 		var version int
-		err := connect(t, PeerDatabase(t)).QueryRow(t.Context(), "select max(version) from dbversion").Scan(&version)
+		err := connect(t, PythonDatabase(t)).QueryRow(t.Context(), "select max(version) from dbversion").Scan(&version)
 		if err != nil || version != 38 {
 			t.Errorf("dbversion = %d (%v), want 38", version, err)
 		}

@@ -24,8 +24,8 @@ func (b *BatchSize) Of(n int) int {
 	return n
 }
 
-// Note adjusts the bound to the outcome of a batch of n items; n = 0 changes nothing.
-func (b *BatchSize) Note(n int, err error) {
+// Adjust adjusts the bound to the outcome of a batch of n items; n = 0 changes nothing.
+func (b *BatchSize) Adjust(n int, err error) {
 	bound := b.bound.Load()
 	switch {
 	case n == 0:
@@ -54,7 +54,7 @@ func (b *BatchSize) Write(done, end int, write func(first, end int) error, setAs
 			setAside(i, err)
 			done = i + 1
 		})
-		b.Note(n, err)
+		b.Adjust(n, err)
 		if err != nil {
 			return done, err
 		}

@@ -60,5 +60,5 @@ func BisectIn(ctx context.Context, tx *postgres.Tx, n int, do func(first, end in
 	return aside, cmp.Or(unwritten, err)
 }
 
-// AsideRounds bounds how often one claim selects others in place of those that it set aside.
-const AsideRounds = 10
+// MaxSetAsideRounds bounds how often one claim selects others in place of those that it set aside.
+const MaxSetAsideRounds = 10

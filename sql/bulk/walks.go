@@ -19,9 +19,9 @@ import (
 // scheduler_go.walks has its place and its results so far. Any process continues the walk, and reads the
 // result of the last complete walk.
 type Walk[T any] struct {
-	Name  string
-	Every time.Duration // the least time between two beginnings
-	Most  int           // places a step
+	Name     string
+	Period   time.Duration // the least time between two beginnings
+	StepSize int           // places a step
 	// Over, if not 0, is the duration of a whole walk if Take is called once a minute: each call takes that
 	// part of the places.
 	Over time.Duration
@@ -55,7 +55,7 @@ func (w Walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Dura
 		if end < 0 {
 			return false, q.CancelWalk(ctx, w.Name)
 		}
-		next := min(at+int64(size.Of(w.Most)), end)
+		next := min(at+int64(size.Of(w.StepSize)), end)
 		if w.Over > 0 {
 			part := max(1, int64(float64(end)*float64(time.Minute)/float64(w.Over)))
 			if taken >= part {
@@ -66,7 +66,7 @@ func (w Walk[T]) steps(ctx context.Context, q *queries.Queries, atMost time.Dura
 		taken += next - at
 		if at < next {
 			err := w.Step(ctx, at, next, &soFar)
-			size.Note(int(next-at), err)
+			size.Adjust(int(next-at), err)
 			if postgres.TimedOut(err) && ctx.Err() == nil && next-at > 1 {
 				continue
 			}
@@ -104,9 +104,9 @@ func (w Walk[T]) Whole(ctx context.Context) (soFar T, err error) {
 	}
 	var size BatchSize
 	for at < end && err == nil {
-		next := min(at+int64(size.Of(w.Most)), end)
+		next := min(at+int64(size.Of(w.StepSize)), end)
 		err = w.Step(ctx, at, next, &soFar)
-		size.Note(int(next-at), err)
+		size.Adjust(int(next-at), err)
 		if err == nil {
 			at = next
 		} else if postgres.TimedOut(err) && ctx.Err() == nil && next-at > 1 {
@@ -119,7 +119,7 @@ func (w Walk[T]) Whole(ctx context.Context) (soFar T, err error) {
 // place returns the walk's place and its results so far. It begins a walk if one is due. The place is below
 // 0 if none is underway or due.
 func (w Walk[T]) place(ctx context.Context, q *queries.Queries) (place int64, soFar T, err error) {
-	p := queries.WalkStateParams{Name: w.Name, Every: w.Every.Seconds()}
+	p := queries.WalkStateParams{Name: w.Name, Every: w.Period.Seconds()}
 	at, err := q.WalkState(ctx, p)
 	if errors.Is(err, pgx.ErrNoRows) {
 		at, err = queries.WalkStateRow{Place: -1, Due: true}, nil
@@ -153,13 +153,13 @@ func BeginAt(first func(ctx context.Context) (int64, error)) func(ctx context.Co
 
 // ResultOf returns the result of the last complete walk with the name; zero if there was none.
 func ResultOf[T any](ctx context.Context, q *queries.Queries, name string) (found T, err error) {
-	found, _, err = YoungResultOf[T](ctx, q, name, math.MaxInt64)
+	found, _, err = RecentResultOf[T](ctx, q, name, math.MaxInt64)
 	return found, err
 }
 
-// YoungResultOf returns the result of the last complete walk with the name, and whether it is younger than
+// RecentResultOf returns the result of the last complete walk with the name, and whether it is younger than
 // within.
-func YoungResultOf[T any](ctx context.Context, q *queries.Queries, name string, within time.Duration) (found T, young bool, err error) {
+func RecentResultOf[T any](ctx context.Context, q *queries.Queries, name string, within time.Duration) (found T, young bool, err error) {
 	r, err := q.WalkResult(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, false, nil

@@ -131,7 +131,7 @@ func BuildStep(ctx context.Context, db beginner, size *bulk.BatchSize) (queries.
 		return nil
 	})
 	if build.Phase == phaseRows {
-		size.Note(rows, err)
+		size.Adjust(rows, err)
 	}
 	if err != nil && !errors.Is(err, errRebuild) {
 		return build, fmt.Errorf("build candidates (%s): %w", build.Phase, err)

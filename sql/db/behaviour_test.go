@@ -43,7 +43,7 @@ type bothDatabases struct {
 func newBothDatabases(t *testing.T) bothDatabases {
 	dsn := testenv.Postgres(t)
 	testenv.Migrate(t, dsn, migrate.Options{})
-	b := bothDatabases{t: t, peers: testenv.Connect(t, testenv.PeerDatabase(t)), ours: testenv.Connect(t, dsn)}
+	b := bothDatabases{t: t, peers: testenv.Connect(t, testenv.PythonDatabase(t)), ours: testenv.Connect(t, dsn)}
 	for _, conn := range []*pgx.Conn{b.peers, b.ours} {
 		// Statistics that only one database has may change the order in which rows get their ids.
 		testenv.Exec(t, conn, `

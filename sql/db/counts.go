@@ -40,7 +40,7 @@ func (s MonitorStore) CountReady(ctx context.Context, now time.Time, atMost time
 
 func (s MonitorStore) countReady(now time.Time) bulk.Walk[[]ReadyTasks] {
 	return bulk.Walk[[]ReadyTasks]{
-		Name: readyWalk, Most: typesAStep,
+		Name: readyWalk, StepSize: typesAStep,
 		Begin: func(context.Context) (int64, []ReadyTasks, error) { return 0, nil, nil },
 		End:   s.q.EndOfTaskTypes,
 		Step: func(ctx context.Context, first, end int64, found *[]ReadyTasks) error {
@@ -64,7 +64,7 @@ func (s MonitorStore) countReady(now time.Time) bulk.Walk[[]ReadyTasks] {
 
 // readyTasks returns the last result of CountReady, or counts if the result is missing or too old.
 func (s MonitorStore) readyTasks(ctx context.Context, now time.Time) ([]ReadyTasks, error) {
-	ready, young, err := bulk.YoungResultOf[[]ReadyTasks](ctx, s.q, readyWalk, readyYoung)
+	ready, young, err := bulk.RecentResultOf[[]ReadyTasks](ctx, s.q, readyWalk, readyYoung)
 	if young || err != nil {
 		return ready, err
 	}
@@ -89,7 +89,7 @@ type originCounts struct {
 // of the lister. It may miss a row that moves meanwhile, or count it twice.
 func (s MonitorStore) CountOrigins(ctx context.Context, atMost time.Duration) (ended bool, err error) {
 	return bulk.Walk[originCounts]{
-		Name: originWalk, Every: countEvery, Most: pagesAStep,
+		Name: originWalk, Period: countEvery, StepSize: pagesAStep,
 		Begin: func(ctx context.Context) (int64, originCounts, error) {
 			listings, err := s.q.UncountedListings(ctx, origins.MaxPendingChanges)
 			return 0, originCounts{Pools: map[string]PoolCounts{}, Listings: listings, Active: make([]int64, len(listings))}, err
@@ -146,7 +146,7 @@ type RunCounts struct {
 // CountRuns takes steps of a walk that counts the runs unanswered at now, for about atMost.
 func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.Duration) (ended bool, err error) {
 	return bulk.Walk[RunCounts]{
-		Name: runWalk, Every: countEvery, Most: runsAStep,
+		Name: runWalk, Period: countEvery, StepSize: runsAStep,
 		Begin: func(ctx context.Context) (int64, RunCounts, error) {
 			last, err := bulk.ResultOf[RunCounts](ctx, s.q, runWalk)
 			return last.Keep, RunCounts{Keep: last.Keep}, err
@@ -196,7 +196,7 @@ func (s MonitorStore) EachSilentRun(ctx context.Context, o SilentRunSweep, each 
 		o.Every = 0
 	}
 	return bulk.Walk[SilentRuns]{
-		Name: lostWalk, Every: o.Every, Most: runsAStep,
+		Name: lostWalk, Period: o.Every, StepSize: runsAStep,
 		Begin: func(ctx context.Context) (place int64, found SilentRuns, err error) {
 			last, err := bulk.ResultOf[RunCounts](ctx, s.q, runWalk)
 			return last.Keep, o.Rules, err

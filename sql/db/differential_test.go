@@ -36,7 +36,7 @@ type sides struct {
 
 func newSides(t *testing.T) sides {
 	t.Helper()
-	peerDSN, dsn := testenv.PeerDatabase(t), testenv.Database(t)
+	peerDSN, dsn := testenv.PythonDatabase(t), testenv.Database(t)
 	s := sides{peer: startPeer(t, peerDSN), peers: testenv.Connect(t, peerDSN), ours: testenv.Connect(t, dsn)}
 	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} { // the modes after the first are for PgBouncer
 		s.stores = append(s.stores, testenv.OpenLocal(t, dsn+"?default_query_exec_mode="+mode))

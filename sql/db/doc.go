@@ -4,7 +4,7 @@
 //
 // # Two schemas
 //
-// The schema public is that of the Python scheduler (swh.scheduler) at version 38 ([migrate.PeerVersion]).
+// The schema public is that of the Python scheduler (swh.scheduler) at version 38 ([migrate.PythonSchemaVersion]).
 // The Python scheduler may use the same database at the same time. So this program writes the same rows
 // there, and doesn't change the Python scheduler's objects. On an empty database [migrate.Run] creates
 // these objects from the files in sql/base.

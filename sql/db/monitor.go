@@ -78,7 +78,7 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 	if f.Flows, f.LateListers, err = s.flowsAndListers(ctx, now); err != nil {
 		return f, err
 	}
-	silent, young, err := bulk.YoungResultOf[SilentRuns](ctx, s.q, lostWalk, time.Hour)
+	silent, young, err := bulk.RecentResultOf[SilentRuns](ctx, s.q, lostWalk, time.Hour)
 	if young {
 		f.Silent = silent
 	}

@@ -137,7 +137,7 @@ func (t transactor) ByPlace(ctx context.Context, do func(context.Context, *Tx) e
 	return t.inTx(ctx, postgres.ByPlace, do)
 }
 
-func (t transactor) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {
+func (t transactor) inTx(ctx context.Context, begin postgres.BeginStatement, do func(context.Context, *Tx) error) error {
 	return t.db.Transact(ctx, begin, func(ctx context.Context, tx *postgres.Tx) error { return do(ctx, t.newTx(tx)) })
 }
 

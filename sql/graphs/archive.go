@@ -71,7 +71,7 @@ func (s Store) archiveWalks(o ArchiveOptions) []bulk.Walk[struct{}] {
 		before[i] = o.Before[taskType]
 	}
 	return []bulk.Walk[struct{}]{{
-		Name: "archived tasks", Every: archiveEvery, Most: tasksAStep,
+		Name: "archived tasks", Period: archiveEvery, StepSize: tasksAStep,
 		Begin: bulk.BeginAt(s.q.FirstTask), End: s.q.EndOfTasks,
 		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			tasks, err := s.q.ArchivableTasks(ctx, queries.ArchivableTasksParams{FirstTask: first, EndTask: end, Types: types, Before: before})
@@ -83,7 +83,7 @@ func (s Store) archiveWalks(o ArchiveOptions) []bulk.Walk[struct{}] {
 			return err
 		},
 	}, {
-		Name: "archived graphs", Every: archiveEvery, Most: graphsAStep,
+		Name: "archived graphs", Period: archiveEvery, StepSize: graphsAStep,
 		Begin: bulk.BeginAt(s.q.FirstGraph), End: s.q.EndOfGraphs,
 		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			graphs, err := s.q.ArchivableGraphs(ctx, queries.ArchivableGraphsParams{FirstGraph: first, EndGraph: end, Types: types, Before: before})

@@ -97,7 +97,7 @@ func (s Store) AdvanceGraphs(ctx context.Context, now time.Time) (Round, error) 
 
 // NoteRound records the outcome of a round of so many tasks. After a time-out the next one is half as
 // large.
-func (s Store) NoteRound(tasks int, err error) { s.sizes.graphs.Note(tasks, err) }
+func (s Store) NoteRound(tasks int, err error) { s.sizes.graphs.Adjust(tasks, err) }
 
 // advanceGraphs does a round in steps, as a task disabled by one step is a change for the next. The caller
 // holds the lock of graphs.
@@ -230,7 +230,7 @@ const (
 // for about atMost.
 func (s Store) MendGraphs(ctx context.Context, atMost time.Duration) error {
 	_, err := bulk.Walk[struct{}]{
-		Name: "graphs", Every: mendEvery, Most: graphsAStep,
+		Name: "graphs", Period: mendEvery, StepSize: graphsAStep,
 		Begin: bulk.BeginAt(s.q.FirstGraph), End: s.q.EndOfGraphs,
 		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			empty, err := s.q.EmptyGraphs(ctx, queries.EmptyGraphsParams{FirstGraph: first, EndGraph: end})
@@ -249,7 +249,7 @@ func (s Store) MendGraphs(ctx context.Context, atMost time.Duration) error {
 		return err
 	}
 	_, err = bulk.Walk[struct{}]{
-		Name: "tasks of graphs", Every: mendEvery, Most: graphTasksAStep,
+		Name: "tasks of graphs", Period: mendEvery, StepSize: graphTasksAStep,
 		Begin: bulk.BeginAt(s.q.FirstGraphTask), End: s.q.EndOfGraphTasks,
 		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 			return s.locked(ctx, func(tx *Tx) error {

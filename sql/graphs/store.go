@@ -36,6 +36,6 @@ func New(db *postgres.DB) Store {
 // On returns the methods on graphs in a transaction.
 func (s Store) On(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q}, s.sizes} }
 
-func (s Store) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {
+func (s Store) inTx(ctx context.Context, begin postgres.BeginStatement, do func(context.Context, *Tx) error) error {
 	return postgres.TransactOn(ctx, s.db, begin, s.On, do)
 }

@@ -60,7 +60,7 @@ func (g TaskGroup) Share() Share {
 func (tx *Tx) ClaimTasks(ctx context.Context, c TaskClaim) (taken []int, work []Work, err error) {
 	groups := slices.Clone(c.Groups)
 	taken = make([]int, len(groups))
-	for range bulk.AsideRounds {
+	for range bulk.MaxSetAsideRounds {
 		odd, err := tx.claimTasks(ctx, c, groups, taken, &work)
 		if err != nil {
 			return nil, nil, fmt.Errorf("claim tasks of type %q: %w", c.Type.Type, err)

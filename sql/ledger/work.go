@@ -82,7 +82,7 @@ func (tx *Tx) LockQueues(ctx context.Context, queues ...string) error {
 		return err
 	}
 	last := locks[len(locks)-1]
-	return tx.NoteTime(last.Asked, last.Locked, time.Since(began))
+	return tx.RecordTime(last.Asked, last.Locked, time.Since(began))
 }
 
 // QueueLedger is the ledger's state of a queue.
@@ -376,7 +376,7 @@ func (s Store) ForgetSettled(ctx context.Context, before time.Time) error {
 	for {
 		most := s.sizes.settled.Of(MaintenanceBatch)
 		n, err := s.q.ForgetSettled(ctx, queries.ForgetSettledParams{Before: &before, MaxRows: int32(most)})
-		s.sizes.settled.Note(most, err)
+		s.sizes.settled.Adjust(most, err)
 		if err != nil || n < int64(most) {
 			return stmt.Failed(err, "forget work that has ended")
 		}

@@ -33,7 +33,7 @@ func TestBaseIsThePeers(t *testing.T) {
 	dsn := testenv.Postgres(t)
 	testenv.Migrate(t, dsn, migrate.Options{})
 	ours := testenv.Connect(t, dsn)
-	peers := testenv.Connect(t, testenv.PeerDatabase(t))
+	peers := testenv.Connect(t, testenv.PythonDatabase(t))
 
 	definitions := func(objects []object) []object {
 		for i := range objects {

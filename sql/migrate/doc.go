@@ -4,7 +4,7 @@
 //
 // # Two schemas
 //
-// The schema public is that of the Python scheduler (swh.scheduler) at version 38 ([PeerVersion]). On an
+// The schema public is that of the Python scheduler (swh.scheduler) at version 38 ([PythonSchemaVersion]). On an
 // empty database [Run] creates it from the files in sql/base. The schema scheduler_go holds our additions;
 // the files in sql/migrations create it and [Remove] drops it.
 //

@@ -62,7 +62,7 @@ func TestOneTableLockedAtATime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := testenv.PeerDatabase(t)
+			dsn := testenv.PythonDatabase(t)
 			if name == "remove" {
 				testenv.Migrate(t, dsn, migrate.Options{})
 			}
@@ -112,7 +112,7 @@ func (l lines) Write(line []byte) (int, error) {
 // A migration that is interrupted between two of ours continues at the next run.
 func TestMigrateGoesOn(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	tx := testenv.Begin(t, testenv.Connect(t, dsn))
 	testenv.Exec(t, tx, "lock table origin_visit_stats in row exclusive mode")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -135,7 +135,7 @@ func TestRemoveAfterInterruptedMigration(t *testing.T) {
 	for _, table := range []string{"task", "listed_origins", "origin_visit_stats"} {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			dsn := testenv.PeerDatabase(t)
+			dsn := testenv.PythonDatabase(t)
 			conn := testenv.Connect(t, dsn)
 			objects := catalogue(t, conn)
 			tx := testenv.Begin(t, testenv.Connect(t, dsn))
@@ -175,7 +175,7 @@ func TestRemoveRefusesToLoseWork(t *testing.T) {
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
-			dsn := testenv.PeerDatabase(t)
+			dsn := testenv.PythonDatabase(t)
 			testenv.Migrate(t, dsn, migrate.Options{})
 			testenv.Exec(t, testenv.Connect(t, dsn), samples+change)
 			before := catalogueOf(t, testenv.Connect(t, dsn), "scheduler_go")
@@ -210,7 +210,7 @@ func TestRemoveRefusesToLoseWork(t *testing.T) {
 // missing. The next run continues.
 func TestRemoveGoesOn(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	conn := testenv.Connect(t, dsn)
 	objects := catalogue(t, conn)
 	testenv.Migrate(t, dsn, migrate.Options{})

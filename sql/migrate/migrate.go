@@ -108,7 +108,7 @@ func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 			return err
 		}
 		if status.Empty() {
-			log.Info("creating the schema", "version", PeerVersion)
+			log.Info("creating the schema", "version", PythonSchemaVersion)
 			if err := createBase(ctx, conn); err != nil {
 				return err
 			}
@@ -249,7 +249,7 @@ func createBase(ctx context.Context, conn *pgx.Conn) error {
 		// The Python scheduler's tools read these texts.
 		_, err = tx.Exec(ctx, fmt.Sprintf(`
 			insert into dbversion (version, release, description) values (%d, now(), 'DB initialization');
-			insert into dbmodule (dbmodule) values ('%s')`, PeerVersion, peerModule))
+			insert into dbmodule (dbmodule) values ('%s')`, PythonSchemaVersion, peerModule))
 		return stmt.Failed(err, "write the schema version")
 	})
 }

@@ -46,7 +46,7 @@ func TestMigrateEmpty(t *testing.T) {
 	if again := testenv.Migrate(t, dsn, migrate.Options{}); !again.Nothing() {
 		t.Errorf("the second run did %+v, want nothing", again)
 	}
-	if status := status(t, dsn); !status.Ready() || status.PeerVersion != migrate.PeerVersion {
+	if status := status(t, dsn); !status.Ready() || status.PythonSchemaVersion != migrate.PythonSchemaVersion {
 		t.Errorf("after: %+v, want a ready database", status)
 	}
 	if err := store.CheckVersion(t.Context()); err != nil {
@@ -78,7 +78,7 @@ func TestMigrateWithoutRights(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "uuid-ossp") || !strings.Contains(err.Error(), "superuser") {
 		t.Errorf("empty database: %v, want which extension and who can create it", err)
 	}
-	migrateOwnOnly := testenv.PeerDatabase(t)
+	migrateOwnOnly := testenv.PythonDatabase(t)
 	testenv.Exec(t, testenv.Connect(t, migrateOwnOnly), "grant select on all tables in schema public to "+role)
 	t.Cleanup(func() { testenv.Exec(t, testenv.Connect(t, migrateOwnOnly), "drop owned by "+role) })
 	_, err = migrate.Run(t.Context(), migrateOwnOnly+"?user="+role, migrate.Options{})
@@ -91,7 +91,7 @@ func TestMigrateWithoutRights(t *testing.T) {
 // restores the earlier state.
 func TestMigratePeersDatabase(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	conn := testenv.Connect(t, dsn)
 	testenv.Exec(t, conn, samples)
 	objects, rows := catalogue(t, conn), contents(t, dsn)
@@ -155,7 +155,7 @@ func TestMigratePeersDatabase(t *testing.T) {
 // later writers of the table.
 func TestMigrateLetsWritersPass(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	testenv.Exec(t, testenv.Connect(t, dsn), samples)
 	const write = "update listed_origins set last_seen = now(); update task set priority = priority; update origin_visit_stats set last_visit = last_visit"
 	long := testenv.Begin(t, testenv.Connect(t, dsn))
@@ -208,7 +208,7 @@ func (o *onText) Write(line []byte) (int, error) {
 // A database created by an older Python scheduler has a shorter form of the module's name.
 func TestMigrateOldModuleName(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	testenv.Exec(t, testenv.Connect(t, dsn), "update dbmodule set dbmodule = 'scheduler'")
 	if done := testenv.Migrate(t, dsn, migrate.Options{}); done.CreatedBase || done.Nothing() {
 		t.Errorf("did %+v, want migrations only", done)
@@ -295,7 +295,7 @@ func TestMigrateRefuses(t *testing.T) {
 			if c.empty {
 				dsn = testenv.Postgres(t)
 			} else {
-				dsn = testenv.PeerDatabase(t)
+				dsn = testenv.PythonDatabase(t)
 			}
 			testenv.Exec(t, testenv.Connect(t, dsn), c.change)
 			conn := testenv.Connect(t, dsn)
@@ -333,7 +333,7 @@ func TestMigrateRefuses(t *testing.T) {
 func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	for name, dsn := range map[string]string{
-		"empty": testenv.Postgres(t), "the Python scheduler's": testenv.PeerDatabase(t),
+		"empty": testenv.Postgres(t), "the Python scheduler's": testenv.PythonDatabase(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			reports := make([]migrate.Report, 6)

@@ -13,25 +13,25 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Peer is the Python scheduler's schema in a database, by the Python tools' tables.
-type Peer struct {
+// PythonSchema is the Python scheduler's schema in a database, by the Python tools' tables.
+type PythonSchema struct {
 	HasModule   bool   // the table dbmodule exists
 	Module      string // the package and its backend, such as "scheduler:postgresql"
-	Versions    []PeerRelease
+	Versions    []PythonSchemaRelease
 	CodeVersion int // the version that this program works with: the database's, if that is later and has everything in use
 }
 
-// PeerRelease is a row of dbversion. The newest comes first.
-type PeerRelease struct {
+// PythonSchemaRelease is a row of dbversion. The newest comes first.
+type PythonSchemaRelease struct {
 	Number      int
 	Release     time.Time // its date
 	Description string    // its origin
 }
 
-// ReadPeer reads the version of the Python scheduler's schema, even of an unsupported one. It changes
+// ReadPythonSchema reads the version of the Python scheduler's schema, even of an unsupported one. It changes
 // nothing.
-func ReadPeer(ctx context.Context, dsn string) (peer Peer, err error) {
-	peer.CodeVersion = PeerVersion
+func ReadPythonSchema(ctx context.Context, dsn string) (peer PythonSchema, err error) {
+	peer.CodeVersion = PythonSchemaVersion
 	err = withConn(ctx, dsn, func(conn *pgx.Conn) error {
 		var hasVersion bool
 		err := conn.QueryRow(ctx, `select to_regclass('public.dbversion') is not null, to_regclass('public.dbmodule') is not null`).Scan(&hasVersion, &peer.HasModule)
@@ -50,7 +50,7 @@ func ReadPeer(ctx context.Context, dsn string) (peer Peer, err error) {
 		if err != nil {
 			return fmt.Errorf("read the schema version: %w", err)
 		}
-		peer.Versions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (v PeerRelease, err error) {
+		peer.Versions, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (v PythonSchemaRelease, err error) {
 			err = row.Scan(&v.Number, &v.Release, &v.Description)
 			return v, err
 		})
@@ -58,7 +58,7 @@ func ReadPeer(ctx context.Context, dsn string) (peer Peer, err error) {
 			return fmt.Errorf("read the schema version: %w", err)
 		}
 		if status, err := inspect(ctx, conn, ""); err == nil && !status.Empty() {
-			peer.CodeVersion = status.PeerVersion
+			peer.CodeVersion = status.PythonSchemaVersion
 		} else if err != nil && !errors.Is(err, ErrUnsupported) {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 // have other texts. SWH_TEST_UPDATE=1 writes it.
 func TestUsedSchemaIsThePythonSchedulers(t *testing.T) {
 	t.Parallel()
-	python, ours := testenv.PeerDatabase(t), testenv.Postgres(t)
+	python, ours := testenv.PythonDatabase(t), testenv.Postgres(t)
 	testenv.Migrate(t, ours, migrate.Options{})
 	facts := func(dsn string) []string {
 		facts, err := migrate.PeerFacts(t.Context(), testenv.Connect(t, dsn))
@@ -55,12 +55,12 @@ func TestLaterPythonSchemas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := testenv.PeerDatabase(t)
+			dsn := testenv.PythonDatabase(t)
 			testenv.Exec(t, testenv.Connect(t, dsn), c.change)
 			testenv.Exec(t, testenv.Connect(t, dsn), "insert into dbversion values (39, now(), 'upgraded')")
 			s, err := migrate.ReadStatus(t.Context(), dsn)
 			if c.says == "" {
-				if err != nil || s.PeerVersion != 39 {
+				if err != nil || s.PythonSchemaVersion != 39 {
 					t.Fatalf("%+v, %v", s, err)
 				}
 				testenv.Migrate(t, dsn, migrate.Options{})

@@ -131,8 +131,8 @@ func (r right) of(daemon string) bool {
 	return daemon == "" || r.daemons == "" || slices.Contains(strings.Fields(r.daemons), daemon)
 }
 
-// Lack is a set of rights that the user lacks on some objects.
-type Lack struct {
+// MissingRight is a set of rights that the user lacks on some objects.
+type MissingRight struct {
 	Kind    string   // schema, table, sequence or function
 	Rights  []string // such as SELECT
 	Objects []string // quoted, with their schema
@@ -141,13 +141,13 @@ type Lack struct {
 }
 
 // many reports whether the objects are many of our schema.
-func (l Lack) many() bool {
+func (l MissingRight) many() bool {
 	return !l.named && len(l.Objects) > 3 && !slices.ContainsFunc(l.Objects, func(object string) bool { return !strings.HasPrefix(object, "scheduler_go.") })
 }
 
 // on lists the objects in SQL. If there are many of our schema, it says all of the kind, unless one daemon
 // needs only these.
-func (l Lack) on() string {
+func (l MissingRight) on() string {
 	if l.many() {
 		return "all " + l.Kind + "s in schema scheduler_go"
 	}
@@ -156,7 +156,7 @@ func (l Lack) on() string {
 
 // Grant returns the statements that grant a user, who is quoted, the rights. Grants on all tables leave out
 // the door's password and the dashboard's sessions.
-func (l Lack) Grant(user string) string {
+func (l MissingRight) Grant(user string) string {
 	statement := fmt.Sprintf("grant %s on %s to %s", strings.ToLower(strings.Join(l.Rights, ", ")), l.on(), user)
 	if l.Kind == "table" && l.many() {
 		statement += "; revoke all on table scheduler_go.door, " + ofDashboards + " from " + user
@@ -166,14 +166,14 @@ func (l Lack) Grant(user string) string {
 
 // RightsError lists the rights that the user lacks. The database is reachable.
 type RightsError struct {
-	User  string // quoted
-	Lacks []Lack
-	err   error // of the failed statement, or nil
+	User    string // quoted
+	Missing []MissingRight
+	err     error // of the failed statement, or nil
 }
 
 func (e *RightsError) Error() string {
-	parts := make([]string, len(e.Lacks))
-	for i, l := range e.Lacks {
+	parts := make([]string, len(e.Missing))
+	for i, l := range e.Missing {
 		of := ""
 		if len(l.Daemons) > 0 {
 			of = " (needed by " + strings.Join(l.Daemons, ", ") + ")"
@@ -205,7 +205,7 @@ func (s Checks) CheckRights(ctx context.Context, daemon string) error {
 		return fmt.Errorf("ask which rights the database's user has: %w", err)
 	}
 	if len(lacks) > 0 {
-		return &RightsError{User: user, Lacks: lacks}
+		return &RightsError{User: user, Missing: lacks}
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (s Checks) Denied(ctx context.Context, err error) error {
 		return err
 	}
 	kind := strings.Replace(m[1], "view", "table", 1)
-	lacks = slices.DeleteFunc(lacks, func(l Lack) bool {
+	lacks = slices.DeleteFunc(lacks, func(l MissingRight) bool {
 		return l.Kind != kind || !slices.ContainsFunc(l.Objects, func(object string) bool {
 			name, _, _ := strings.Cut(object[strings.IndexByte(object, '.')+1:], "(")
 			return strings.Trim(name, `"`) == m[2]
@@ -234,16 +234,16 @@ func (s Checks) Denied(ctx context.Context, err error) error {
 	if len(lacks) == 0 {
 		return err
 	}
-	return &RightsError{User: user, Lacks: lacks, err: err}
+	return &RightsError{User: user, Missing: lacks, err: err}
 }
 
 // lacks returns the session's user, quoted, and the rights that it lacks.
-func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []Lack, err error) {
+func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []MissingRight, err error) {
 	needed := listed("public", peerRights, daemon)
 	if daemon != "" {
 		needed = append(needed, listed("scheduler_go", ownRights, daemon)...)
 	}
-	if !s.db.IsThrough() {
+	if !s.db.IsProxied() {
 		needed = append(needed, listed("scheduler_go", dashboardRights, daemon)...)
 	}
 	rows, err := s.db.Pool().Query(ctx, missingRights, column(needed, 0), column(needed, 1), column(needed, 2), column(needed, 3), column(needed, 4), daemon == "")
@@ -262,7 +262,7 @@ func (s Checks) lacks(ctx context.Context, daemon string) (user string, lacks []
 			l := &lacks[len(lacks)-1]
 			l.Objects = append(l.Objects, r.Object)
 		} else {
-			lacks = append(lacks, Lack{Kind: r.Kind, Rights: r.Rights, Objects: []string{r.Object}, Daemons: strings.Fields(r.Daemons), named: daemon != ""})
+			lacks = append(lacks, MissingRight{Kind: r.Kind, Rights: r.Rights, Objects: []string{r.Object}, Daemons: strings.Fields(r.Daemons), named: daemon != ""})
 		}
 		last, user = r, r.User
 	}

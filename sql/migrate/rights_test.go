@@ -36,7 +36,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	role, store := withRole(t, dsn)
 	testenv.Exec(t, testenv.Connect(t, dsn), "revoke usage on schema public from public; revoke execute on all functions in schema scheduler_go from public")
 	var missing *migrate.RightsError
-	if err := store.CheckVersion(t.Context()); err == nil || postgres.IsAway(err) {
+	if err := store.CheckVersion(t.Context()); err == nil || postgres.IsUnreachable(err) {
 		t.Fatalf("the version can be read without rights: %v", err)
 	}
 	if err := store.CheckUsable(t.Context(), ""); !errors.As(err, &missing) || missing.User != `"`+role+`"` {
@@ -63,7 +63,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 		if !errors.As(err, &missing) {
 			t.Fatal(err)
 		}
-		for _, l := range missing.Lacks {
+		for _, l := range missing.Missing {
 			testenv.Exec(t, testenv.Connect(t, dsn), l.Grant(missing.User))
 		}
 	}
@@ -98,7 +98,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	// A denied statement gets an explanation.
 	testenv.Exec(t, testenv.Connect(t, dsn), `revoke select on task_type from "`+role+`"`)
 	_, err := store.TaskTypes(t.Context())
-	if err = store.Denied(t.Context(), err); !errors.As(err, &missing) || len(missing.Lacks) != 1 || !slices.Equal(missing.Lacks[0].Objects, []string{"public.task_type"}) {
+	if err = store.Denied(t.Context(), err); !errors.As(err, &missing) || len(missing.Missing) != 1 || !slices.Equal(missing.Missing[0].Objects, []string{"public.task_type"}) {
 		t.Error(err)
 	}
 }

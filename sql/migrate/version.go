@@ -11,9 +11,9 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// PeerVersion is the version of the Python scheduler's schema that this program creates in an empty
+// PythonSchemaVersion is the version of the Python scheduler's schema that this program creates in an empty
 // database. It also works with a later version that has everything in use.
-const PeerVersion = 38
+const PythonSchemaVersion = 38
 
 // leastPostgres is the oldest supported version of PostgreSQL.
 const leastPostgres = 13
@@ -43,15 +43,15 @@ var (
 
 // Status is the state of a database.
 type Status struct {
-	Database    string   // its name, without password
-	PeerVersion int      // version of the Python scheduler's schema; 0 for an empty database
-	Applied     []string // our migrations, by file name, in the order of their numbers
-	Pending     []string // the migrations that "migrate" would apply
-	Newer       []int64  // migrations of a newer program that this one can work with
+	Database            string   // its name, without password
+	PythonSchemaVersion int      // version of the Python scheduler's schema; 0 for an empty database
+	Applied             []string // our migrations, by file name, in the order of their numbers
+	Pending             []string // the migrations that "migrate" would apply
+	Newer               []int64  // migrations of a newer program that this one can work with
 }
 
 // Empty reports whether the database has no schema yet, not even the Python scheduler's.
-func (s Status) Empty() bool { return s.PeerVersion == 0 }
+func (s Status) Empty() bool { return s.PythonSchemaVersion == 0 }
 
 // Ready reports whether there is nothing to migrate.
 func (s Status) Ready() bool { return !s.Empty() && len(s.Pending) == 0 }
@@ -69,7 +69,7 @@ func (s Checks) CheckVersion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.db.AskTime(ctx); err != nil {
+	if err := s.db.ReadTime(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -141,19 +141,19 @@ func (s Status) checkEmpty(ctx context.Context, db stmt.Session, hasOwn bool) er
 // inspectPeer reads the version of the Python scheduler's schema. It refuses a schema that lacks something
 // in use.
 func (s *Status) inspectPeer(ctx context.Context, db stmt.Session, hasModule bool) (err error) {
-	if s.PeerVersion, err = stmt.FirstOrZero(stmt.Column[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
+	if s.PythonSchemaVersion, err = stmt.FirstOrZero(stmt.Column[int](ctx, db, `select version from public.dbversion order by version desc limit 1`)); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
 	switch {
-	case s.PeerVersion == 0:
+	case s.PythonSchemaVersion == 0:
 		return s.unsupported("has an empty table dbversion, so its schema version is not known, and only version %d "+
-			`is supported: finish its set-up with the Python scheduler's "swh db init scheduler"`, PeerVersion)
-	case s.PeerVersion < PeerVersion:
+			`is supported: finish its set-up with the Python scheduler's "swh db init scheduler"`, PythonSchemaVersion)
+	case s.PythonSchemaVersion < PythonSchemaVersion:
 		return s.unsupported("has schema version %d, and only version %d is supported: upgrade it with the Python scheduler's "+
-			`"swh db upgrade scheduler", then try again`, s.PeerVersion, PeerVersion)
+			`"swh db upgrade scheduler", then try again`, s.PythonSchemaVersion, PythonSchemaVersion)
 	case !hasModule:
 		return s.unsupported("has no table dbmodule, so whose schema version %d is meant is not known: "+
-			"use a database that the Python scheduler made, or an empty one", s.PeerVersion)
+			"use a database that the Python scheduler made, or an empty one", s.PythonSchemaVersion)
 	}
 	modules, err := stmt.Column[string](ctx, db, `select coalesce(dbmodule, '') from public.dbmodule`)
 	if err != nil {
@@ -169,15 +169,15 @@ func (s *Status) inspectPeer(ctx context.Context, db stmt.Session, hasModule boo
 	}
 	if len(missing) > 0 {
 		return s.unsupported("says it has schema version %d but lacks %s: restore it, or use another database",
-			s.PeerVersion, strings.Join(missing, ", "))
+			s.PythonSchemaVersion, strings.Join(missing, ", "))
 	}
-	if s.PeerVersion == PeerVersion {
+	if s.PythonSchemaVersion == PythonSchemaVersion {
 		return nil
 	}
 	differences, err := peerDifferences(ctx, db)
 	if err == nil && len(differences) > 0 {
 		err = s.unsupported("has schema version %d, which differs from version %d in what this program uses (%s): "+
-			"install a newer swh-scheduler", s.PeerVersion, PeerVersion, strings.Join(differences, "; "))
+			"install a newer swh-scheduler", s.PythonSchemaVersion, PythonSchemaVersion, strings.Join(differences, "; "))
 	}
 	return err
 }

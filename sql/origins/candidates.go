@@ -106,7 +106,7 @@ func (tx *Tx) maintainCandidates(ctx context.Context) (kept MaintainResult, late
 		kept.More = kept.More || n == int64(most)
 		return err
 	})
-	tx.sizes.parked.Note(most, err)
+	tx.sizes.parked.Adjust(most, err)
 	if postgres.TimedOut(err) {
 		late, err = errors.Join(late, err), nil
 	}
@@ -125,7 +125,7 @@ func (tx *Tx) drain(ctx context.Context, visitType string, most int) (drained in
 		}
 		return n, err
 	}, func(_ int, err *postgres.RefusedError) error { return tx.setNextAside(ctx, visitType, err) })
-	tx.sizes.changes.Note(most, err)
+	tx.sizes.changes.Adjust(most, err)
 	return drained, aside > 0 || drained == int64(most), stmt.Failed(err, "drain changes of visit type %q", visitType)
 }
 

@@ -204,7 +204,7 @@ func least(n int, do func() time.Duration) float64 {
 func BenchmarkCoolingGrab(b *testing.B) {
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
-			w := newBenchWorld(b, testenv.PeerDatabase(b), size)
+			w := newBenchWorld(b, testenv.PythonDatabase(b), size)
 			dry := func(b *testing.B, policy model.VisitPolicy) {
 				w.grab(b, policy, true) // warms the caches
 				b.ReportMetric(least(15, func() time.Duration { return w.grab(b, policy, true) }), "ms")

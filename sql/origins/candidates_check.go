@@ -25,7 +25,7 @@ var errBacklog = errors.New("too many changes of candidates are pending")
 func (s Store) CheckCandidates(ctx context.Context, atMost time.Duration) (noted int64, err error) {
 	check := func(name string, end func(context.Context) (int64, error), step func(ctx context.Context, first, end int64) (int64, error)) error {
 		_, err := bulk.Walk[struct{}]{
-			Name: name, Every: checkEvery, Over: checkEvery, Most: checkedPages,
+			Name: name, Period: checkEvery, Over: checkEvery, StepSize: checkedPages,
 			Begin: bulk.BeginAt(func(context.Context) (int64, error) { return 0, nil }), End: end,
 			Step: func(ctx context.Context, first, end int64, _ *struct{}) error {
 				pending, err := s.q.CandidateBacklog(ctx, checkedBacklog)

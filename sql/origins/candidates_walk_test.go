@@ -22,7 +22,7 @@ import (
 // later origins.
 func TestGrabThatWouldWalkFarReadsTheTables(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	for _, statement := range []string{
 		`insert into listers (id, name, instance_name, current_state, updated)
 		 select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'l', n, '{}', now() from generate_series(1, 2) n`,
@@ -119,7 +119,7 @@ func TestGrabWithShorterCooldownsWalksParkedCandidates(t *testing.T) {
 			t.Parallel()
 			var read []int
 			for _, origins := range []int{1000, 20_000} {
-				dsn := testenv.PeerDatabase(t)
+				dsn := testenv.PythonDatabase(t)
 				conn := testenv.Connect(t, dsn)
 				testenv.Exec(t, conn, `insert into listers (id, name, instance_name, current_state, updated)
 					values ('00000000-0000-0000-0000-000000000001', 'l', 'l', '{}', now())`)

@@ -26,7 +26,7 @@ func BenchmarkFilteredGrab(b *testing.B) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
 			dsn := benchDatabase
 			if dsn == "" {
-				dsn = testenv.PeerDatabase(b)
+				dsn = testenv.PythonDatabase(b)
 			}
 			testenv.Migrate(b, dsn, migrate.Options{ShorterCooldowns: true})
 			w := newBenchWorld(b, dsn, size)

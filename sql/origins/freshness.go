@@ -137,7 +137,7 @@ func (s Store) RenewMoments(ctx context.Context, now time.Time) error {
 
 func (s Store) momentsWalk(now time.Time, over time.Duration) bulk.Walk[freshnessWalk] {
 	return bulk.Walk[freshnessWalk]{
-		Name: freshnessName, Every: freshnessEvery, Over: over, Most: freshnessPages,
+		Name: freshnessName, Period: freshnessEvery, Over: over, StepSize: freshnessPages,
 		Begin: func(ctx context.Context) (int64, freshnessWalk, error) {
 			return 0, freshnessWalk{map[string]FreshnessCounts{}, map[string]freshness.Population{}}, s.q.ApplyThresholds(ctx)
 		},
@@ -165,7 +165,7 @@ func (tx *Tx) MomentsComplete(ctx context.Context, visitType string) (bool, erro
 // without a visit for twice the longest wait: they are gone, or their visit type has lost the policy.
 func (s Store) ForgetFreshness(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := bulk.Walk[struct{}]{
-		Name: "old estimates", Every: 24 * time.Hour, Most: 256,
+		Name: "old estimates", Period: 24 * time.Hour, StepSize: 256,
 		Begin: bulk.BeginAt(func(context.Context) (int64, error) { return 0, nil }),
 		End:   s.q.FreshnessPages,
 		Step: func(ctx context.Context, first, end int64, _ *struct{}) error {

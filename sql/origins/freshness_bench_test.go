@@ -15,7 +15,7 @@ import (
 func BenchmarkFreshnessGrab(b *testing.B) {
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
-			w := openBenchWorld(b, testenv.PeerDatabase(b), size)
+			w := openBenchWorld(b, testenv.PythonDatabase(b), size)
 			w.fill(b)
 			testenv.Migrate(b, w.dsn, migrate.Options{Policies: byFreshness, Rebuild: true})
 			if err := w.store.ConfigureFreshness(b.Context(), map[string]time.Duration{"git": 100 * day}); err != nil {

@@ -321,7 +321,7 @@ const moveQueuePosition = `moved as (
 // runGrab runs a grab, and repeats it while it sets origins aside. It returns the selected visits. usable
 // is whether the CTEs could be used; if not, nothing is selected or marked.
 func (tx *Tx) runGrab(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, usable bool, err error) {
-	for range bulk.AsideRounds {
+	for range bulk.MaxSetAsideRounds {
 		var odd int
 		err = postgres.AsRefused(tx.withSettings(ctx, q, func() (err error) {
 			visits, odd, usable, err = tx.runGrabOnce(ctx, q)

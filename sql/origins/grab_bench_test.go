@@ -47,7 +47,7 @@ type benchSides struct {
 
 func newBenchSides(b *testing.B, origins int) *benchSides {
 	b.Helper()
-	s := &benchSides{peerDSN: testenv.PeerDatabase(b), day: 20_000}
+	s := &benchSides{peerDSN: testenv.PythonDatabase(b), day: 20_000}
 	filled := openBenchWorld(b, s.peerDSN, origins)
 	filled.fill(b)
 	filled.store.Close() // a database in use can't be copied

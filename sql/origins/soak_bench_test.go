@@ -85,7 +85,7 @@ func newSoak(b *testing.B, origins int) *soak {
 	mq, prefix := testenv.RabbitMQ(b), testenv.Journal(b, 1)
 	dsn := benchDatabase
 	if dsn == "" {
-		dsn = testenv.PeerDatabase(b)
+		dsn = testenv.PythonDatabase(b)
 	}
 	testenv.Migrate(b, dsn, migrate.Options{})
 	s := &soak{benchWorld: newBenchWorld(b, dsn, origins), queue: testenv.Channel(b, mq.URL)}

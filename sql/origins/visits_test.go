@@ -82,7 +82,7 @@ func newGrabWorld(t *testing.T, now time.Time) (*grabWorld, *peerGrab) {
 // newOwnWorld returns a world without the Python scheduler.
 func newOwnWorld(t *testing.T, now time.Time) *grabWorld {
 	t.Helper()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	testenv.Migrate(t, dsn, migrate.Options{})
 	w := &grabWorld{dsn: dsn, store: testenv.OpenLocal(t, dsn+"?timezone=Europe/Paris"), now: now}
 	r := seed.Rand(t)

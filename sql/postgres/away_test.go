@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// IsAway is true for a database that is unreachable, cuts the connection or shuts down, and false for its
+// IsUnreachable is true for a database that is unreachable, cuts the connection or shuts down, and false for its
 // answers.
 func TestIsAway(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestIsAway(t *testing.T) {
 		"none": {nil, false}, "another": {errors.New("x"), false}, "answer": {answer, false},
 		"cut": {fmt.Errorf("read: %w", cut), true}, "refused": {refused, true}, "killed": {killed, true},
 	} {
-		if got := postgres.IsAway(tc.err); got != tc.away {
+		if got := postgres.IsUnreachable(tc.err); got != tc.away {
 			t.Errorf("%s: %v is away: %v", name, tc.err, got)
 		}
 	}

@@ -97,16 +97,16 @@ func (d *DB) LeastNow() time.Time { return d.clock.leastNow() }
 // LeastNow is DB.LeastNow.
 func (tx *Tx) LeastNow() time.Time { return tx.clock.leastNow() }
 
-// LearnTime reads the database's time, unless it is known.
-func (d *DB) LearnTime(ctx context.Context) error {
+// EnsureTime reads the database's time, unless it is known.
+func (d *DB) EnsureTime(ctx context.Context) error {
 	if !d.clock.leastNow().IsZero() {
 		return nil
 	}
-	return d.AskTime(ctx)
+	return d.ReadTime(ctx)
 }
 
-// AskTime reads the database's time.
-func (d *DB) AskTime(ctx context.Context) error {
+// ReadTime reads the database's time.
+func (d *DB) ReadTime(ctx context.Context) error {
 	began := time.Now()
 	var asked, now time.Time
 	if err := d.pool.QueryRow(ctx, "select statement_timestamp(), clock_timestamp()").Scan(&asked, &now); err != nil {
@@ -116,10 +116,10 @@ func (d *DB) AskTime(ctx context.Context) error {
 	return nil
 }
 
-// NoteTime records the database's time. By its clock, a statement arrived at asked and was answered at now;
+// RecordTime records the database's time. By its clock, a statement arrived at asked and was answered at now;
 // the round trip has just ended and took took. It returns a ClockError if the host's clock differs too
 // much.
-func (tx *Tx) NoteTime(asked, now time.Time, took time.Duration) error {
+func (tx *Tx) RecordTime(asked, now time.Time, took time.Duration) error {
 	tx.clock.set(asked, now, took)
 	return tx.clock.check()
 }

@@ -3,7 +3,7 @@
 //
 // # Failures
 //
-// [Open] fails only for an unusable DSN. Any other error may be a lost connection ([IsAway]). pgx
+// [Open] fails only for an unusable DSN. Any other error may be a lost connection ([IsUnreachable]). pgx
 // reconnects at the next call, so daemons log the error and retry. No error contains a password.
 //
 // # Poolers

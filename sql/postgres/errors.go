@@ -48,9 +48,9 @@ func AsRefused(err error) error {
 	return err
 }
 
-// IsAway reports whether the database is unreachable or the connection was lost. Any other error is an
+// IsUnreachable reports whether the database is unreachable or the connection was lost. Any other error is an
 // answer of the database.
-func IsAway(err error) bool {
+func IsUnreachable(err error) bool {
 	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch SQLStateClass(err) {
 		case "08", "53", "57": // connection; resources; shut down or killed by an administrator

@@ -31,8 +31,8 @@ type Options struct {
 	// the queries about silent connections.
 	Direct string
 
-	// Through, if not nil, makes the connections, in place of the DSN's address.
-	Through *Through
+	// Proxy, if not nil, makes the connections, in place of the DSN's address.
+	Proxy *Proxy
 
 	// HostTime is the host's clock; nil is time.Now.
 	HostTime func() time.Time
@@ -42,8 +42,8 @@ type Options struct {
 	patience  time.Duration // of small reads; 0: defaultPatience
 }
 
-// Through is a way to the database through another server.
-type Through struct {
+// Proxy is a way to the database through another server.
+type Proxy struct {
 	Name string // of that server, for messages
 	Dial func(pgconn.DialFunc) pgconn.DialFunc
 }
@@ -73,9 +73,9 @@ func Open(_ context.Context, dsn string, o Options) (*DB, error) {
 	}
 	config.MaxConnIdleTime = 5 * time.Minute
 	name := "PostgreSQL (" + RedactedConfig(config.ConnConfig) + ")"
-	if o.Through != nil {
-		name = o.Through.Name
-		config.ConnConfig.DialFunc = o.Through.Dial(config.ConnConfig.DialFunc)
+	if o.Proxy != nil {
+		name = o.Proxy.Name
+		config.ConnConfig.DialFunc = o.Proxy.Dial(config.ConnConfig.DialFunc)
 		config.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	}
 	direct := config.ConnConfig.Copy()
@@ -118,11 +118,11 @@ func Open(_ context.Context, dsn string, o Options) (*DB, error) {
 	}
 	small := &trips{Pool: pool, tripTime: cmp.Or(o.tripTime, defaultTripTime), patience: cmp.Or(o.patience, defaultPatience)}
 	small.open, small.close = context.WithCancel(context.Background())
-	return &DB{name, pool, clock, queries.New(metered{small}), watch, stop, small, o.Through != nil}, nil
+	return &DB{name, pool, clock, queries.New(metered{small}), watch, stop, small, o.Proxy != nil}, nil
 }
 
-// IsThrough reports whether another server makes the connections, with a role of its own.
-func (d *DB) IsThrough() bool { return d.through }
+// IsProxied reports whether another server makes the connections, with a role of its own.
+func (d *DB) IsProxied() bool { return d.through }
 
 // Name returns the server and the database, without password.
 func (d *DB) Name() string { return d.name }

@@ -51,7 +51,7 @@ func TestSilentConnectionsAreLeft(t *testing.T) {
 	since := time.Now()
 	close(silent)
 	for range connections {
-		if err := <-failed; !postgres.IsAway(err) {
+		if err := <-failed; !postgres.IsUnreachable(err) {
 			t.Errorf("%v, want a lost connection", err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestSilentListener(t *testing.T) {
 	way.Silence(false)
 	select {
 	case err := <-ended:
-		if !postgres.IsAway(err) {
+		if !postgres.IsUnreachable(err) {
 			t.Errorf("%v, want a lost connection", err)
 		}
 	case <-time.After(silenceBound):
@@ -111,7 +111,7 @@ func TestSilentClientsLocksAreFreed(t *testing.T) {
 	}
 	way.Cut()
 	close(held)
-	if err := <-ended; !postgres.IsAway(err) {
+	if err := <-ended; !postgres.IsUnreachable(err) {
 		t.Errorf("%v, want a lost connection", err)
 	}
 }

@@ -17,14 +17,14 @@ type Tx struct {
 	clock *clock
 }
 
-// Beginning is a statement that begins a transaction.
-type Beginning string
+// BeginStatement is a statement that begins a transaction.
+type BeginStatement string
 
 const (
 	// Plainly changes no settings.
-	Plainly Beginning = "begin"
+	Plainly BeginStatement = "begin"
 	// ByIndex is for statements that find rows by indexes where possible.
-	ByIndex Beginning = "begin; set local enable_seqscan = off; set local jit = off"
+	ByIndex BeginStatement = "begin; set local enable_seqscan = off; set local jit = off"
 	// ByKey uses custom plans, for statements that look rows up by keys. A cached generic plan may scan a
 	// table that has grown since the plan was made.
 	ByKey = ByIndex + "; set local plan_cache_mode = force_custom_plan"
@@ -36,12 +36,12 @@ const (
 // Transact runs do in a transaction (read committed). It commits if do returns nil and rolls back
 // otherwise. It never retries. If the connection is lost during the commit, the caller can't know whether
 // the transaction took effect.
-func (d *DB) Transact(ctx context.Context, begin Beginning, do func(context.Context, *Tx) error) error {
+func (d *DB) Transact(ctx context.Context, begin BeginStatement, do func(context.Context, *Tx) error) error {
 	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{BeginQuery: string(begin)}, func(tx pgx.Tx) error { return do(ctx, d.newTx(tx)) })
 }
 
 // TransactOn is Transact with the value that on returns for the transaction.
-func TransactOn[T any](ctx context.Context, d *DB, begin Beginning, on func(*Tx) T, do func(context.Context, *T) error) error {
+func TransactOn[T any](ctx context.Context, d *DB, begin BeginStatement, on func(*Tx) T, do func(context.Context, *T) error) error {
 	return d.Transact(ctx, begin, func(ctx context.Context, tx *Tx) error {
 		of := on(tx)
 		return do(ctx, &of)
@@ -85,16 +85,16 @@ func (tx *Tx) Savepoint(ctx context.Context, do func() error) error {
 	return inner.Commit(ctx)
 }
 
-// NoRoom reports whether PostgreSQL's disk is full.
-func NoRoom(err error) bool { return SQLState(err) == "53100" }
+// IsDiskFull reports whether PostgreSQL's disk is full.
+func IsDiskFull(err error) bool { return SQLState(err) == "53100" }
 
-// Insist calls do in a savepoint. While PostgreSQL's disk is too full for do, it rolls back to the
+// RetryWhileDiskFull calls do in a savepoint. While PostgreSQL's disk is too full for do, it rolls back to the
 // savepoint, and repeats do as long as again returns true for the error. The transaction keeps its earlier
-// locks. Insist returns the last error of do.
-func (tx *Tx) Insist(ctx context.Context, do func() error, again func(error) bool) error {
+// locks. RetryWhileDiskFull returns the last error of do.
+func (tx *Tx) RetryWhileDiskFull(ctx context.Context, do func() error, again func(error) bool) error {
 	for {
 		err := tx.Savepoint(ctx, do)
-		if !NoRoom(err) || !again(err) {
+		if !IsDiskFull(err) || !again(err) {
 			return err
 		}
 	}

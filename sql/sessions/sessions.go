@@ -14,9 +14,9 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Most is the number of sessions a user has; one more ends the oldest. Concurrent logins may exceed it
+// MaxPerUser is the number of sessions a user has; one more ends the oldest. Concurrent logins may exceed it
 // until the next login.
-const Most = 10
+const MaxPerUser = 10
 
 // maxListed bounds List.
 const maxListed = 10_000
@@ -109,7 +109,7 @@ func (s *Store) Begin(ctx context.Context, key []byte, l Login, life time.Durati
 		if err != nil {
 			return err
 		}
-		return tx.Q.BoundSessions(ctx, queries.BoundSessionsParams{Who: l.Who, Most: Most})
+		return tx.Q.BoundSessions(ctx, queries.BoundSessionsParams{Who: l.Who, Most: MaxPerUser})
 	})
 	return stmt.Failed(err, "begin a session")
 }

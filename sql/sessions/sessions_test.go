@@ -109,8 +109,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	all.Wait()
 	begin("last", "ann", time.Hour)
 	rows := testenv.Value[int](t, testenv.Connect(t, dsn), "select count(*) from scheduler_go.sessions")
-	if rows != sessions.Most+1 {
-		t.Errorf("%d rows, want %d of ann and one of bob", rows, sessions.Most)
+	if rows != sessions.MaxPerUser+1 {
+		t.Errorf("%d rows, want %d of ann and one of bob", rows, sessions.MaxPerUser)
 	}
 	for _, key := range []string{"last", "bob"} {
 		if f, err := s.Find(t.Context(), []byte(key)); f == nil || err != nil {

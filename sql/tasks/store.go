@@ -33,6 +33,6 @@ func New(db *postgres.DB, route func(task string) string) Store {
 // On returns the methods on tasks in a transaction.
 func (s Store) On(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q, s.route}} }
 
-func (s Store) inTx(ctx context.Context, begin postgres.Beginning, do func(context.Context, *Tx) error) error {
+func (s Store) inTx(ctx context.Context, begin postgres.BeginStatement, do func(context.Context, *Tx) error) error {
 	return postgres.TransactOn(ctx, s.db, begin, s.On, do)
 }

@@ -160,7 +160,7 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 	var dsn string
 	var err error
 	if a.Config.Scheduler.Cls == config.Remote {
-		dsn, o.Through, err = a.throughServer()
+		dsn, o.Proxy, err = a.throughServer()
 	} else {
 		dsn, err = a.DSN(cmd)
 		o.Direct = string(a.Config.Database.Direct)
@@ -170,7 +170,7 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 	}
 	o.Command = programName(cmd)
 	if address := a.Config.Database.Replica; address != "" && replica {
-		dsn, o.Direct, o.Through = string(address), "", nil
+		dsn, o.Direct, o.Proxy = string(address), "", nil
 	}
 	store, err := db.Open(ctx, dsn, o)
 	if err != nil {
@@ -194,7 +194,7 @@ func programName(cmd *cobra.Command) string {
 
 // throughServer returns the connection to the database through the configured RPC server. The server replaces the
 // DSN's user and database.
-func (a *App) throughServer() (dsn string, way *postgres.Through, err error) {
+func (a *App) throughServer() (dsn string, way *postgres.Proxy, err error) {
 	if a.Config.Scheduler.URL == "" {
 		return "", nil, a.Config.Missing("scheduler.url", "the address of an RPC server, such as http://scheduler.example:5008/")
 	}
@@ -206,7 +206,7 @@ func (a *App) throughServer() (dsn string, way *postgres.Through, err error) {
 		return "", nil, a.Config.Wrong("scheduler.session_kwargs", err)
 	}
 	server := url.URL{Scheme: "postgresql", User: url.User("door"), Host: net.JoinHostPort(address.Host(), address.Port()), Path: "door", RawQuery: "sslmode=disable"}
-	return server.String(), &postgres.Through{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
+	return server.String(), &postgres.Proxy{Name: "the database of RPC server " + address.String(), Dial: address.Dial}, nil
 }
 
 // Migration returns the options of a migration for the configuration.

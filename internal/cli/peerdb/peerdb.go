@@ -114,19 +114,19 @@ empty database. A database that has a schema is left unchanged.`,
 	flavor := cmd.Flags().String("flavor", "", "`FLAVOR` of the database; the scheduler has none")
 	onDatabase(a, cmd, func(ctx context.Context, dsn string) error {
 		status, err := migrate.ReadStatus(ctx, dsn)
-		if err != nil && status.PeerVersion == 0 {
+		if err != nil && status.PythonSchemaVersion == 0 {
 			return err
 		}
-		done, version := "exists", status.PeerVersion
+		done, version := "exists", status.PythonSchemaVersion
 		if status.Empty() {
 			if _, err := migrate.Run(ctx, dsn, a.Migration()); err != nil {
 				return err
 			}
-			done, version = "initialized", migrate.PeerVersion
+			done, version = "initialized", migrate.PythonSchemaVersion
 		}
 		text := fmt.Sprintf("%s Database %s at version %d\n", backend, done, version)
-		if version < migrate.PeerVersion {
-			text += fmt.Sprintf("%s Current version is %d; migration required\n", backend, migrate.PeerVersion)
+		if version < migrate.PythonSchemaVersion {
+			text += fmt.Sprintf("%s Current version is %d; migration required\n", backend, migrate.PythonSchemaVersion)
 		}
 		if *flavor != "" {
 			text += fmt.Sprintf("WARNING requested flavor '%s' != recorded flavor 'None'\n", a.Line(*flavor))
@@ -147,12 +147,12 @@ Python scheduler's schema: before version 38, run the Python scheduler's own "sw
 	var interactive bool
 	command.Pair(cmd.Flags(), &interactive, "interactive", "", "non-interactive", "ignored: no questions are asked", "ignored: no questions are asked")
 	onDatabase(a, cmd, func(ctx context.Context, dsn string) error {
-		if *to > migrate.PeerVersion {
-			return command.Usagef(cmd, "The target version %d is larger than the current version %d of the datastore backend %s", *to, migrate.PeerVersion, backend)
+		if *to > migrate.PythonSchemaVersion {
+			return command.Usagef(cmd, "The target version %d is larger than the current version %d of the datastore backend %s", *to, migrate.PythonSchemaVersion, backend)
 		}
 		status, err := migrate.ReadStatus(ctx, dsn)
 		switch {
-		case errors.Is(err, migrate.ErrUnsupported) && status.PeerVersion > 0 && status.PeerVersion < migrate.PeerVersion:
+		case errors.Is(err, migrate.ErrUnsupported) && status.PythonSchemaVersion > 0 && status.PythonSchemaVersion < migrate.PythonSchemaVersion:
 			return fmt.Errorf("%w (with the Python scheduler's image: this program has no such upgrades)", err)
 		case err != nil:
 			return err
@@ -166,7 +166,7 @@ Python scheduler's schema: before version 38, run the Python scheduler's own "sw
 		if len(report.Applied) > 0 {
 			a.Log.Info("applied migrations of this program", "migrations", strings.Join(report.Applied, ", "))
 		}
-		return a.Print(fmt.Sprintf("No migration needed for '%s': the current version is %d\n", backend, status.PeerVersion))
+		return a.Print(fmt.Sprintf("No migration needed for '%s': the current version is %d\n", backend, status.PythonSchemaVersion))
 	})
 	return cmd
 }
@@ -180,7 +180,7 @@ program needs. If the database has a later version that this program can work wi
 	}
 	history := cmd.Flags().Bool("history", false, "print all versions that the database has had")
 	onDatabase(a, cmd, func(ctx context.Context, dsn string) error {
-		peer, err := migrate.ReadPeer(ctx, dsn)
+		peer, err := migrate.ReadPythonSchema(ctx, dsn)
 		if err != nil {
 			return err
 		}

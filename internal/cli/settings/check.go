@@ -228,7 +228,7 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command, dae
 	if err == nil {
 		status, err = store.Status(ctx)
 	}
-	return fmt.Sprintf("%s, schema version %d, %s", store.Name(), status.PeerVersion, model.Count(len(types), "task type", "task types")), process.Describe(store, err)
+	return fmt.Sprintf("%s, schema version %d, %s", store.Name(), status.PythonSchemaVersion, model.Count(len(types), "task type", "task types")), process.Describe(store, err)
 }
 
 // checkLostAfter returns the number of silent runs left alone by the last sweep for lost runs.

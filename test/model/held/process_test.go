@@ -94,7 +94,7 @@ func newProcess(t *testing.T, n int, dsn string, admin testenv.Session, stats *s
 	if strings.Contains(dsn, "?") {
 		separator = "&"
 	}
-	p.store = testenv.Open(t, dsn+separator+"sslmode=disable", postgres.Options{Command: p.name(), Through: p.wire.through()})
+	p.store = testenv.Open(t, dsn+separator+"sslmode=disable", postgres.Options{Command: p.name(), Proxy: p.wire.through()})
 	p.begin()
 	return p
 }

@@ -29,8 +29,8 @@ func newWire() *wire {
 	return w
 }
 
-func (w *wire) through() *postgres.Through {
-	return &postgres.Through{Name: "PostgreSQL", Dial: func(dial pgconn.DialFunc) pgconn.DialFunc {
+func (w *wire) through() *postgres.Proxy {
+	return &postgres.Proxy{Name: "PostgreSQL", Dial: func(dial pgconn.DialFunc) pgconn.DialFunc {
 		return func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dial(ctx, network, address)
 			if err != nil {
