@@ -25,9 +25,9 @@ func TestCompressions(t *testing.T) {
 	if diff := cmp.Diff(theirs, celery.Compressions); diff != "" {
 		t.Errorf("compressions (-kombu +ours):\n%s", diff)
 	}
-	plain := celery.EncodeAs(celery.Sending{})
+	plain := celery.EncodeAs(celery.SendSettings{})
 	for name, contentType := range celery.Compressions {
-		packed := celery.EncodeAs(celery.Sending{Form: celery.Form{Compression: contentType}})
+		packed := celery.EncodeAs(celery.SendSettings{Form: celery.Form{Compression: contentType}})
 		for _, times := range []int{1, 2, 20_000, 0} {
 			message := celery.TaskMessage{ID: "id", Name: "t", Queue: "q", Args: []byte(`["` + strings.Repeat(`a, é`, times) + `", 1]`)}
 			want, err := plain(&message)
@@ -50,11 +50,11 @@ func TestCompressions(t *testing.T) {
 func TestZstdTellsTheLength(t *testing.T) {
 	t.Parallel()
 	message := celery.TaskMessage{ID: "id", Name: "t", Queue: "q", Args: []byte(`["a", 1]`)}
-	plain, err := celery.EncodeAs(celery.Sending{})(&message)
+	plain, err := celery.EncodeAs(celery.SendSettings{})(&message)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := celery.EncodeAs(celery.Sending{Form: celery.Form{Compression: celery.Compressions["zstandard"]}})(&message)
+	got, err := celery.EncodeAs(celery.SendSettings{Form: celery.Form{Compression: celery.Compressions["zstandard"]}})(&message)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,13 +32,13 @@ type ConsumerOptions struct {
 
 	Logger *slog.Logger // default: slog.Default()
 
-	Queue    string    // used as it is if it exists; else created as durable
-	Bindings []Binding // created at each connection; missing exchanges are created as durable
-	Prefetch int       // most unacknowledged deliveries; default: 1,000
-	Reading  func()    // called each time the consumer begins to read; may be nil
-	// Lost is called each time the queue can't be read; another try follows. The default logs one line until the
+	Queue     string    // used as it is if it exists; else created as durable
+	Bindings  []Binding // created at each connection; missing exchanges are created as durable
+	Prefetch  int       // most unacknowledged deliveries; default: 1,000
+	OnReading func()    // called each time the consumer begins to read; may be nil
+	// OnLost is called each time the queue can't be read; another try follows. The default logs one line until the
 	// queue is read again.
-	Lost func(error)
+	OnLost func(error)
 
 	// MaxBytes bounds the bytes of unacknowledged bodies in memory: above it, the consumer doesn't read the socket.
 	// A single message may be larger. Default: 32 MiB.
@@ -105,8 +105,8 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 			queue.OK()
 			c.dialer.backoff.Reset()
 			c.log.Info("reading queue", "queue", c.options.Queue, "broker", s.conn.node.String())
-			if c.options.Reading != nil {
-				c.options.Reading()
+			if c.options.OnReading != nil {
+				c.options.OnReading()
 			}
 			if err = c.forward(ctx, s, deliveries, out); err == nil {
 				return nil
@@ -115,7 +115,7 @@ func (c *Consumer) Run(ctx context.Context, out chan<- Delivery) error {
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
 			return nil
 		}
-		if lost := c.options.Lost; lost != nil {
+		if lost := c.options.OnLost; lost != nil {
 			lost(fmt.Errorf("queue %q can't be read: %w", c.options.Queue, err))
 		} else {
 			queue.Failed(err)

@@ -35,14 +35,14 @@ func Represent(text []byte) (repr, body string, err error) {
 }
 
 // EncodeAs gives a function that encodes messages with one encoder.
-func EncodeAs(s Sending) func(*TaskMessage) (amqp.Publishing, error) {
+func EncodeAs(s SendSettings) func(*TaskMessage) (amqp.Publishing, error) {
 	e, forms := newEncoder(16<<20, "reply-to"), newForms(s)
 	return func(m *TaskMessage) (amqp.Publishing, error) { return e.encode(m, forms.of(m.Name)) }
 }
 
 // Encode gives a function that encodes messages with one encoder.
 func Encode() func(*TaskMessage) error {
-	encode := EncodeAs(Sending{})
+	encode := EncodeAs(SendSettings{})
 	return func(m *TaskMessage) error {
 		_, err := encode(m)
 		return err
@@ -87,7 +87,7 @@ func (p *Publisher) Session() (session any, slots, unanswered int) {
 
 // Headers returns the headers of messages that one encoder encodes.
 func Headers(messages ...TaskMessage) ([]map[string]any, error) {
-	encode := EncodeAs(Sending{})
+	encode := EncodeAs(SendSettings{})
 	var all []map[string]any
 	for i := range messages {
 		p, err := encode(&messages[i])

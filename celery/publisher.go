@@ -38,7 +38,7 @@ type PublisherOptions struct {
 	// QueueTimeout is how long a queue may take to answer DeclareQueue. Default: 2 s.
 	QueueTimeout time.Duration
 
-	Sending Sending
+	Sending SendSettings
 }
 
 var (

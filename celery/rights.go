@@ -45,7 +45,7 @@ const defaultExchange = "amq.default"
 
 // ToSend is the use of a program that sends messages to queues, and creates missing ones. Without names, the queues
 // are those whose names begin with "swh.".
-func ToSend(queues []string, s Sending) Use {
+func ToSend(queues []string, s SendSettings) Use {
 	if len(queues) == 0 {
 		queues = []string{"swh.check." + uuid.NewString()}
 	}

@@ -30,14 +30,14 @@ func TestCheckRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	routes := celery.Sending{Routes: []celery.Route{{Task: route, Form: celery.Form{Exchange: "other.exchange", RoutingKey: "x"}}}}
+	routes := celery.SendSettings{Routes: []celery.Route{{Task: route, Form: celery.Form{Exchange: "other.exchange", RoutingKey: "x"}}}}
 	for name, tc := range map[string]struct {
 		use     celery.Use
 		rights  [3]string
 		without [3]string // what is named without one of the rights
 	}{
 		"sends": {
-			celery.ToSend([]string{"swh.test", "save_code_now:swh.test", "mine"}, celery.Sending{}),
+			celery.ToSend([]string{"swh.test", "save_code_now:swh.test", "mine"}, celery.SendSettings{}),
 			[3]string{`^(mine$|save_code_now:swh\.|swh\.)`, `^(amq\.default)?((mine$|save_code_now:swh\.|swh\.).*)?$`, `^(mine$|save_code_now:swh\.|swh\.)`},
 			[3]string{
 				"configure on queue swh.test, exchange swh.test, queue save_code_now:swh.test, 3 more",
@@ -171,7 +171,7 @@ func TestCheckRightsInAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
 	node.Ctl("set_vm_memory_high_watermark", "absolute", "1")
-	uses := []celery.Use{celery.ToSend([]string{"swh.test"}, celery.Sending{}), celery.ToReadEvents(), celery.ToAskWorkers()}
+	uses := []celery.Use{celery.ToSend([]string{"swh.test"}, celery.SendSettings{}), celery.ToReadEvents(), celery.ToAskWorkers()}
 	if err := celery.CheckRights(deadline(t), parsed.Broker(t, node.URL), celery.ConnectionOptions{}, uses...); err != nil {
 		t.Error(err)
 	}

@@ -38,7 +38,7 @@ func TestRightsAtTheBroker(t *testing.T) {
 			met, lost := make(chan struct{}, 100), make(chan error, 100)
 			runConsumer(t, b, celery.ConsumerOptions{
 				Queue: celery.EventsQueue, Bindings: []celery.Binding{celery.EventsBinding},
-				Reading: func() { met <- struct{}{} }, Lost: func(err error) { lost <- err },
+				OnReading: func() { met <- struct{}{} }, OnLost: func(err error) { lost <- err },
 			}, make(chan celery.Delivery))
 			select {
 			case <-met:

@@ -12,9 +12,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Sending configures how task messages are sent and queues are declared, by Celery's settings. The zero value is
+// SendSettings configures how task messages are sent and queues are declared, by Celery's settings. The zero value is
 // Celery's defaults.
-type Sending struct {
+type SendSettings struct {
 	Form
 	Routes []Route // the first route that matches a task's name is used
 
@@ -89,7 +89,7 @@ func TaskPattern(name string) (*regexp.Regexp, error) {
 }
 
 // Route returns the route of a task; nil if none matches.
-func (s *Sending) Route(task string) *Route {
+func (s *SendSettings) Route(task string) *Route {
 	for i := range s.Routes {
 		if s.Routes[i].Task.MatchString(task) {
 			return &s.Routes[i]
@@ -99,7 +99,7 @@ func (s *Sending) Route(task string) *Route {
 }
 
 // arguments returns the arguments of a queue's declaration.
-func (s *Sending) arguments(queue string) amqp.Table {
+func (s *SendSettings) arguments(queue string) amqp.Table {
 	arguments := amqp.Table{}
 	if s.MissingType != "" && !slices.Contains(s.Queues, queue) {
 		arguments[amqp.QueueTypeArg] = s.MissingType
@@ -112,12 +112,12 @@ func (s *Sending) arguments(queue string) amqp.Table {
 
 // forms finds the form of each task's messages.
 type forms struct {
-	sending Sending
+	sending SendSettings
 	plain   Form     // of tasks without a route
 	routed  sync.Map // *Form, by the task's name; used only if there are routes
 }
 
-func newForms(s Sending) *forms {
+func newForms(s SendSettings) *forms {
 	f := &forms{sending: s, plain: s.Form}
 	f.plain.Serializer = cmp.Or(s.Serializer, JSONSerializer)
 	f.plain.DeliveryMode = cmp.Or(s.DeliveryMode, amqp.Persistent)

@@ -19,7 +19,7 @@ func TestMissingExchangeFailsItsOwnMessagesOnly(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
 	ctx, ch := deadline(t), testenv.Channel(t, env.URL)
-	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.SendSettings{Routes: []celery.Route{
 		{Task: regexp.MustCompile("^routed$"), Queue: "q", Form: celery.Form{Exchange: "x", RoutingKey: "k"}},
 	}}})
 	testenv.Declare(t, ch, "q", nil)
@@ -62,7 +62,7 @@ func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
 	env := testenv.RabbitMQ(t)
 	ctx := deadline(t)
 	testenv.Declare(t, testenv.Channel(t, env.URL), "there", nil)
-	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{MaxPriority: 300}})
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.SendSettings{MaxPriority: 300}})
 	if err := p.DeclareQueue(ctx, "there"); err != nil {
 		t.Error(err)
 	}
@@ -75,7 +75,7 @@ func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
 // what msgpack can't hold can never be sent.
 func TestFormsOfTasksDiffer(t *testing.T) {
 	t.Parallel()
-	encode := celery.EncodeAs(celery.Sending{Routes: []celery.Route{
+	encode := celery.EncodeAs(celery.SendSettings{Routes: []celery.Route{
 		{Task: regexp.MustCompile("^packed$"), Form: celery.Form{Serializer: "msgpack", Compression: celery.Compressions["gzip"], Priority: 3}},
 	}})
 	for _, name := range []string{"plain", "packed", "plain"} {

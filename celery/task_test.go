@@ -144,7 +144,7 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 	ctx := deadline(t)
 	python := startPeer(t, env.URL)
 	const queue, packed = "swh.test.Task", "swh.test.Packed"
-	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.Sending{Routes: []celery.Route{
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{Sending: celery.SendSettings{Routes: []celery.Route{
 		{Task: regexp.MustCompile(packed), Form: celery.Form{Serializer: celery.MsgpackSerializer}},
 	}}})
 	if err := p.DeclareQueue(ctx, queue); err != nil {

@@ -193,7 +193,7 @@ func (c *Client) Run(ctx context.Context) (processed int64, err error) {
 	health.Watch(c.kafkaState)
 	found := health.Expect("Kafka")
 	c.pulse = health.Pulse(c.o.Log, "applying visits")
-	defer c.pulse.Gone()
+	defer c.pulse.Remove()
 	topic, err := c.topic(ctx, admin)
 	if err != nil {
 		return 0, endedBy(ctx, err)

@@ -91,9 +91,9 @@ func newMetrics(registry prometheus.Registerer, group string) *metrics {
 // visits counts visits by visit type. A topic may have any number of types.
 func (m *metrics) visits(applied Applied) {
 	for what, n := range applied {
-		m.outcomes.WithLabelValues(m.visitTypes.Of(what.visitType), what.outcome).Add(float64(n))
+		m.outcomes.WithLabelValues(m.visitTypes.Value(what.visitType), what.outcome).Add(float64(n))
 		if what.chance != "" {
-			m.expected.WithLabelValues(m.visitTypes.Of(what.visitType), what.chance, what.outcome).Add(float64(n))
+			m.expected.WithLabelValues(m.visitTypes.Value(what.visitType), what.chance, what.outcome).Add(float64(n))
 		}
 	}
 }

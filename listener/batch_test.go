@@ -189,11 +189,11 @@ func TestListenerIsAliveWhileTheDatabaseHangs(t *testing.T) {
 		go func() { ended <- l.Run(ctx) }()
 		for range 60 {
 			time.Sleep(2 * time.Minute)
-			if stuck := health.Stuck(); len(stuck) > 0 {
+			if stuck := health.StuckLoops(); len(stuck) > 0 {
 				t.Fatalf("after %d tries: %q", store.calls.Load(), stuck)
 			}
 		}
-		if waits := health.Waits(); len(waits) == 0 {
+		if waits := health.NotReady(); len(waits) == 0 {
 			t.Error("ready")
 		}
 		silence, behind := l.metrics.lag.sinceLastEvent(time.Now()), l.metrics.lag.seconds(time.Now())
@@ -220,7 +220,7 @@ func TestListenerIsAliveWhileTheDatabaseHangs(t *testing.T) {
 		l := newTestListener(t, &script{bodies: [][]byte{message(t, startedEvent("x"))}}, store)
 		go func() { ended <- l.Run(ctx) }()
 		time.Sleep(time.Hour)
-		if stuck := health.Stuck(); len(stuck) != 1 {
+		if stuck := health.StuckLoops(); len(stuck) != 1 {
 			t.Errorf("stuck: %q", stuck)
 		}
 		close(store.heal)

@@ -96,7 +96,7 @@ func New(o Options) *Listener {
 // and returns nil. It returns an error only if the source ends for good.
 func (l *Listener) Run(ctx context.Context) error {
 	l.pulse = service.HealthOf(ctx).Pulse(l.Log, "applying events")
-	defer l.pulse.Gone()
+	defer l.pulse.Remove()
 	deliveries := make(chan celery.Delivery)
 	ended := make(chan struct{})
 	var sourceErr error // set when ended is closed

@@ -56,7 +56,7 @@ func TestVisitTypesComeAndGo(t *testing.T) {
 	w.exec(t, "delete from task_type")
 	// The loops left are those for candidates, samples and visit types.
 	testenv.Becomes(t, "loops without task types, and what they wait for", "3 []", func() string {
-		return fmt.Sprint(testutil.CollectAndCount(health.Collector("test"), "swh_scheduler_loop_overdue_seconds"), health.Waits())
+		return fmt.Sprint(testutil.CollectAndCount(health.Collector("test"), "swh_scheduler_loop_overdue_seconds"), health.NotReady())
 	})
 	stop()
 }

@@ -139,7 +139,7 @@ func (s *samples) countEnded(ctx context.Context) error {
 		key := model.OriginKey{URL: after.URL, VisitType: after.VisitType}
 		c := pending[key]
 		delete(s.pending, key)
-		s.ended.WithLabelValues(key.VisitType, string(c.policy), s.listers.Of(names[c.lister]), outcome(c.before, after)).Inc()
+		s.ended.WithLabelValues(key.VisitType, string(c.policy), s.listers.Value(names[c.lister]), outcome(c.before, after)).Inc()
 	}
 	return nil
 }

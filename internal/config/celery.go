@@ -24,7 +24,7 @@ type Celery struct {
 	// precedence.
 	Connection url.Values
 
-	Sending      celery.Sending
+	Sending      celery.SendSettings
 	DefaultQueue string // of tasks without a route to a queue; "" is Celery's default
 	routed       bool   // task_routes is given, and replaces the Python scheduler's own routes
 	// Given are the settings of sending, as written in the file.

@@ -53,8 +53,8 @@ const (
 // clientName matches names that are safe in logs, labels of metrics and URLs.
 var clientName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Asks reports whether clients need credentials.
-func (r *RPCServe) Asks() bool {
+// RequiresCredentials reports whether clients need credentials.
+func (r *RPCServe) RequiresCredentials() bool {
 	return r.Token != "" || r.Username != "" || len(r.Clients) > 0
 }
 
@@ -67,7 +67,7 @@ func (r *RPCServe) checkAsked(v value) {
 	single := slices.ContainsFunc(r.Clients, func(c Client) bool { return len(c.Daemons) > 0 })
 	certificates := slices.ContainsFunc(r.Clients, func(c Client) bool { return len(c.Certificate) > 0 })
 	switch {
-	case r.Open && r.Asks():
+	case r.Open && r.RequiresCredentials():
 		v.problem("has open: true, which lets everybody in, and credentials: leave one out")
 	case single && r.Door.DB != "":
 		v.problem("has clients with daemons, and door.db, which is one user of the database for all daemons: leave one out")

@@ -47,7 +47,7 @@ rpc_serve:
 	if diff := cmp.Diff(want, got.RPCServe.Clients, reveal); diff != "" {
 		t.Error(diff)
 	}
-	if !got.RPCServe.Asks() || strings.Contains(fmt.Sprintf("%v %+v %#v", got, got.RPCServe, got.RPCServe.Clients), tokenSum) {
+	if !got.RPCServe.RequiresCredentials() || strings.Contains(fmt.Sprintf("%v %+v %#v", got, got.RPCServe, got.RPCServe.Clients), tokenSum) {
 		t.Error("it asks for nothing, or prints a hash")
 	}
 }

@@ -39,7 +39,7 @@ func (d *Dashboard) read(v value) {
 	}
 	v.section(fieldsOf(d, fields), nil)
 	v.both(d.TLSCertificate == "", d.TLSKey == "", "tls_certificate and tls_key")
-	if d.RequireLogin && !d.Opens() {
+	if d.RequireLogin && !d.HasLogins() {
 		v.problem("has require_login and no way to log in: name users, or a proxy")
 	}
 }

@@ -29,8 +29,8 @@ const DefaultPasswordCost = 12
 
 const maxUserName = 64
 
-// Opens reports whether anybody can log in.
-func (d *Dashboard) Opens() bool { return len(d.Users) > 0 || len(d.Proxy.Addresses) > 0 }
+// HasLogins reports whether anybody can log in.
+func (d *Dashboard) HasLogins() bool { return len(d.Users) > 0 || len(d.Proxy.Addresses) > 0 }
 
 func dashboardUsers(v value) []DashboardUser {
 	var users []DashboardUser

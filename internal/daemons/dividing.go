@@ -33,7 +33,7 @@ func dividing(ctx context.Context, p *process.Process, d *send.Delivery, visits 
 // component that measures shares: ready tasks and, if the process sends visits, origins that are due.
 func sharing(ctx context.Context, p *process.Process, visits bool) (service.Component, error) {
 	c := p.Config
-	err := p.Ask(ctx, func(ctx context.Context) error {
+	err := p.RetryAtStart(ctx, func(ctx context.Context) error {
 		if len(c.Shares) == 0 {
 			return nil
 		}
@@ -59,7 +59,7 @@ func hosting(ctx context.Context, p *process.Process) ([]service.Component, erro
 		return nil, nil
 	}
 	var known []string
-	err := p.Ask(ctx, func(ctx context.Context) error {
+	err := p.RetryAtStart(ctx, func(ctx context.Context) error {
 		listers, err := p.Store.Listers(ctx)
 		known = groupsThatCanBe(model.ShareByListerInstance, nil, listers)
 		return err
@@ -83,7 +83,7 @@ func laning(ctx context.Context, p *process.Process, d *send.Delivery) ([]servic
 	if len(lanes) == 0 {
 		return nil, nil
 	}
-	err := p.Ask(ctx, func(ctx context.Context) error {
+	err := p.RetryAtStart(ctx, func(ctx context.Context) error {
 		types, err := p.Store.TaskTypes(ctx)
 		if err != nil {
 			return err

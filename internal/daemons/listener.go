@@ -27,7 +27,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		rabbitmq := service.NewService(p.Log, "RabbitMQ")
 		p.Health.Watch(rabbitmq)
 		met := p.Health.Expect("RabbitMQ")
-		options.Reading, options.Lost = func() { met(); rabbitmq.OK() }, rabbitmq.Failed
+		options.OnReading, options.OnLost = func() { met(); rabbitmq.OK() }, rabbitmq.Failed
 		consumer := celery.NewConsumer(broker, options)
 		n := listener.New(listener.Options{
 			Source: consumer, Store: settle.Store{Store: p.Store, Metrics: settle.NewMetrics(p.Metrics)},

@@ -28,14 +28,14 @@ func (r *Recurrent) Run(ctx context.Context) error {
 		return err
 	}
 	return process.Run(ctx, r.Options, func(ctx context.Context, p *process.Process) ([]service.Component, error) {
-		if err := p.Ask(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, taskTypes) }); err != nil {
+		if err := p.RetryAtStart(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, taskTypes) }); err != nil {
 			return nil, err
 		}
 		c, d := p.Config, newDelivery(p, broker)
 		configure := func(ctx context.Context) error {
 			return maintenance.ConfigureFreshness(ctx, p.Store, c.SchedulingPolicy)
 		}
-		if err := p.Ask(ctx, configure); err != nil {
+		if err := p.RetryAtStart(ctx, configure); err != nil {
 			return nil, err
 		}
 		s := recurrent.New(recurrent.Options{

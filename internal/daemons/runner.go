@@ -37,14 +37,14 @@ func (r *Runner) Run(ctx context.Context) error {
 
 // build returns the sender of tasks, and the maintenance jobs of a runner.
 func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery) (sender, error) {
-	if err := p.Ask(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, r.TaskTypes) }); err != nil {
+	if err := p.RetryAtStart(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, r.TaskTypes) }); err != nil {
 		return sender{}, err
 	}
 	// This comes before anything is sent; the job below repeats it.
-	if err := p.Ask(ctx, func(ctx context.Context) error { return p.Store.NoteSending(ctx, r.WithPriority) }); err != nil {
+	if err := p.RetryAtStart(ctx, func(ctx context.Context) error { return p.Store.NoteSending(ctx, r.WithPriority) }); err != nil {
 		return sender{}, err
 	}
-	jobs := []maintenance.Job{maintenance.NoteOfSending(p.Store, r.WithPriority)}
+	jobs := []maintenance.Job{maintenance.RecordSending(p.Store, r.WithPriority)}
 	also, err := laning(ctx, p, d)
 	if err != nil {
 		return sender{}, err
@@ -83,7 +83,7 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery
 func (r *Runner) lostRuns(ctx context.Context, p *process.Process, d *send.Delivery) (maintenance.Job, error) {
 	o := maintenance.LostOptions{Store: p.Store, Broker: d.Inspector, Log: p.Log, Reg: p.Metrics, After: lostAfter(p.Config, r.LostAfter)}
 	if r.LostBefore != nil {
-		err := p.Ask(ctx, func(ctx context.Context) (err error) {
+		err := p.RetryAtStart(ctx, func(ctx context.Context) (err error) {
 			o.Before, err = r.LostBefore(ctx, p.Store)
 			return err
 		})

@@ -120,7 +120,7 @@ func gaugesOfQueues(p *process.Process, d *send.Delivery) *dispatch.QueueGauges 
 
 // contactWithBroker returns a component that checks whether the broker answers. Without it the daemon is not ready.
 func contactWithBroker(p *process.Process, d *send.Delivery) service.Component {
-	return p.Contact("RabbitMQ", func(ctx context.Context) error {
+	return p.Probe("RabbitMQ", func(ctx context.Context) error {
 		_, err := d.Inspector.Length(ctx, "celery", 0)
 		if celery.IsOfQueue(err) {
 			err = nil

@@ -73,7 +73,7 @@ func (a *Access) user(r *http.Request) (User, error) {
 	}
 	if given := r.Header.Get("Authorization"); given != "" {
 		var user User
-		err := refusal(a.guesses.Judge(a.proxies().From(r), given, time.Now(), func() bool {
+		err := refusal(a.guesses.Check(a.proxies().Source(r), given, time.Now(), func() bool {
 			user = a.byToken(given)
 			return user.Name != ""
 		}))
@@ -102,9 +102,9 @@ func (a *Access) proxies() rpc.Proxies { return a.Proxy.Addresses }
 // refusal returns the page's error for one of rpc.Guesses.
 func refusal(err error) error {
 	switch err {
-	case rpc.ErrTooMany:
+	case rpc.ErrTooManyGuesses:
 		return errTooManyLogins
-	case rpc.ErrWrong:
+	case rpc.ErrWrongCredentials:
 		return errLogin
 	}
 	return err
@@ -113,7 +113,7 @@ func refusal(err error) error {
 // proxied returns the user named by a trusted proxy.
 func (a *Access) proxied(r *http.Request) (User, bool) {
 	name := r.Header.Get(a.Proxy.UserHeader)
-	if a.Proxy.UserHeader == "" || name == "" || !a.proxies().Sent(r) {
+	if a.Proxy.UserHeader == "" || name == "" || !a.proxies().Trusts(r) {
 		return User{}, false
 	}
 	user := User{Name: name, rights: View}

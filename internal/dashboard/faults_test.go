@@ -88,7 +88,7 @@ func TestGuessesAreSlowed(t *testing.T) {
 			t.Errorf("%s, %v, %v: %d, want %d", from, form, headers, w.Code, status)
 		}
 	}
-	for n := range rpc.GuessesAtOnce - 1 {
+	for n := range rpc.GuessBurst - 1 {
 		try("198.51.100.1:1", url.Values{"secret": {fmt.Sprint(n)}}, 401)
 	}
 	try("198.51.100.1:2", url.Values{}, 401, "Authorization", "Bearer t0kem")
@@ -97,11 +97,11 @@ func TestGuessesAreSlowed(t *testing.T) {
 	try("198.51.100.2:3", right, 303)
 	session := s.logIn("ann", "s3cret") // from elsewhere
 	try("198.51.100.1:3", nil, 200, "Cookie", session)
-	for n := range rpc.GuessesAtOnce {
+	for n := range rpc.GuessBurst {
 		try(fmt.Sprintf("[2001:db8::%d]:1", n), url.Values{"secret": {fmt.Sprint(n)}}, 401) // a host has many addresses
 	}
 	try("[2001:db8::ffff]:1", right, 429)
-	for n := range rpc.GuessesAtOnce {
+	for n := range rpc.GuessBurst {
 		try("192.0.2.7:1", url.Values{"secret": {fmt.Sprint(n)}}, 401, "X-Forwarded-For", "203.0.113.9, 203.0.113.1")
 	}
 	try("192.0.2.7:1", right, 429, "X-Forwarded-For", "203.0.113.1")

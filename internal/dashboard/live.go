@@ -52,7 +52,7 @@ func (s *streams) close(from netip.Prefix) {
 // blanks, and an event "read" with the time each time that the page was read, until the browser closes the connection. The first event names all fragments, as the
 // page that the browser shows may be older than the stream.
 func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user User) {
-	from := d.Access.proxies().From(r)
+	from := d.Access.proxies().Source(r)
 	if !d.streams.open(from) {
 		d.fail(w, r, Errorf(http.StatusServiceUnavailable, "Too many pages are open with live updates."))
 		return

@@ -27,7 +27,7 @@ func (d *Dashboard) loginURL(r *http.Request) string {
 func logIn(ctx context.Context, r *Request) (string, error) {
 	name, secret := r.PostForm.Get("name"), r.PostForm.Get("secret")
 	user, _ := r.Access.named(name)
-	err := r.Access.guesses.JudgeSlowly(r.Access.proxies().From(r.Request), name+"\n"+secret, time.Now(), func() (bool, error) {
+	err := r.Access.guesses.CheckSlowly(r.Access.proxies().Source(r.Request), name+"\n"+secret, time.Now(), func() (bool, error) {
 		return r.Access.passwords.isOf(ctx, user, secret)
 	})
 	if err = refusal(err); err == errLogin || err == errTooManyLogins {
@@ -52,7 +52,7 @@ func logIn(ctx context.Context, r *Request) (string, error) {
 func (d *Dashboard) refused(r *http.Request) {
 	d.metrics.refused.Inc()
 	if held, ok := d.refusals.Log(""); ok {
-		d.Log.Warn("login refused", "address", d.Access.proxies().From(r), "not_logged_before", held)
+		d.Log.Warn("login refused", "address", d.Access.proxies().Source(r), "not_logged_before", held)
 	}
 }
 

@@ -275,7 +275,7 @@ var (
 	errLogin = Errorf(http.StatusUnauthorized, "You have to log in.")
 	errBusy  = Errorf(http.StatusServiceUnavailable, "Too many pages are being read. Try again.")
 
-	errTooManyLogins = Errorf(http.StatusTooManyRequests, "There were too many wrong logins from your address. Try again in %s.", rpc.GuessEvery)
+	errTooManyLogins = Errorf(http.StatusTooManyRequests, "There were too many wrong logins from your address. Try again in %s.", rpc.GuessInterval)
 )
 
 var errorPage = Page{Path: "error", Template: "error.html"}

@@ -49,10 +49,10 @@ func (p passwordChecks) isOf(ctx context.Context, u config.DashboardUser, passwo
 	}
 	hash, err := passwords.Parse(string(u.PasswordHash))
 	if err != nil || len(password) > maxPassword {
-		p.decoy.Is(password) // for as long
+		p.decoy.Matches(password) // for as long
 		return false, nil
 	}
-	return hash.Is(password), nil
+	return hash.Matches(password), nil
 }
 
 // isToken reports whether a bearer token is a user's. It takes as long whatever is wrong.

@@ -95,7 +95,7 @@ func (a *Access) end(ctx context.Context, r *http.Request) error {
 
 // secure reports whether a request came over TLS, perhaps to a trusted proxy.
 func (a *Access) secure(r *http.Request) bool {
-	return r.TLS != nil || a.proxies().Sent(r) && r.Header.Get("X-Forwarded-Proto") == "https"
+	return r.TLS != nil || a.proxies().Trusts(r) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
 func (a *Access) cookieName(r *http.Request) string {

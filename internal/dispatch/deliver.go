@@ -327,7 +327,7 @@ func (d *Deliverer) publish(ctx context.Context, rows []ledger.Outgoing) []error
 	declared := d.declare(ctx, rows)
 	messages := make([]celery.TaskMessage, 0, len(rows))
 	sent := make([]int, 0, len(rows))
-	spans := make([]tracing.Sending, 0, len(rows))
+	spans := make([]tracing.MessageSpan, 0, len(rows))
 	for i, row := range rows {
 		if err := declared[row.Queue]; err != nil {
 			outcomes[i] = err

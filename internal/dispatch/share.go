@@ -100,9 +100,9 @@ func (d *Division) RecordClaimed(given []int) {
 	for i, ask := range d.asked {
 		at := slices.IndexFunc(d.groups, func(g shares.Group) bool { return g.Name == ask.Name })
 		g := &d.groups[at]
-		full := given[i] == g.Most && g.Most > 0
+		full := given[i] == g.MaxSlots && g.MaxSlots > 0
 		g.Load += float64(given[i]) * ask.Cost
-		g.Most = max(0, g.Most-given[i])
+		g.MaxSlots = max(0, g.MaxSlots-given[i])
 		d.states[ask.Name].InFlight += given[i]
 		d.left -= given[i]
 		d.AtCeiling = d.AtCeiling || full
@@ -200,7 +200,7 @@ func join(states map[string]*ledger.ShareState, s model.Shares, waiting WaitingG
 			Load: state.Used + state.Forfeited + state.InFlightLoad,
 		}
 		if ceiling := s.MaxInFlight[name]; ceiling > 0 {
-			if g.Most = ceiling - state.InFlight; g.Most <= 0 {
+			if g.MaxSlots = ceiling - state.InFlight; g.MaxSlots <= 0 {
 				continue
 			}
 		}

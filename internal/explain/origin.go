@@ -109,7 +109,7 @@ func (o Origin) waits(f model.VisitFilter, now time.Time) []cooling {
 
 // isReady reports whether a policy can pick the listed origin now.
 func (o Origin) isReady(f model.VisitFilter, now time.Time) bool {
-	return f.Outside(model.Facts(*o.Listed, o.Stats)) == "" && !undated(f.Cooldowns, o.Stats) && len(o.waits(f, now)) == 0
+	return f.WhyExcluded(model.Facts(*o.Listed, o.Stats)) == "" && !undated(f.Cooldowns, o.Stats) && len(o.waits(f, now)) == 0
 }
 
 // Explain returns why the origin has not been scheduled by now. Dates are shown in zone.
@@ -206,7 +206,7 @@ func (o Origin) byPolicies(e *Explanation) {
 	var ready, resting []string
 	for _, p := range o.Policies {
 		name := p.Name()
-		if why := p.Filter.Outside(model.Facts(*o.Listed, o.Stats)); why != "" {
+		if why := p.Filter.WhyExcluded(model.Facts(*o.Listed, o.Stats)); why != "" {
 			e.because("Policy %s %s.", name, why)
 			continue
 		}

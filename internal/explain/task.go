@@ -29,7 +29,7 @@ type Task struct {
 	WaitsFor   []graphs.Dependency // in its graph
 	LostAfter  time.Duration       // 0: silent runs are not given up
 	EndsKnown  time.Time           // up to when ends of runs are read
-	Sending    model.Sending       // when this program began to send
+	Sending    model.SendingSince  // when this program began to send
 	LastSweep  db.SilentRuns       // the last sweep for lost runs
 	Ageing     time.Duration       // the wait that raises a priority by one; 0: none does
 	Runners    int                 // connections of its runner

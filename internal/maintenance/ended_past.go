@@ -8,9 +8,9 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// EndedPast returns the job that sums the counts of ended runs and visits from minutes to hours and days, and deletes
+// SumEnded returns the job that sums the counts of ended runs and visits from minutes to hours and days, and deletes
 // counts older than two years.
-func EndedPast(store *db.Store) Job {
+func SumEnded(store *db.Store) Job {
 	return Job{Name: "what ended", Period: 5 * time.Minute, Origins: true, Do: func(ctx context.Context) (string, error) {
 		hours, err := store.MoveEnded(ctx, countTime)
 		if hours == 0 || err != nil {

@@ -40,7 +40,7 @@ func TestSlowJobLeavesTheDaemonReady(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- k.Run(ctx) }()
 		time.Sleep(40 * time.Minute)
-		if stuck, waits := health.Stuck(), health.Waits(); len(stuck)+len(waits) > 0 {
+		if stuck, waits := health.StuckLoops(), health.NotReady(); len(stuck)+len(waits) > 0 {
 			t.Errorf("stuck: %q, waits: %q", stuck, waits)
 		}
 		stop()

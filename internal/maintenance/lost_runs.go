@@ -146,7 +146,7 @@ func (l *LostRuns) RunOnce(ctx context.Context) (int, error) {
 
 // logLeft logs the number of runs that the last sweep left alone, if any, once for each set of rules. That number
 // excludes runs whose message may be in a queue: a later sweep may find those.
-func (l *LostRuns) logLeft(ctx context.Context, rules string, since model.Sending) error {
+func (l *LostRuns) logLeft(ctx context.Context, rules string, since model.SendingSince) error {
 	found, err := l.Store.SilentRuns(ctx)
 	if err == nil && found.Left > 0 {
 		l.loggedRules = rules
@@ -225,7 +225,7 @@ func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (tim
 
 // lostRules returns the rules of a sweep: the time without events by task type, and the moments that
 // model.Sending.Sent uses.
-func lostRules(after map[string]time.Duration, s model.Sending, before time.Time) db.SilentRuns {
+func lostRules(after map[string]time.Duration, s model.SendingSince, before time.Time) db.SilentRuns {
 	var b strings.Builder
 	for _, taskType := range slices.Sorted(maps.Keys(after)) {
 		fmt.Fprintf(&b, "%s=%s ", taskType, after[taskType])

@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// OldNotes returns the job that deletes rows too old to be of use.
-func OldNotes(store *db.Store, log *slog.Logger) Job {
+// OldRows returns the job that deletes rows too old to be of use.
+func OldRows(store *db.Store, log *slog.Logger) Job {
 	return Job{Name: "old notes", Period: time.Hour, Origins: true, Do: func(ctx context.Context) (string, error) {
 		n, err := store.Forget(ctx, store.Now(), countTime)
 		if n == 0 || err != nil {

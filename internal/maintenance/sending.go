@@ -7,9 +7,9 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// NoteOfSending returns the job that notes that a runner of this program sends tasks, with priority or without.
+// RecordSending returns the job that notes that a runner of this program sends tasks, with priority or without.
 // LostRuns leaves earlier runs alone.
-func NoteOfSending(store *db.Store, withPriority bool) Job {
+func RecordSending(store *db.Store, withPriority bool) Job {
 	name := "note of sending"
 	if withPriority {
 		name += " with priority"

@@ -142,8 +142,8 @@ func (p *Policy) SQL() []string {
 	return slices.Compact(all)
 }
 
-// Outside returns why the filter's policy doesn't pick an origin, or "".
-func (f VisitFilter) Outside(o OriginFacts) string {
+// WhyExcluded returns why the filter's policy doesn't pick an origin, or "".
+func (f VisitFilter) WhyExcluded(o OriginFacts) string {
 	rule := f.Rule()
 	if rule == nil {
 		return ""

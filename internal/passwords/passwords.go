@@ -89,8 +89,8 @@ func parseArgon(text string) (h Hash, err error) {
 	return h, nil
 }
 
-// Is reports whether the hash is that of the password.
-func (h Hash) Is(password string) bool {
+// Matches reports whether the hash is that of the password.
+func (h Hash) Matches(password string) bool {
 	switch {
 	case h.bcrypt != nil:
 		return bcrypt.CompareHashAndPassword(h.bcrypt, []byte(password)) == nil

@@ -34,7 +34,7 @@ func TestHash(t *testing.T) {
 			continue
 		}
 		for password, want := range map[string]bool{"s3cret": true, "S3cret": false, "": false, "s3cret ": false, text: false, strings.Repeat("x", 1<<16): false} {
-			if h.Is(password) != want {
+			if h.Matches(password) != want {
 				t.Errorf("%s is that of %.20q: %t", text, password, !want)
 			}
 		}
@@ -42,7 +42,7 @@ func TestHash(t *testing.T) {
 			t.Error(shown)
 		}
 	}
-	if (Hash{}).Is("") {
+	if (Hash{}).Matches("") {
 		t.Error("no hash is that of no password")
 	}
 }

@@ -15,7 +15,7 @@ const (
 
 // contactWithDatabase returns a component that checks whether the database answers, also while the daemon is idle.
 func (p *Process) contactWithDatabase() service.Component {
-	return p.Contact("PostgreSQL", func(ctx context.Context) error {
+	return p.Probe("PostgreSQL", func(ctx context.Context) error {
 		err := service.Within(ctx, contactTimeout, p.Store.Pool().Ping)
 		if s := p.Store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
 			err = nil // the pool is exhausted, which has a metric of its own
@@ -24,8 +24,8 @@ func (p *Process) contactWithDatabase() service.Component {
 	})
 }
 
-// Contact returns a component that calls ask every contactPeriod. While ask fails, the daemon is not ready.
-func (p *Process) Contact(name string, ask func(ctx context.Context) error) service.Component {
+// Probe returns a component that calls ask every contactPeriod. While ask fails, the daemon is not ready.
+func (p *Process) Probe(name string, ask func(ctx context.Context) error) service.Component {
 	s := service.NewService(p.Log, name)
 	p.Health.Watch(s)
 	loop := service.Loop{

@@ -154,8 +154,8 @@ func (p *Process) waitForDatabase(ctx context.Context) error {
 	})
 }
 
-// Ask calls ask, which queries the database. While a daemon starts, Ask repeats it until the database answers.
-func (p *Process) Ask(ctx context.Context, ask func(ctx context.Context) error) error {
+// RetryAtStart calls ask, which queries the database. While a daemon starts, Ask repeats it until the database answers.
+func (p *Process) RetryAtStart(ctx context.Context, ask func(ctx context.Context) error) error {
 	if !p.patient {
 		return ask(ctx)
 	}

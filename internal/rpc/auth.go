@@ -18,8 +18,8 @@ type Credentials struct {
 	Username, Password string
 }
 
-// Wanted reports whether there are any.
-func (c Credentials) Wanted() bool { return c != Credentials{} }
+// IsSet reports whether there are any.
+func (c Credentials) IsSet() bool { return c != Credentials{} }
 
 // accept reports whether a request has the required credentials.
 func (c Credentials) accept(r *http.Request) bool {
@@ -80,9 +80,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			w.Header().Set("Retry-After", retryAfter)
 			refuse(w, r, httpError(http.StatusServiceUnavailable, "ServiceUnavailable", "The server checks too many passwords at once. Try again."))
 			return
-		case errors.Is(err, ErrTooMany):
-			w.Header().Set("Retry-After", strconv.Itoa(int(GuessEvery.Seconds())))
-			refuse(w, r, httpError(http.StatusTooManyRequests, "TooManyRequests", "There were too many wrong logins from your address. Try again in "+GuessEvery.String()+"."))
+		case errors.Is(err, ErrTooManyGuesses):
+			w.Header().Set("Retry-After", strconv.Itoa(int(GuessInterval.Seconds())))
+			refuse(w, r, httpError(http.StatusTooManyRequests, "TooManyRequests", "There were too many wrong logins from your address. Try again in "+GuessInterval.String()+"."))
 			return
 		}
 		for _, way := range a.challenges() {
@@ -113,10 +113,10 @@ func (s *Server) identify(a *access, r *http.Request) (*identity, error) {
 	if given == "" {
 		return s.certified(a, r)
 	}
-	from, now := s.Proxies.From(r), time.Now()
+	from, now := s.Proxies.Source(r), time.Now()
 	id := a.quick(r)
 	if user, password, ok := a.hasPasswords(r); ok && id == nil {
-		if err := s.guesses.Tried(from, given, now); err != nil {
+		if err := s.guesses.CheckLimit(from, given, now); err != nil {
 			return nil, err
 		}
 		var err error
@@ -124,7 +124,7 @@ func (s *Server) identify(a *access, r *http.Request) (*identity, error) {
 			return nil, err
 		}
 	}
-	if err := s.guesses.Judge(from, given, now, func() bool { return id != nil }); err != nil {
+	if err := s.guesses.Check(from, given, now, func() bool { return id != nil }); err != nil {
 		return nil, err
 	}
 	return id, nil
@@ -142,7 +142,7 @@ func refuse(w http.ResponseWriter, r *http.Request, x *exception) {
 func (s *Server) refuseLogin(r *http.Request, err error) {
 	s.metrics.refused.Inc()
 	if held, ok := s.refusals.Log(""); ok {
-		log := []any{"address", s.Proxies.From(r), "credentials", r.Header.Get("Authorization") != "", "not_logged_before", held}
+		log := []any{"address", s.Proxies.Source(r), "credentials", r.Header.Get("Authorization") != "", "not_logged_before", held}
 		if wrong, ok := errors.AsType[*certificateError](err); ok {
 			log = append(log, "certificate", wrong.Error())
 		}

@@ -142,7 +142,7 @@ func (e *certificateError) Error() string { return e.text }
 // certified returns the identity of the certificate of a request's connection.
 func (s *Server) certified(a *access, r *http.Request) (*identity, error) {
 	if s.ClientCA == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return nil, ErrWrong
+		return nil, ErrWrongCredentials
 	}
 	chain := r.TLS.PeerCertificates
 	if err := s.ClientCA.verify(chain, time.Now()); err != nil {

@@ -115,7 +115,7 @@ func unusable(client, key string) error {
 }
 
 // asks reports whether clients need credentials.
-func (a *access) asks() bool { return a.single.Wanted() || len(a.clients) > 0 }
+func (a *access) asks() bool { return a.single.IsSet() || len(a.clients) > 0 }
 
 // challenges returns the accepted kinds of credentials.
 func (a *access) challenges() (ways []string) {
@@ -169,12 +169,12 @@ func (a *access) slow(user, password string) *identity {
 	who := a.users[user]
 	if who == nil || password == "" {
 		for _, hash := range a.decoy {
-			hash.Is(password)
+			hash.Matches(password)
 		}
 		return nil
 	}
 	for i, hash := range who.hashes {
-		if !hash.Is(password) {
+		if !hash.Matches(password) {
 			continue
 		}
 		text := who.texts[i]

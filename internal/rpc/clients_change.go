@@ -46,7 +46,7 @@ func (s *Server) reread() error {
 		return errNobodyAsked
 	}
 	before := s.access.Swap(next)
-	s.guesses.Changed()
+	s.guesses.CredentialsChanged()
 	names := func(a *access) (names []string) {
 		for _, one := range a.clients {
 			names = append(names, one.name)

@@ -163,7 +163,7 @@ func TestPasswordChecksAreBounded(t *testing.T) {
 	}
 	all.Wait()
 	last := time.Now()
-	for n := 0; n < GuessesAtOnce && ask(fmt.Sprint("more ", n), "203.0.113.1") != 429; n++ {
+	for n := 0; n < GuessBurst && ask(fmt.Sprint("more ", n), "203.0.113.1") != 429; n++ {
 	}
 	began := time.Now()
 	argon2.IDKey([]byte("x"), []byte("saltsalt"), 1, 65536, 1, 32)
@@ -173,7 +173,7 @@ func TestPasswordChecksAreBounded(t *testing.T) {
 	for n := range 20 {
 		switch got := ask(fmt.Sprint("further ", n), "203.0.113.1"); got {
 		case 429:
-		case 401: // one each GuessEvery
+		case 401: // one each GuessInterval
 			checks++
 		default:
 			t.Errorf("a further guess: %d", got)
@@ -182,10 +182,10 @@ func TestPasswordChecksAreBounded(t *testing.T) {
 	if took := time.Since(began); took > time.Duration(15+4*checks)*one { // with checks of two hashes each it would be 40
 		t.Errorf("20 guesses that are slowed took %s, where one check takes %s", took, one)
 	}
-	if most := int(time.Since(last)/GuessEvery) + 1; checks > most {
+	if most := int(time.Since(last)/GuessInterval) + 1; checks > most {
 		t.Errorf("%d further guesses were checked, want %d at most", checks, most)
 	}
-	if checked.Load() > 4*GuessesAtOnce || checked.Load() == 0 || checked.Load()+slowed.Load()+busy.Load() != 200 {
+	if checked.Load() > 4*GuessBurst || checked.Load() == 0 || checked.Load()+slowed.Load()+busy.Load() != 200 {
 		t.Errorf("%d were checked, %d slowed, %d busy", checked.Load(), slowed.Load(), busy.Load())
 	}
 	a, err := newAccess(Credentials{}, []config.Client{{Name: "a", PasswordHash: []config.Secret{hashed(t, "s3cret")}}})
@@ -478,7 +478,7 @@ func TestClientsChange(t *testing.T) {
 	began := time.Now()
 	set(nil, honest("first", "second"), other)
 	testenv.Becomes(t, "the second credential counts", 200, func() int { return status("second") })
-	if took := time.Since(began); took > GuessEvery/2 {
+	if took := time.Since(began); took > GuessInterval/2 {
 		t.Errorf("it counts after %s, as it was wrong before", took)
 	}
 	token.Store("second")

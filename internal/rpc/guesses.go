@@ -14,8 +14,8 @@ import (
 
 // The number of wrong credentials that an address may try at once, and the time for each further try.
 const (
-	GuessesAtOnce = 10
-	GuessEvery    = 10 * time.Second
+	GuessBurst    = 10
+	GuessInterval = 10 * time.Second
 )
 
 // maxGuessers is the number of stored addresses.
@@ -23,18 +23,18 @@ const maxGuessers = 10_000
 
 // The errors of credentials.
 var (
-	ErrWrong   = errors.New("wrong credentials")
-	ErrTooMany = errors.New("too many wrong credentials from this address")
+	ErrWrongCredentials = errors.New("wrong credentials")
+	ErrTooManyGuesses   = errors.New("too many wrong credentials from this address")
 )
 
-// Guesses slows tries with wrong credentials. Each try costs its address GuessEvery. An address that owes the time
-// of GuessesAtOnce may not try: right credentials are then refused too, because the answer would reveal that they
+// Guesses slows tries with wrong credentials. Each try costs its address GuessInterval. An address that owes the time
+// of GuessBurst may not try: right credentials are then refused too, because the answer would reveal that they
 // are right. The same wrong ones again cost nothing, because they reveal nothing: a program with an old password
 // doesn't keep out others on its host. The zero value is ready to use, and safe for concurrent use.
 type Guesses struct {
-	// KnownPass accepts credentials that were the last right ones of their address. Then a guesser keeps out no
+	// AcceptLastRight accepts credentials that were the last right ones of their address. Then a guesser keeps out no
 	// client of that address that was accepted before, but may guess the credentials of these.
-	KnownPass bool
+	AcceptLastRight bool
 
 	mu sync.Mutex
 	by map[netip.Prefix]guesser
@@ -43,12 +43,12 @@ type Guesses struct {
 type guesser struct {
 	owes  time.Time         // until when
 	wrong [sha256.Size]byte // hash of the last wrong credentials
-	right [sha256.Size]byte // hash of the last right credentials, with KnownPass
+	right [sha256.Size]byte // hash of the last right credentials, with AcceptLastRight
 }
 
-// Tried returns the error that Judge would return before it checks credentials, or nil. It is for use before a check
+// CheckLimit returns the error that Judge would return before it checks credentials, or nil. It is for use before a check
 // that takes long.
-func (g *Guesses) Tried(from netip.Prefix, credentials string, now time.Time) error {
+func (g *Guesses) CheckLimit(from netip.Prefix, credentials string, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.tried(g.by[from], sha256.Sum256([]byte(credentials)), now)
@@ -57,15 +57,15 @@ func (g *Guesses) Tried(from netip.Prefix, credentials string, now time.Time) er
 func (g *Guesses) tried(who guesser, sum [sha256.Size]byte, now time.Time) error {
 	switch {
 	case who.wrong == sum && who.owes.After(now):
-		return ErrWrong
-	case !(g.KnownPass && who.right == sum) && who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
-		return ErrTooMany
+		return ErrWrongCredentials
+	case !(g.AcceptLastRight && who.right == sum) && who.owes.Sub(now) > (GuessBurst-1)*GuessInterval:
+		return ErrTooManyGuesses
 	}
 	return nil
 }
 
-// Judge checks credentials of an address with right. The error is ErrTooMany or ErrWrong.
-func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, right func() bool) error {
+// Check checks credentials of an address with right. The error is ErrTooManyGuesses or ErrWrongCredentials.
+func (g *Guesses) Check(from netip.Prefix, credentials string, now time.Time, right func() bool) error {
 	sum := sha256.Sum256([]byte(credentials))
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +74,7 @@ func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, ri
 		return err
 	}
 	if right() {
-		if g.KnownPass && who.right != sum {
+		if g.AcceptLastRight && who.right != sum {
 			who.right = sum
 			g.remember(from, who, now)
 		}
@@ -83,13 +83,13 @@ func (g *Guesses) Judge(from netip.Prefix, credentials string, now time.Time, ri
 	if who.owes.Before(now) {
 		who.owes = now
 	}
-	who.owes, who.wrong = who.owes.Add(GuessEvery), sum
+	who.owes, who.wrong = who.owes.Add(GuessInterval), sum
 	g.remember(from, who, now)
-	return ErrWrong
+	return ErrWrongCredentials
 }
 
-// Changed records that the right credentials have changed: wrong ones may now be right.
-func (g *Guesses) Changed() {
+// CredentialsChanged records that the right credentials have changed: wrong ones may now be right.
+func (g *Guesses) CredentialsChanged() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for from, who := range g.by {
@@ -112,14 +112,14 @@ func (g *Guesses) remember(from netip.Prefix, who guesser, now time.Time) {
 // Proxies are the addresses of proxies that are trusted for the source of a request.
 type Proxies []netip.Prefix
 
-// Sent reports whether the connection comes from one of them.
-func (p Proxies) Sent(r *http.Request) bool {
+// Trusts reports whether the connection comes from one of them.
+func (p Proxies) Trusts(r *http.Request) bool {
 	return slices.ContainsFunc(p, func(proxy netip.Prefix) bool { return proxy.Contains(sender(r)) })
 }
 
-// From returns the source of a request: behind a trusted proxy, the last address in the proxy's header. For IPv6 it
+// Source returns the source of a request: behind a trusted proxy, the last address in the proxy's header. For IPv6 it
 // returns the network of 64 bits, as a host has many addresses.
-func (p Proxies) From(r *http.Request) netip.Prefix {
+func (p Proxies) Source(r *http.Request) netip.Prefix {
 	address := p.Address(r)
 	network, _ := address.Prefix(min(address.BitLen(), 64))
 	return network
@@ -128,7 +128,7 @@ func (p Proxies) From(r *http.Request) netip.Prefix {
 // Address returns the address itself.
 func (p Proxies) Address(r *http.Request) netip.Addr {
 	address := sender(r)
-	if p.Sent(r) {
+	if p.Trusts(r) {
 		told := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 		if client, ok := addressOf(strings.TrimSpace(told[len(told)-1])); ok {
 			address = client

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// JudgeSlowly is Judge for a check that takes long, such as that of a hash of a password. It calls right without the
-// lock, and charges the address for the try meanwhile: an address has at most GuessesAtOnce such tries at a time.
-// JudgeSlowly returns an error of right, and charges nothing for it.
-func (g *Guesses) JudgeSlowly(from netip.Prefix, credentials string, now time.Time, right func() (bool, error)) error {
+// CheckSlowly is Judge for a check that takes long, such as that of a hash of a password. It calls right without the
+// lock, and charges the address for the try meanwhile: an address has at most GuessBurst such tries at a time.
+// CheckSlowly returns an error of right, and charges nothing for it.
+func (g *Guesses) CheckSlowly(from netip.Prefix, credentials string, now time.Time, right func() (bool, error)) error {
 	sum := sha256.Sum256([]byte(credentials))
 	if err := g.owe(from, sum, now); err != nil {
 		return err
@@ -21,9 +21,9 @@ func (g *Guesses) JudgeSlowly(from netip.Prefix, credentials string, now time.Ti
 	switch {
 	case err == nil && !ok:
 		who.wrong = sum
-		err = ErrWrong
+		err = ErrWrongCredentials
 	case !who.owes.IsZero():
-		who.owes = who.owes.Add(-GuessEvery)
+		who.owes = who.owes.Add(-GuessInterval)
 	}
 	g.remember(from, who, now)
 	return err
@@ -36,14 +36,14 @@ func (g *Guesses) owe(from netip.Prefix, sum [sha256.Size]byte, now time.Time) e
 	who := g.by[from]
 	switch {
 	case who.wrong == sum && who.owes.After(now):
-		return ErrWrong
-	case who.owes.Sub(now) > (GuessesAtOnce-1)*GuessEvery:
-		return ErrTooMany
+		return ErrWrongCredentials
+	case who.owes.Sub(now) > (GuessBurst-1)*GuessInterval:
+		return ErrTooManyGuesses
 	}
 	if who.owes.Before(now) {
 		who.owes = now
 	}
-	who.owes = who.owes.Add(GuessEvery)
+	who.owes = who.owes.Add(GuessInterval)
 	g.remember(from, who, now)
 	return nil
 }

@@ -37,13 +37,13 @@ func TestWrongCredentialsAreSlowed(t *testing.T) {
 			t.Errorf("%s, %q: %s, want %d\n%s", from, token, response.Status, status, body)
 		}
 	}
-	for range 2 * GuessesAtOnce {
+	for range 2 * GuessBurst {
 		try("198.51.100.1", "of last year", 401)
 		try("198.51.100.1", "", 401)
 	}
 	try("198.51.100.2", "t0ken", 200)
 	for _, from := range []string{"198.51.100.2", "198.51.100.3"} {
-		for n := range GuessesAtOnce {
+		for n := range GuessBurst {
 			try(from, fmt.Sprint(n), 401)
 		}
 		try(from, "another", 429)
@@ -59,33 +59,33 @@ func TestGuesses(t *testing.T) {
 	var g Guesses
 	now, wrong := time.Now(), func() bool { return false }
 	address := netip.MustParsePrefix("192.0.2.1/32")
-	for n := range GuessesAtOnce {
-		if err := g.Judge(address, fmt.Sprint(n), now, wrong); err != ErrWrong {
+	for n := range GuessBurst {
+		if err := g.Check(address, fmt.Sprint(n), now, wrong); err != ErrWrongCredentials {
 			t.Error(err)
 		}
 	}
 	right := func() bool { return true }
-	if err := g.Judge(address, "right", now.Add(GuessEvery-1), right); err != ErrTooMany {
+	if err := g.Check(address, "right", now.Add(GuessInterval-1), right); err != ErrTooManyGuesses {
 		t.Error(err)
 	}
-	if err := g.Judge(address, "right", now.Add(GuessEvery), right); err != nil {
+	if err := g.Check(address, "right", now.Add(GuessInterval), right); err != nil {
 		t.Error(err)
 	}
-	if err := g.Judge(address, "right", now, right); err != ErrTooMany {
+	if err := g.Check(address, "right", now, right); err != ErrTooManyGuesses {
 		t.Errorf("what was right there, unless such credentials pass: %v", err)
 	}
-	g.KnownPass = true
-	if err := g.Judge(address, "right", now.Add(GuessEvery), right); err != nil {
+	g.AcceptLastRight = true
+	if err := g.Check(address, "right", now.Add(GuessInterval), right); err != nil {
 		t.Error(err)
 	}
-	if err := g.Judge(address, "right", now, right); err != nil {
+	if err := g.Check(address, "right", now, right); err != nil {
 		t.Errorf("what was right there: %v", err)
 	}
-	if err := g.Judge(address, "right", now, wrong); err != ErrWrong {
+	if err := g.Check(address, "right", now, wrong); err != ErrWrongCredentials {
 		t.Errorf("what was right there, and is no more: %v", err)
 	}
 	for n := range 3 * maxGuessers {
-		_ = g.Judge(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32), "x", now, wrong)
+		_ = g.Check(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32), "x", now, wrong)
 	}
 	if n := len(g.by); n > maxGuessers {
 		t.Errorf("%d addresses are remembered", n)
@@ -103,11 +103,11 @@ func TestProxies(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = "192.0.2.7:1"
 		r.Header.Set("X-Forwarded-For", told)
-		if from := proxies.From(r); from.String() != want {
+		if from := proxies.Source(r); from.String() != want {
 			t.Errorf("%q: %s, want %s", told, from, want)
 		}
 		r.RemoteAddr = "198.51.100.7:1"
-		if from := proxies.From(r); from.String() != "198.51.100.7/32" {
+		if from := proxies.Source(r); from.String() != "198.51.100.7/32" {
 			t.Errorf("a stranger says %q and is taken for %s", told, from)
 		}
 	}
@@ -120,11 +120,11 @@ func TestSlowGuesses(t *testing.T) {
 	from, other := netip.MustParsePrefix("198.51.100.1/32"), netip.MustParsePrefix("198.51.100.2/32")
 	is := func(ok bool, err error) func() (bool, error) { return func() (bool, error) { return ok, err } }
 	busy := errors.New("busy")
-	for range 2 * GuessesAtOnce {
-		if err := g.JudgeSlowly(from, "right", now, is(true, nil)); err != nil {
+	for range 2 * GuessBurst {
+		if err := g.CheckSlowly(from, "right", now, is(true, nil)); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.JudgeSlowly(from, "right", now, is(false, busy)); err != busy {
+		if err := g.CheckSlowly(from, "right", now, is(false, busy)); err != busy {
 			t.Fatal(err)
 		}
 	}
@@ -133,37 +133,37 @@ func TestSlowGuesses(t *testing.T) {
 	var refused atomic.Int32
 	for n := range 50 {
 		all.Go(func() {
-			err := g.JudgeSlowly(from, fmt.Sprint(n), now, func() (bool, error) {
+			err := g.CheckSlowly(from, fmt.Sprint(n), now, func() (bool, error) {
 				checks <- true
 				<-held
 				return false, nil
 			})
-			if err == ErrTooMany {
+			if err == ErrTooManyGuesses {
 				refused.Add(1)
-			} else if err != ErrWrong {
+			} else if err != ErrWrongCredentials {
 				t.Error(err)
 			}
 		})
 	}
-	testenv.Becomes(t, "refused", 50-GuessesAtOnce, func() int { return int(refused.Load()) })
-	if err := g.JudgeSlowly(other, "right", now, is(true, nil)); err != nil { // while the others are checked
+	testenv.Becomes(t, "refused", 50-GuessBurst, func() int { return int(refused.Load()) })
+	if err := g.CheckSlowly(other, "right", now, is(true, nil)); err != nil { // while the others are checked
 		t.Error(err)
 	}
 	close(held)
 	all.Wait()
-	if len(checks) != GuessesAtOnce {
+	if len(checks) != GuessBurst {
 		t.Errorf("%d checks", len(checks))
 	}
-	if err := g.JudgeSlowly(from, "right", now, is(true, nil)); err != ErrTooMany {
+	if err := g.CheckSlowly(from, "right", now, is(true, nil)); err != ErrTooManyGuesses {
 		t.Error(err)
 	}
-	if err := g.JudgeSlowly(from, "right", now.Add(GuessEvery), is(true, nil)); err != nil {
+	if err := g.CheckSlowly(from, "right", now.Add(GuessInterval), is(true, nil)); err != nil {
 		t.Error(err)
 	}
-	if err := g.JudgeSlowly(from, "wrong", now.Add(GuessEvery), is(false, nil)); err != ErrWrong {
+	if err := g.CheckSlowly(from, "wrong", now.Add(GuessInterval), is(false, nil)); err != ErrWrongCredentials {
 		t.Error(err)
 	}
-	if err := g.JudgeSlowly(from, "wrong", now.Add(GuessEvery), func() (bool, error) { panic("what was wrong is checked again") }); err != ErrWrong {
+	if err := g.CheckSlowly(from, "wrong", now.Add(GuessInterval), func() (bool, error) { panic("what was wrong is checked again") }); err != ErrWrongCredentials {
 		t.Error(err)
 	}
 }

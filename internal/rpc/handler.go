@@ -22,7 +22,7 @@ func (s *Server) serve(ep *endpoint, w http.ResponseWriter, r *http.Request) {
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
 	status, fault := http.StatusOK, ""
-	room := &share{room: s.room, most: s.MaxAnswer, from: s.Proxies.From(r)}
+	room := &share{room: s.room, most: s.MaxAnswer, from: s.Proxies.Source(r)}
 	defer room.leave()
 	out, err := s.answer(ep, w, r, room, (*buf)[:0])
 	var body []byte

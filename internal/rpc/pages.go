@@ -39,7 +39,7 @@ func siteMap(w http.ResponseWriter, r *http.Request) {
 // healthy answers whether the daemon is alive: this port is served, and no call is stuck.
 func (s *Server) healthy(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, "ok\n"
-	if stuck := s.Health.Stuck(); len(stuck) > 0 {
+	if stuck := s.Health.StuckLoops(); len(stuck) > 0 {
 		status, text = http.StatusServiceUnavailable, strings.Join(stuck, "\n")+"\n"
 	}
 	respond(w, r, status, "text/plain; charset=utf-8", []byte(text))

@@ -123,13 +123,13 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{Options: o, checks: newPasswordChecks(), listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
 	s.access.Store(may)
-	s.guesses.KnownPass = true // otherwise one of a proxy's clients could keep out all
+	s.guesses.AcceptLastRight = true // otherwise one of a proxy's clients could keep out all
 	if s.Door == nil {
 		if s.Door, err = migrate.NewDoor(o.Store.DB, ""); err != nil {
 			return nil, errors.Join(err, listener.Close())
 		}
 	}
-	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, Times: o.doorTimes, From: s.Proxies.From, Who: s.visitor})
+	s.door = door.New(door.Options{Database: s.Door, Log: o.Log, Registry: o.Registry, Limits: o.DoorLimits, Times: o.doorTimes, From: s.Proxies.Source, Who: s.visitor})
 	s.handler = s.routes()
 	return s, nil
 }

@@ -83,8 +83,8 @@ func (h *Health) Show(s *Service) {
 	}
 }
 
-// Waits lists the conditions that the daemon waits for, and the loops that fail, as texts; nil if it is ready.
-func (h *Health) Waits() []string {
+// NotReady lists the conditions that the daemon waits for, and the loops that fail, as texts; nil if it is ready.
+func (h *Health) NotReady() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var waits []string
@@ -111,8 +111,8 @@ func (h *Health) Waits() []string {
 	return slices.Compact(waits)
 }
 
-// Stuck lists the loops that make no progress, as texts; nil if the daemon is alive.
-func (h *Health) Stuck() []string {
+// StuckLoops lists the loops that make no progress, as texts; nil if the daemon is alive.
+func (h *Health) StuckLoops() []string {
 	if h == nil {
 		return nil
 	}
@@ -146,6 +146,6 @@ func (h *Health) Handle(mux *http.ServeMux) {
 			_, _ = fmt.Fprintln(w, answer)
 		}
 	}
-	mux.HandleFunc("GET /healthz", answer("alive", h.Stuck))
-	mux.HandleFunc("GET /readyz", answer("ready", h.Waits))
+	mux.HandleFunc("GET /healthz", answer("alive", h.StuckLoops))
+	mux.HandleFunc("GET /readyz", answer("ready", h.NotReady))
 }

@@ -34,23 +34,23 @@ func TestHealthOfALoop(t *testing.T) {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
 		}
-		want("before the first round", health.Waits(), "waiting for a first good round of claiming tasks")
+		want("before the first round", health.NotReady(), "waiting for a first good round of claiming tasks")
 		round <- errors.New("away")
 		synctest.Wait()
-		want("when it has failed", health.Waits(), "claiming tasks has failed since 2000-01-01T00:00:00Z", "waiting for a first good round of claiming tasks")
+		want("when it has failed", health.NotReady(), "claiming tasks has failed since 2000-01-01T00:00:00Z", "waiting for a first good round of claiming tasks")
 		round <- nil // after the back-off
 		synctest.Wait()
-		want("after a good round", health.Waits())
+		want("after a good round", health.NotReady())
 		time.Sleep(time.Minute) // in the next round
-		want("a long round", health.Stuck())
+		want("a long round", health.StuckLoops())
 		time.Sleep(stuckAfter)
-		if stuck := health.Stuck(); len(stuck) != 1 || !strings.Contains(stuck[0], "a round of claiming tasks lasts since") {
+		if stuck := health.StuckLoops(); len(stuck) != 1 || !strings.Contains(stuck[0], "a round of claiming tasks lasts since") {
 			t.Errorf("too long a round: %q", stuck)
 		}
-		want("and still", health.Waits())
+		want("and still", health.NotReady())
 		round <- nil
 		synctest.Wait()
-		want("when it is over", health.Stuck())
+		want("when it is over", health.StuckLoops())
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -14,8 +14,8 @@ type LabelValues struct {
 	known map[string]bool
 }
 
-// Of returns the value for a name.
-func (n *LabelValues) Of(name string) string {
+// Value returns the value for a name.
+func (n *LabelValues) Value(name string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.known[name] {

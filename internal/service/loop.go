@@ -54,7 +54,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	pulse := newPulse(l.Log, l.Name)
 	pulse.beside, pulse.awaited = l.Optional, !l.Optional
 	HealthOf(ctx).add(pulse)
-	defer pulse.Gone() // an ended loop is no longer expected to report
+	defer pulse.Remove() // an ended loop is no longer expected to report
 	pulse.Done(wait)
 	for l.wait(ctx, wait, wake) {
 		pulse.Begin()

@@ -82,8 +82,8 @@ func (p *Pulse) Done(next time.Duration) {
 	}
 }
 
-// Gone removes a loop that has ended.
-func (p *Pulse) Gone() {
+// Remove removes a loop that has ended.
+func (p *Pulse) Remove() {
 	p.note(func() { delete(p.health.pulses, p) })
 }
 
@@ -92,5 +92,5 @@ func (p *Pulse) Gone() {
 func (h *Health) Call(name string) (done func()) {
 	p := h.add(&Pulse{name: name, call: true})
 	p.Begin()
-	return p.Gone
+	return p.Remove
 }

@@ -23,7 +23,7 @@ func TestPulse(t *testing.T) {
 			if _, got := health.Durations(); got["applying events"] != want.Seconds() || len(got) > 1 {
 				t.Errorf("overdue for %v, want %v", got, want.Seconds())
 			}
-			if got := strings.Join(health.Stuck(), "; "); (got == "") != (stuck == "") || !strings.Contains(got, stuck) {
+			if got := strings.Join(health.StuckLoops(), "; "); (got == "") != (stuck == "") || !strings.Contains(got, stuck) {
 				t.Errorf("stuck: %q, want %q", got, stuck)
 			}
 		}
@@ -45,17 +45,17 @@ func TestPulse(t *testing.T) {
 		p.Done(time.Minute)
 		time.Sleep(5 * time.Minute)
 		overdue(4*time.Minute, "")
-		p.Gone()
+		p.Remove()
 		done := health.Call("task_type/get_all")
 		time.Sleep(20 * time.Minute)
 		if _, loops := health.Durations(); len(loops) != 0 {
 			t.Errorf("loops %v", loops)
 		}
-		if stuck := health.Stuck(); len(stuck) != 1 || !strings.Contains(stuck[0], "a call of task_type/get_all lasts since") {
+		if stuck := health.StuckLoops(); len(stuck) != 1 || !strings.Contains(stuck[0], "a call of task_type/get_all lasts since") {
 			t.Errorf("stuck: %q", stuck)
 		}
 		done()
-		if stuck := health.Stuck(); len(stuck) != 0 {
+		if stuck := health.StuckLoops(); len(stuck) != 0 {
 			t.Errorf("stuck: %q", stuck)
 		}
 	})
@@ -82,7 +82,7 @@ func TestLoopBeside(t *testing.T) {
 		synctest.Wait()
 		rounds <- errors.New("away")
 		time.Sleep(time.Hour)
-		if stuck, waits := health.Stuck(), health.Waits(); len(stuck)+len(waits) > 0 {
+		if stuck, waits := health.StuckLoops(), health.NotReady(); len(stuck)+len(waits) > 0 {
 			t.Errorf("stuck %q, waits %q", stuck, waits)
 		}
 		want := `# HELP swh_scheduler_loop_overdue_seconds For how long a successful round of one of the daemon's loops is overdue; 0 if none is.

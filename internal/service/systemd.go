@@ -35,7 +35,7 @@ func Systemd(ctx context.Context, h *Health, log *slog.Logger) {
 	ready, last := false, ""
 	for {
 		status := "working"
-		if waits := h.Waits(); len(waits) > 0 {
+		if waits := h.NotReady(); len(waits) > 0 {
 			status = strings.Join(waits, "; ")
 		} else if !ready {
 			ready = true
@@ -45,7 +45,7 @@ func Systemd(ctx context.Context, h *Health, log *slog.Logger) {
 			last = status
 			tell("STATUS=" + status)
 		}
-		if watchdog > 0 && time.Since(fed) >= watchdog/2-systemdPeriod && len(h.Stuck()) == 0 {
+		if watchdog > 0 && time.Since(fed) >= watchdog/2-systemdPeriod && len(h.StuckLoops()) == 0 {
 			fed = time.Now()
 			tell(daemon.SdNotifyWatchdog)
 		}

@@ -219,7 +219,7 @@ func (m *Metrics) exception(o observation) string {
 	if m == nil || o.exception == "" {
 		return o.exception
 	}
-	return m.exceptions.Of(o.exception)
+	return m.exceptions.Value(o.exception)
 }
 
 // beginning returns the first characters of a text.
@@ -243,7 +243,7 @@ func (m *Metrics) count(all []observation, records ledger.LaneRecords) {
 			m.outcomes.WithLabelValues(o.taskType, string(o.status)).Inc()
 		}
 		if o.status == model.RunFailed {
-			m.failures.WithLabelValues(o.taskType, m.exceptions.Of(o.exception)).Inc()
+			m.failures.WithLabelValues(o.taskType, m.exceptions.Value(o.exception)).Inc()
 		}
 		if o.took >= 0 {
 			m.runtime.WithLabelValues(o.taskType).Observe(o.took)

@@ -8,11 +8,11 @@ import (
 
 // Group is a group in a division.
 type Group struct {
-	Name   string
-	Weight float64 // above 0; only the ratio of weights matters
-	Load   float64 // seconds of work: underway, used lately and forfeited (see the package)
-	Cost   float64 // expected seconds of one more message; above 0
-	Most   int     // its ceiling: the most slots of this division; 0: none
+	Name     string
+	Weight   float64 // above 0; only the ratio of weights matters
+	Load     float64 // seconds of work: underway, used lately and forfeited (see the package)
+	Cost     float64 // expected seconds of one more message; above 0
+	MaxSlots int     // its ceiling: the most slots of this division; 0: none
 }
 
 // Level returns a group's load divided by its weight. Fair queueing calls this its virtual time.
@@ -31,7 +31,7 @@ func Divide(n int, groups []Group) []int {
 		next := &q[0]
 		parts[next.group]++
 		next.level += next.step
-		if parts[next.group] == groups[next.group].Most {
+		if parts[next.group] == groups[next.group].MaxSlots {
 			heap.Pop(&q)
 		} else {
 			heap.Fix(&q, 0)

@@ -17,7 +17,7 @@ func TestDivide(t *testing.T) {
 		return Group{Name: name, Weight: weight, Load: load, Cost: 1}
 	}
 	capped := func(name string, weight float64, most int) Group {
-		return Group{Name: name, Weight: weight, Cost: 1, Most: most}
+		return Group{Name: name, Weight: weight, Cost: 1, MaxSlots: most}
 	}
 	for name, tc := range map[string]struct {
 		n      int
@@ -176,18 +176,18 @@ func TestDivideProperty(t *testing.T) {
 		groups := make([]Group, rapid.IntRange(1, 8).Draw(t, "groups"))
 		for i := range groups {
 			groups[i] = Group{
-				Name:   string(rune('a' + i)),
-				Weight: rapid.Float64Range(0.01, 100).Draw(t, "weight"),
-				Load:   rapid.Float64Range(0, 1000).Draw(t, "load"),
-				Cost:   rapid.Float64Range(0.01, 100).Draw(t, "cost"),
-				Most:   max(0, rapid.IntRange(-20, 50).Draw(t, "most")),
+				Name:     string(rune('a' + i)),
+				Weight:   rapid.Float64Range(0.01, 100).Draw(t, "weight"),
+				Load:     rapid.Float64Range(0, 1000).Draw(t, "load"),
+				Cost:     rapid.Float64Range(0.01, 100).Draw(t, "cost"),
+				MaxSlots: max(0, rapid.IntRange(-20, 50).Draw(t, "most")),
 			}
 		}
 		given, takes, behind := 0, 0, math.Inf(1)
 		parts := Divide(n, groups)
 		for i, part := range parts {
 			given += part
-			most := groups[i].Most
+			most := groups[i].MaxSlots
 			if most == 0 {
 				most = n
 			}
@@ -195,7 +195,7 @@ func TestDivideProperty(t *testing.T) {
 			if part > most {
 				t.Fatalf("group %d of %v got %d slots", i, groups, part)
 			}
-			if part == groups[i].Most && part > 0 {
+			if part == groups[i].MaxSlots && part > 0 {
 				continue
 			}
 			behind = min(behind, (groups[i].Load+float64(part)*groups[i].Cost)/groups[i].Weight)

@@ -18,14 +18,14 @@ func TestUnderway(t *testing.T) {
 		{1, 0, 1}, {1, 1, 1}, {1, 3, 3}, {1, 5, 5}, {1, 15, 2.5}, {1, 25, 1.25}, {1, 1.7e9, 0},
 		{20, 0, 20}, {20, 20, 20}, {20, 30, 10}, {20, -5, 20},
 	} {
-		if got := Underway(c.cost, c.since, 10); math.Abs(got-c.want) > 1e-9 {
+		if got := RunningCost(c.cost, c.since, 10); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("case %d: %v, want %v", i, got, c.want)
 		}
 	}
 	seed.Check(t, func(t *rapid.T) {
 		cost, halfLife := rapid.Float64Range(0.01, 1e5).Draw(t, "cost"), rapid.Float64Range(1, 1e6).Draw(t, "half-life")
 		since := rapid.Float64Range(0, 1e7).Draw(t, "since")
-		got, next := Underway(cost, since, halfLife), Underway(cost, since+1e-6, halfLife)
+		got, next := RunningCost(cost, since, halfLife), RunningCost(cost, since+1e-6, halfLife)
 		if got < 0 || got > max(cost, halfLife/2) || math.Abs(next-got) > 1e-5 {
 			t.Fatalf("%v, a microsecond later %v", got, next)
 		}
@@ -71,11 +71,11 @@ func deadWorker(weights []float64, dead, left int, cost, halfLife float64) float
 			if owners[i] < 0 {
 				free++
 			} else {
-				underway[owners[i]] += Underway(cost, now-(slots[i]-cost), halfLife)
+				underway[owners[i]] += RunningCost(cost, now-(slots[i]-cost), halfLife)
 			}
 		}
 		for _, s := range start {
-			underway[0] += Underway(cost, now-s, halfLife)
+			underway[0] += RunningCost(cost, now-s, halfLife)
 		}
 		var groups []Group
 		for i, w := range weights {

@@ -59,23 +59,23 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Sending is the first span of a message's trace.
-type Sending struct{ span trace.Span }
+// MessageSpan is the first span of a message's trace.
+type MessageSpan struct{ span trace.Span }
 
 // Send begins the trace of a message, dated with its claim.
-func (t *Tracer) Send(taskID, taskName, queue string, claimed time.Time) Sending {
+func (t *Tracer) Send(taskID, taskName, queue string, claimed time.Time) MessageSpan {
 	if t == nil {
-		return Sending{}
+		return MessageSpan{}
 	}
 	_, span := t.tracer.Start(context.WithValue(context.Background(), taskKey{}, taskID), "send "+taskName,
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(claimed),
 		trace.WithAttributes(attribute.String("messaging.system", "rabbitmq"), attribute.String("messaging.destination.name", queue),
 			attribute.String("messaging.message.id", taskID), attribute.String("celery.task_name", taskName)))
-	return Sending{span}
+	return MessageSpan{span}
 }
 
 // Parent returns the message's header traceparent; "" without a trace.
-func (s Sending) Parent() string {
+func (s MessageSpan) Parent() string {
 	if s.span == nil {
 		return ""
 	}
@@ -84,7 +84,7 @@ func (s Sending) Parent() string {
 }
 
 // Done ends the span: the broker confirmed the message, or refused it with err.
-func (s Sending) Done(err error) {
+func (s MessageSpan) Done(err error) {
 	if s.span == nil {
 		return
 	}

@@ -231,9 +231,9 @@ func (s MonitorStore) NoteSending(ctx context.Context, withPriority bool) error 
 }
 
 // SendingSince returns the moments from which only runners of this program send, by the database's clock.
-func (s MonitorStore) SendingSince(ctx context.Context) (model.Sending, error) {
+func (s MonitorStore) SendingSince(ctx context.Context) (model.SendingSince, error) {
 	rows, err := s.q.SendingSince(ctx)
-	since := model.Sending{}
+	since := model.SendingSince{}
 	for _, r := range rows {
 		since[r.WithPriority] = r.Since
 	}

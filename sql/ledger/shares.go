@@ -81,7 +81,7 @@ func (a Queries) ShareStates(ctx context.Context, queue string, now time.Time, h
 		s := state(states, u.ShareGroup)
 		s.InFlight, s.Started, s.InFlightLoad = int(u.Pieces), len(u.Costs), u.Waiting
 		for i, cost := range u.Costs {
-			s.InFlightLoad += shares.Underway(cost, u.Begun[i], halfLife.Seconds())
+			s.InFlightLoad += shares.RunningCost(cost, u.Begun[i], halfLife.Seconds())
 		}
 	}
 	return states, nil

@@ -134,7 +134,7 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 	if len(a.Config.LostAfter) > 0 && a.Config.Scheduler.Cls == config.Postgres {
 		checks = append(checks, check{"lost_after", func(ctx context.Context) (string, error) { return checkLostAfter(ctx, a, cmd) }})
 	}
-	if c := a.Config; c.Dashboard.InRPCServe && c.RPCServe.Asks() && !c.Dashboard.Opens() {
+	if c := a.Config; c.Dashboard.InRPCServe && c.RPCServe.RequiresCredentials() && !c.Dashboard.HasLogins() {
 		warnings = append(warnings, "dashboard.in_rpc_serve shows the dashboard to nobody: the credentials of rpc_serve don't open it. Name its users in dashboard.users: [{name: ann, password_hash: …, roles: [view]}] (swh-scheduler config hash-password makes a password_hash)")
 	}
 	if path := a.Config.Archive.Directory; path != "" && len(a.Config.Archive.After) > 0 {

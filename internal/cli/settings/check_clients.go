@@ -30,7 +30,7 @@ func checkClients(a *command.App) (string, error) {
 	switch {
 	case c.Open:
 		return "open: everybody who reaches its port may make all calls", nil
-	case !c.Asks():
+	case !c.RequiresCredentials():
 		return "", errOpen
 	}
 	var found []string

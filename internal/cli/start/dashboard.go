@@ -34,7 +34,7 @@ the same pages.`,
 	flags.StringVar(&host, "host", "127.0.0.1", "`HOST` to listen on; 0.0.0.0 is all network interfaces")
 	flags.Uint16Var(&port, "port", 5009, "`PORT` to listen on; 0 takes a free one")
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
-		if c := a.Config; c.Scheduler.Cls == config.Remote && c.Dashboard.Opens() {
+		if c := a.Config; c.Scheduler.Cls == config.Remote && c.Dashboard.HasLogins() {
 			return c.Wrong("dashboard", errors.New("needs a database of its own (scheduler.cls: postgresql): a connection through an RPC server may not read sessions; or leave out users and proxy"))
 		}
 		d := daemons.Dashboard{
@@ -54,7 +54,7 @@ func newSite(a *command.App, cmd *cobra.Command, base string, closed func() bool
 			return nil, nil, err
 		}
 		c := a.Config.Dashboard
-		if (c.RequireLogin || closed()) && !c.Opens() {
+		if (c.RequireLogin || closed()) && !c.HasLogins() {
 			a.Log.Warn("nobody can read the dashboard: name its users in dashboard.users; the credentials of rpc_serve don't open it")
 		}
 		o := dashboard.Options{

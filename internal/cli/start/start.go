@@ -155,11 +155,11 @@ reads that section again when the file changes.`,
 		d := daemons.RPC{Options: options(a, cmd), Address: net.JoinHostPort(host, strconv.Itoa(int(port))), LogCalls: debug, Reread: a.Reread(cmd)}
 		if a.Config.Dashboard.InRPCServe {
 			var asks atomic.Bool // set while calls need credentials
-			asks.Store(a.Config.RPCServe.Asks())
+			asks.Store(a.Config.RPCServe.RequiresCredentials())
 			reread := d.Reread
 			d.Reread = func() (*config.Config, error) {
 				now, err := reread()
-				if err == nil && now != nil && now.RPCServe.Asks() {
+				if err == nil && now != nil && now.RPCServe.RequiresCredentials() {
 					asks.Store(true)
 				}
 				return now, err
