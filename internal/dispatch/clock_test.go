@@ -194,7 +194,7 @@ func TestEndsBeforeConfirmationsLeaveNoSlot(t *testing.T) {
 			testenv.Exec(t, b.store.Pool(), "delete from scheduler_go.deliveries")
 			var late []ledger.Outgoing
 			for _, row := range rows {
-				late = append(late, ledger.Outgoing{Work: row, Kept: kept})
+				late = append(late, ledger.Outgoing{Work: row, StaysInLedger: kept})
 			}
 			if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.Confirm(ctx, late) }); err != nil {
 				t.Fatal(err)

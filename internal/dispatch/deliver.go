@@ -305,7 +305,7 @@ func LowerPriorities(ctx context.Context, tx *db.Tx, now time.Time, ageing time.
 	if len(homes) == 0 || ageing == 0 {
 		return nil
 	}
-	passed, err := tx.PassedWork(ctx, homes, now, ageing)
+	passed, err := tx.LowestOverduePriorities(ctx, homes, now, ageing)
 	if err != nil {
 		return err
 	}

@@ -121,8 +121,8 @@ func (u *GiveUpWork) giveUpSome(ctx context.Context, queue string, most int, now
 		if err != nil {
 			return err
 		}
-		givenUp, more, err = tx.GiveUpWork(ctx, ledger.GiveUp{
-			Queue: queue, Waiting: waiting, Now: now, Most: most,
+		givenUp, more, err = tx.GiveUpWork(ctx, ledger.GiveUpFilter{
+			Queue: queue, Waiting: waiting, Now: now, Limit: most,
 			SilentBefore: known.Add(-GiveUpAfter), BegunBefore: known.Add(-cmp.Or(u.LostAfter, model.DefaultHosterLostAfter)), LostBefore: known.Add(-lostAfter),
 		})
 		return err

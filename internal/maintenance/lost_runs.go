@@ -220,7 +220,7 @@ func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (tim
 	if err := l.Store.NoteEmptyQueue(ctx, queue, l.now()); err != nil {
 		return time.Time{}, err
 	}
-	return l.Store.LeftQueue(ctx, queue, known.Add(-GiveUpAfter))
+	return l.Store.LeftQueueBefore(ctx, queue, known.Add(-GiveUpAfter))
 }
 
 // lostRules returns the rules of a sweep: the time without events by task type, and the moments that

@@ -157,7 +157,7 @@ func (w *world) writeWork(s ledger.Settlement) {
 		if row.Share.Shared = e.Charged != nil; row.Share.Shared {
 			row.Share.Cost = *e.Charged
 		}
-		if !e.Teaches {
+		if !e.AwaitsRuntime {
 			row.Lane.Set = ""
 		}
 	}

@@ -62,7 +62,7 @@ func TestHeardIsTheLastEnd(t *testing.T) {
 		outcomes = append(outcomes, Outcome{BackendID: id.String(), Received: at, Runtime: new(time.Second)})
 		work = append(work, ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Lane: ledger.WorkLane{Set: "load-git", Name: "slow", SoftLimit: time.Hour}})
 	}
-	if got, want := decide(gather(outcomes), nil, work, uuid.New).Heard, begin.Add(3*time.Second); !got.Equal(want) {
+	if got, want := decide(gather(outcomes), nil, work, uuid.New).LastEnd, begin.Add(3*time.Second); !got.Equal(want) {
 		t.Errorf("as of %v, want %v", got, want)
 	}
 }

@@ -34,7 +34,7 @@ func settleRuns(s *ledger.Settlement, byID map[string]*report, runs []ledger.Loc
 			s.Revoked = append(s.Revoked, ledger.RunRevoked{Run: r.ID, Task: r.Task, Reason: string(Revoked)})
 		}
 		if t.runtime != nil {
-			s.Durations = append(s.Durations, ledger.RunDuration{Run: r.ID, Seconds: t.runtime.Seconds(), Heard: t.runtimeReported})
+			s.Durations = append(s.Durations, ledger.RunDuration{Run: r.ID, Seconds: t.runtime.Seconds(), Received: t.runtimeReported})
 		}
 	}
 	s.Ended = waves(ending)
@@ -45,7 +45,7 @@ func newStart(s *ledger.Settlement, r ledger.LockedRun, t *report) bool {
 	if t.start == nil || r.Newest != nil && !before(*r.Newest, t.start.Start.observed()) {
 		return false
 	}
-	s.StartEvents = append(s.StartEvents, ledger.StartEventOf{Run: r.ID, Start: t.start.Start.observed(), Heard: t.start.Received})
+	s.StartEvents = append(s.StartEvents, ledger.StartEventOf{Run: r.ID, Start: t.start.Start.observed(), Received: t.start.Received})
 	return true
 }
 

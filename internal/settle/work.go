@@ -83,7 +83,7 @@ func (s *workSettler) settle(w ledger.LockedWork, t *report) {
 // stays settled until the event that its end overtook arrives.
 func (s *workSettler) end(w ledger.LockedWork, t *report, took float64, known bool) {
 	received := t.endReceived()
-	settled := ledger.WorkSettle{TaskID: w.TaskID, Heard: received}
+	settled := ledger.WorkSettle{TaskID: w.TaskID, Received: received}
 	if w.Share.Shared {
 		charged := took
 		if !known {
@@ -99,10 +99,10 @@ func (s *workSettler) end(w ledger.LockedWork, t *report, took float64, known bo
 		case took > 0:
 			s.done(w, took, received)
 		default:
-			settled.Teaches = true
+			settled.AwaitsRuntime = true
 		}
 	}
-	if settled.Charged == nil && !settled.Teaches {
+	if settled.Charged == nil && !settled.AwaitsRuntime {
 		s.WorkGone = append(s.WorkGone, w.TaskID)
 		return
 	}
@@ -135,10 +135,10 @@ func (s *workSettler) timeOut(w ledger.LockedWork, t *report, took float64, know
 	}
 	next := s.newID()
 	s.requeued[id] = true
-	s.WorkRequeued = append(s.WorkRequeued, ledger.WorkRequeue{TaskID: w.TaskID, NewID: next, Heard: received})
+	s.WorkRequeued = append(s.WorkRequeued, ledger.WorkRequeue{TaskID: w.TaskID, NewID: next, Received: received})
 	if w.Lane.URL != "" {
 		s.Settlement.TimedOut = append(s.Settlement.TimedOut, ledger.VisitTimeout{
-			URL: w.Lane.URL, VisitType: w.Lane.VisitType, Claimed: w.Claimed, TimedOut: t.endTime(), Heard: received,
+			URL: w.Lane.URL, VisitType: w.Lane.VisitType, Claimed: w.Claimed, TimedOut: t.endTime(), Received: received,
 		})
 	}
 	if isRun {
@@ -169,8 +169,8 @@ func (s *workSettler) learnMore(w ledger.LockedWork, t *report) {
 
 // latest moves the settlement's time to end, if that is later.
 func (s *workSettler) latest(end time.Time) {
-	if end.After(s.Heard) {
-		s.Heard = end
+	if end.After(s.LastEnd) {
+		s.LastEnd = end
 	}
 }
 
@@ -197,7 +197,7 @@ func (s *workSettler) done(w ledger.LockedWork, took float64, received time.Time
 // remember records the runtime of work, in seconds.
 func (s *workSettler) remember(w ledger.LockedWork, took float64, atLeast bool, received time.Time) {
 	s.latest(received)
-	s.Memories[w.Lane.Key] = ledger.WorkMemory{Seconds: took, Behind: w.Lane.Behind, AtLeast: atLeast, Heard: received}
+	s.Memories[w.Lane.Key] = ledger.WorkMemory{Seconds: took, Behind: w.Lane.Behind, AtLeast: atLeast, Received: received}
 	for _, lister := range slices.Compact([]string{"", w.Lane.Lister}) {
 		s.Counts[ledger.SketchCount{Set: w.Lane.Set, SketchKey: ledger.SketchKey{Lister: lister, First: w.Lane.First}, Bucket: lanes.Bucket(took)}]++
 	}

@@ -78,7 +78,7 @@ func (q sharedQueue) claim(ctx context.Context, tx *db.Tx, picker recurrent.Pick
 	visits, work := claimed(q.Name, picked.Visits, now)
 	sent := make([]ledger.Outgoing, len(work))
 	for i, w := range work {
-		sent[i] = ledger.Outgoing{Work: w, Kept: true}
+		sent[i] = ledger.Outgoing{Work: w, StaysInLedger: true}
 	}
 	if err := dispatch.LowerPriorities(ctx, tx, now, ageing, sent, func(string) {}); err != nil {
 		return nil, false, err

@@ -54,7 +54,7 @@ func TestSettleLooksRunsUp(t *testing.T) {
 			for _, r := range runs {
 				s.Begun = append(s.Begun, ledger.RunBegin{Run: r.ID, At: now})
 				wave = append(wave, ledger.RunEnding{Run: r.ID, Task: r.Task, At: now, Status: model.RunEventful})
-				s.Durations = append(s.Durations, ledger.RunDuration{Run: r.ID, Seconds: 1, Heard: now})
+				s.Durations = append(s.Durations, ledger.RunDuration{Run: r.ID, Seconds: 1, Received: now})
 			}
 			s.Ended = [][]ledger.RunEnding{wave}
 			for _, w := range work {

@@ -142,7 +142,7 @@ func (t transactor) inTx(ctx context.Context, begin postgres.BeginStatement, do 
 }
 
 func (t transactor) newTx(tx *postgres.Tx) *Tx {
-	return &Tx{tx, t.rooms.tasksStore.On(tx), t.rooms.originsStore.On(tx), t.rooms.ledgerStore.On(tx), t.rooms.graphsStore.On(tx), tx.Q}
+	return &Tx{tx, t.rooms.tasksStore.WithTx(tx), t.rooms.originsStore.WithTx(tx), t.rooms.ledgerStore.WithTx(tx), t.rooms.graphsStore.WithTx(tx), tx.Q}
 }
 
 // Begin begins a transaction like InTx. The transaction holds a connection until End.

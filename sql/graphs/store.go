@@ -33,9 +33,9 @@ func New(db *postgres.DB) Store {
 	return Store{Queries{postgres.QueriesOf(db)}, db, new(sizes)}
 }
 
-// On returns the methods on graphs in a transaction.
-func (s Store) On(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q}, s.sizes} }
+// WithTx returns the methods on graphs in a transaction.
+func (s Store) WithTx(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q}, s.sizes} }
 
 func (s Store) inTx(ctx context.Context, begin postgres.BeginStatement, do func(context.Context, *Tx) error) error {
-	return postgres.TransactOn(ctx, s.db, begin, s.On, do)
+	return postgres.TransactOn(ctx, s.db, begin, s.WithTx, do)
 }

@@ -242,8 +242,8 @@ type laneRecord struct {
 }
 
 // Add adds n events to a lane.
-func (l LaneRecords) Add(set, lane, what string, bucket int16, heard time.Time, n int) {
-	l[laneRecord{set, lane, what, bucket, heard.Truncate(time.Minute)}] += n
+func (l LaneRecords) Add(set, lane, what string, bucket int16, received time.Time, n int) {
+	l[laneRecord{set, lane, what, bucket, received.Truncate(time.Minute)}] += n
 }
 
 // Each calls do with the events of each lane.

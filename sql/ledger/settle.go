@@ -79,16 +79,16 @@ type Settlement struct {
 	Records  LaneRecords
 	Memories map[int64]WorkMemory
 	Counts   map[SketchCount]float64
-	Heard    time.Time     // the arrival of the last end in Counts
+	LastEnd  time.Time     // the arrival of the last end in Counts
 	HalfLife time.Duration // of the counts
 }
 
 // These are changes of one run or one message. Metadata is merged into the run's.
 type (
 	StartEventOf struct {
-		Run   int64
-		Start StartEvent
-		Heard time.Time
+		Run      int64
+		Start    StartEvent
+		Received time.Time
 	}
 	RunBegin struct {
 		Run      int64
@@ -112,9 +112,9 @@ type (
 		Error string
 	}
 	RunDuration struct {
-		Run     int64
-		Seconds float64
-		Heard   time.Time
+		Run      int64
+		Seconds  float64
+		Received time.Time
 	}
 	RunRequeue struct {
 		Run      int64
@@ -126,26 +126,26 @@ type (
 		Started float64
 	}
 	WorkSettle struct {
-		TaskID  uuid.UUID
-		Heard   time.Time
-		Started float64  // 0 if unknown
-		Charged *float64 // not nil if the charge of the group will be corrected
-		Teaches bool     // its runtime is still unknown, and lanes will learn from it
+		TaskID        uuid.UUID
+		Received      time.Time
+		Started       float64  // 0 if unknown
+		Charged       *float64 // not nil if the charge of the group will be corrected
+		AwaitsRuntime bool     // its runtime is still unknown, and lanes will learn from it
 	}
 	WorkRequeue struct {
 		TaskID, NewID uuid.UUID
-		Heard         time.Time
+		Received      time.Time
 	}
 	VisitTimeout struct {
 		URL, VisitType string
 		Claimed        time.Time
 		TimedOut       float64 // the worker's clock, seconds since 1970 UTC
-		Heard          time.Time
+		Received       time.Time
 	}
 	WorkMemory struct {
 		Seconds, Behind float64
 		AtLeast         bool
-		Heard           time.Time
+		Received        time.Time
 	}
 	SketchCount struct {
 		Set string
@@ -189,17 +189,17 @@ func (m RunMetadata) String() string {
 // Python one, which locks one run and then its task.
 //
 // It returns a *postgres.RefusedError if PostgreSQL refuses a value.
-func (s Store) Settle(ctx context.Context, heard Subjects, decide func([]LockedRun, []LockedWork) Settlement) error {
+func (s Store) Settle(ctx context.Context, subjects Subjects, decide func([]LockedRun, []LockedWork) Settlement) error {
 	return postgres.AsRefused(postgres.RetryLostRaces(func() error {
 		// ByKey would make the trigger at the end of each run plan its statements each time.
 		return s.inTx(ctx, postgres.ByIndex, func(ctx context.Context, tx *Tx) error {
-			runs, err := tx.lockRuns(ctx, heard)
+			runs, err := tx.lockRuns(ctx, subjects)
 			if err != nil {
 				return err
 			}
 			var rows []queries.LockWorkRow
-			if len(heard.TaskIDs) > 0 {
-				if rows, err = tx.q.LockWork(ctx, heard.TaskIDs); err != nil {
+			if len(subjects.TaskIDs) > 0 {
+				if rows, err = tx.q.LockWork(ctx, subjects.TaskIDs); err != nil {
 					return err
 				}
 			}
@@ -240,8 +240,8 @@ func (s Settlement) delivered(rows []queries.LockWorkRow) map[string]int32 {
 	return perQueue
 }
 
-func (tx *Tx) lockRuns(ctx context.Context, heard Subjects) ([]LockedRun, error) {
-	rows, err := tx.q.LockRuns(ctx, heard.BackendIDs)
+func (tx *Tx) lockRuns(ctx context.Context, subjects Subjects) ([]LockedRun, error) {
+	rows, err := tx.q.LockRuns(ctx, subjects.BackendIDs)
 	runs, err := stmt.List(rows, err, func(r queries.LockRunsRow) LockedRun {
 		// The run was found by its backend id, so that is not null.
 		return LockedRun{
@@ -360,7 +360,7 @@ func (tx *Tx) settleWork(s Settlement) []stmt.Step {
 // learn returns the steps that record runtimes for lanes.
 func (tx *Tx) learn(s Settlement) []stmt.Step {
 	count := func(ctx context.Context, p queries.CountWorkParams) error {
-		p.Now, p.HalfLife = s.Heard, s.HalfLife.Seconds()
+		p.Now, p.HalfLife = s.LastEnd, s.HalfLife.Seconds()
 		return tx.q.CountWork(ctx, p)
 	}
 	return []stmt.Step{

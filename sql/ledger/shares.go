@@ -152,21 +152,21 @@ type Charges map[groupOfQueue]*charge
 type groupOfQueue struct{ Queue, Group string }
 
 type charge struct {
-	Seconds float64
-	Pieces  int
-	Heard   time.Time
+	Seconds  float64
+	Pieces   int
+	Received time.Time
 }
 
 // Add charges a queue's group with seconds of work of ended messages.
-func (c Charges) Add(queue, group string, seconds float64, pieces int, heard time.Time) {
+func (c Charges) Add(queue, group string, seconds float64, pieces int, received time.Time) {
 	key := groupOfQueue{queue, group}
 	if c[key] == nil {
 		c[key] = &charge{}
 	}
 	c[key].Seconds += seconds
 	c[key].Pieces += pieces
-	if heard.After(c[key].Heard) {
-		c[key].Heard = heard
+	if received.After(c[key].Received) {
+		c[key].Received = received
 	}
 }
 

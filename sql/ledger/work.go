@@ -148,7 +148,7 @@ func (a Queries) LowerLowWater(ctx context.Context) (bool, error) {
 // Outgoing is a message that a deliverer has locked.
 type Outgoing struct {
 	Work
-	Kept bool // the row stays in the ledger after the broker's confirmation
+	StaysInLedger bool // the row stays in the ledger after the broker's confirmation
 
 	// Until is the time of the read, or the end of the lease. A deliverer that takes the message later sets
 	// a later time in its row.
@@ -161,7 +161,7 @@ type Outgoing struct {
 func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []string, skipRows []uuid.UUID) ([]Outgoing, error) {
 	rows, err := tx.q.NextOutgoing(ctx, queries.NextOutgoingParams{Urgent: urgent, Skip: skip, SkipRows: skipRows, MaxRows: int32(limit)})
 	return stmt.List(rows, err, func(r queries.NextOutgoingRow) Outgoing {
-		return Outgoing{Kept: r.Kept, Until: r.Until, Work: Work{
+		return Outgoing{StaysInLedger: r.Kept, Until: r.Until, Work: Work{
 			TaskID: r.TaskID, RootID: r.RootID, Queue: r.Queue, Home: stmt.OrZero(r.Home), Share: Share{Priority: uint8(r.Priority)}, TaskName: r.TaskName, Args: r.Args, Kwargs: r.Kwargs,
 			Claimed: r.Claimed, Attempts: r.Attempts,
 			Lane: WorkLane{SoftLimit: model.Duration(stmt.OrZero(r.SoftLimit)), HardLimit: model.Duration(stmt.OrZero(r.HardLimit))},
@@ -169,10 +169,10 @@ func (tx *Tx) NextOutgoing(ctx context.Context, urgent bool, limit int, skip []s
 	})
 }
 
-// PassedWork returns, by queue, the lowest priority of the home queues' group work that no worker had begun
+// LowestOverduePriorities returns, by queue, the lowest priority of the home queues' group work that no worker had begun
 // within ageing after it was sent. It considers the time up to which starts are known (EndsKnown).
-func (tx *Tx) PassedWork(ctx context.Context, homes []string, now time.Time, ageing time.Duration) (map[string]uint8, error) {
-	rows, err := tx.q.PassedWork(ctx, queries.PassedWorkParams{Homes: homes, Now: now, Ageing: ageing.Seconds()})
+func (tx *Tx) LowestOverduePriorities(ctx context.Context, homes []string, now time.Time, ageing time.Duration) (map[string]uint8, error) {
+	rows, err := tx.q.LowestOverduePriorities(ctx, queries.LowestOverduePrioritiesParams{Homes: homes, Now: now, Ageing: ageing.Seconds()})
 	lowest := make(map[string]uint8, len(rows))
 	for _, r := range rows {
 		lowest[r.Queue] = uint8(r.Priority)
@@ -190,7 +190,7 @@ func (tx *Tx) Confirm(ctx context.Context, confirmed []Outgoing) error {
 	perQueue := make(map[string]int32)
 	for _, m := range confirmed {
 		perQueue[m.Queue]++
-		if m.Kept {
+		if m.StaysInLedger {
 			kept = append(kept, m.TaskID)
 		} else {
 			gone = append(gone, m.TaskID)
@@ -301,8 +301,8 @@ func (a Queries) QueuesWithSent(ctx context.Context) ([]string, error) {
 // MaintenanceBatch is the number of rows of the ledger that maintenance deletes at a time.
 const MaintenanceBatch = 1000
 
-// GiveUp selects the sent work of a queue to give up.
-type GiveUp struct {
+// GiveUpFilter selects the sent work of a queue to give up.
+type GiveUpFilter struct {
 	Queue   string
 	Waiting int // the most messages that can still be in the queue
 	Now     time.Time
@@ -312,19 +312,19 @@ type GiveUp struct {
 	SilentBefore time.Time
 	BegunBefore  time.Time // started work without a limit: its latest start
 	LostBefore   time.Time // all work sent before
-	Most         int       // the most messages at a time
+	Limit        int       // the most messages at a time
 }
 
 // GiveUpWork gives up sent work of a queue that gets no end event. It also records which work has left the
 // queue; later calls may give up that work. The caller holds the queue's lock (LockQueues) since it counted
 // Waiting. Groups are charged the expected cost. GiveUpWork returns the number of messages by lane set, and
 // whether more may be left.
-func (tx *Tx) GiveUpWork(ctx context.Context, u GiveUp) (givenUp map[string]int, more bool, err error) {
+func (tx *Tx) GiveUpWork(ctx context.Context, u GiveUpFilter) (givenUp map[string]int, more bool, err error) {
 	if err := tx.q.RecordWorkObservation(ctx, queries.RecordWorkObservationParams{Queue: u.Queue, Waiting: int64(u.Waiting), Looked: u.Now}); err != nil {
 		return nil, false, stmt.Failed(err, "record which work left queue %q", u.Queue)
 	}
 	rows, err := tx.q.WorkToGiveUp(ctx, queries.WorkToGiveUpParams{
-		Queue: u.Queue, Waiting: int64(u.Waiting), Now: u.Now, UnheardBefore: u.SilentBefore, BegunBefore: u.BegunBefore, LostBefore: u.LostBefore, MaxRows: int32(u.Most),
+		Queue: u.Queue, Waiting: int64(u.Waiting), Now: u.Now, SilentBefore: u.SilentBefore, BegunBefore: u.BegunBefore, LostBefore: u.LostBefore, MaxRows: int32(u.Limit),
 	})
 	if err != nil || len(rows) == 0 {
 		return nil, false, stmt.Failed(err, "give up work of queue %q", u.Queue)
@@ -343,7 +343,7 @@ func (tx *Tx) GiveUpWork(ctx context.Context, u GiveUp) (givenUp map[string]int,
 		givenUp[stmt.OrZero(r.LaneSet)]++
 	}
 	err = stmt.InOrder(ctx, stmt.Keys(ids, tx.q.DropWork), tx.chargeShares(charges), tx.recordLanes(records))
-	return givenUp, len(rows) == u.Most, stmt.Failed(err, "give up work of queue %q", u.Queue)
+	return givenUp, len(rows) == u.Limit, stmt.Failed(err, "give up work of queue %q", u.Queue)
 }
 
 // NoteEmptyQueue records that a queue was observed empty at looked or later.
@@ -351,10 +351,10 @@ func (a Queries) NoteEmptyQueue(ctx context.Context, queue string, looked time.T
 	return stmt.Failed(a.q.RecordEmptyQueue(ctx, queries.RecordEmptyQueueParams{Queue: queue, Looked: looked}), "record that queue %q is empty", queue)
 }
 
-// LeftQueue returns the latest moment before which all sent messages had left the queue, by observations
+// LeftQueueBefore returns the latest moment before which all sent messages had left the queue, by observations
 // made before lookedBefore. It returns 1970 without observations.
-func (a Queries) LeftQueue(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error) {
-	left, err := a.q.LeftQueue(ctx, queries.LeftQueueParams{Queue: queue, LookedBefore: lookedBefore})
+func (a Queries) LeftQueueBefore(ctx context.Context, queue string, lookedBefore time.Time) (time.Time, error) {
+	left, err := a.q.LeftQueueBefore(ctx, queries.LeftQueueBeforeParams{Queue: queue, LookedBefore: lookedBefore})
 	return left, stmt.Failed(err, "read what left queue %q", queue)
 }
 
@@ -387,7 +387,7 @@ func (s Store) ForgetSettled(ctx context.Context, before time.Time) error {
 type Backoff struct {
 	Attempts int32  // refusals by the broker
 	Reason   string // of the last refusal
-	Again    time.Time
+	NextTry  time.Time
 }
 
 // Backoffs returns the delays of the runs' messages, by run id.
@@ -403,7 +403,7 @@ func (a Queries) Backoffs(ctx context.Context, runs []model.TaskRun) (map[int64]
 	rows, err := a.q.Backoffs(ctx, ids)
 	backoffs := make(map[int64]Backoff, len(rows))
 	for _, row := range rows {
-		backoffs[byID[row.BackendID]] = Backoff{Attempts: row.Attempts, Reason: row.Reason, Again: row.NotBefore}
+		backoffs[byID[row.BackendID]] = Backoff{Attempts: row.Attempts, Reason: row.Reason, NextTry: row.NotBefore}
 	}
 	return backoffs, stmt.Failed(err, "find messages backed off")
 }

@@ -106,13 +106,13 @@ func (a Queries) EnabledVisitTypes(ctx context.Context) ([]string, error) {
 }
 
 // OriginForMetrics is a lister's origin with the columns that the metrics count.
-type OriginForMetrics = queries.StandingsRow
+type OriginForMetrics = queries.OriginsForMetricsRow
 
 // OriginsForMetrics returns the standings of the URLs for all listers and visit types.
 func (a Queries) OriginsForMetrics(ctx context.Context, urls []string) ([]OriginForMetrics, error) {
 	if len(urls) == 0 {
 		return nil, nil
 	}
-	rows, err := a.q.Standings(ctx, urls)
+	rows, err := a.q.OriginsForMetrics(ctx, urls)
 	return rows, stmt.Failed(err, "read the standings of %d origins", len(urls))
 }

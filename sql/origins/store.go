@@ -36,11 +36,11 @@ func New(db *postgres.DB, hosters model.Hosters) Store {
 	return Store{Queries{postgres.QueriesOf(db)}, db, hosters, new(sizes)}
 }
 
-// On returns the methods on origins in a transaction.
-func (s Store) On(tx *postgres.Tx) Tx {
+// WithTx returns the methods on origins in a transaction.
+func (s Store) WithTx(tx *postgres.Tx) Tx {
 	return Tx{tx, Queries{tx.Q}, s.hosters, s.sizes}
 }
 
 func (s Store) inTx(ctx context.Context, begin postgres.BeginStatement, do func(context.Context, *Tx) error) error {
-	return postgres.TransactOn(ctx, s.db, begin, s.On, do)
+	return postgres.TransactOn(ctx, s.db, begin, s.WithTx, do)
 }

@@ -125,9 +125,9 @@ where lane_set = @lane_set and lister = any(@listers::text[]);
 -- RecordTimeouts records time-outs of visits.
 -- name: RecordTimeouts :exec
 insert into scheduler_go.lane_timeouts as l (url, visit_type, claimed, timed_out, recorded)
-select o.url, o.visit_type, min(o.claimed), max(o.timed_out), max(o.heard)
+select o.url, o.visit_type, min(o.claimed), max(o.timed_out), max(o.received)
 from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type, unnest(@claimed::timestamptz[]) as claimed,
-             unnest(@timed_out::double precision[]) as timed_out, unnest(@heard::timestamptz[]) as heard) o
+             unnest(@timed_out::double precision[]) as timed_out, unnest(@received::timestamptz[]) as received) o
 group by o.url, o.visit_type
 order by o.url, o.visit_type
 on conflict (url, visit_type) do update
@@ -153,7 +153,7 @@ delete from scheduler_go.held_visits where task_id = any(@task_ids::uuid[]);
 insert into scheduler_go.lane_memory as m (memory, seconds, before, at_least, behind, recorded)
 select o.memory, o.seconds, 0, o.at_least, o.behind, o.recorded
 from (select unnest(@key::bigint[]) as memory, unnest(@seconds::real[]) as seconds, unnest(@at_least::boolean[]) as at_least,
-             unnest(@behind::real[]) as behind, unnest(@heard::timestamptz[]) as recorded) o
+             unnest(@behind::real[]) as behind, unnest(@received::timestamptz[]) as recorded) o
 order by o.memory
 on conflict (memory) do update
 set seconds = excluded.seconds, before = case when m.at_least then 0 else m.seconds end,
@@ -174,8 +174,8 @@ set weight = excluded.weight
 -- RecordLanes adds to the history of lanes.
 -- name: RecordLanes :exec
 insert into scheduler_go.lane_history as h (lane_set, lane, minute, what, bucket, pieces)
-select o.lane_set, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
-from (select unnest(@set::text[]) as lane_set, unnest(@lane::text[]) as lane, unnest(@minute::timestamptz[]) as heard,
+select o.lane_set, o.lane, date_trunc('minute', o.received), o.what, o.bucket, o.pieces
+from (select unnest(@set::text[]) as lane_set, unnest(@lane::text[]) as lane, unnest(@minute::timestamptz[]) as received,
              unnest(@what::text[]) as what, unnest(@bucket::smallint[]) as bucket, unnest(@value::bigint[]) as pieces) o
 order by 1, 2, 3, 4, 5
 on conflict (lane_set, lane, minute, what, bucket) do update set pieces = h.pieces + excluded.pieces;

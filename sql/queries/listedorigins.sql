@@ -37,8 +37,8 @@ fetch first (@max_origins::bigint) rows with ties;
 -- name: EnabledVisitTypes :many
 select distinct visit_type from listed_origins where enabled order by visit_type;
 
--- Standings returns the columns that update_metrics counts by, for the origins with the URLs.
--- name: Standings :many
+-- OriginsForMetrics returns the columns that update_metrics counts by, for the origins with the URLs.
+-- name: OriginsForMetrics :many
 select lo.url, lo.visit_type, lo.lister_id, lo.enabled, lo.last_update,
        ovs.last_successful, (ovs.last_snapshot is not null)::boolean as loaded
 from listed_origins lo

@@ -27,7 +27,7 @@ for no key update;
 -- RecordStarts writes the newest start of each run.
 -- name: RecordStarts :exec
 insert into scheduler_go.run_starts as s (run, event_time, worker, recorded)
-select unnest(@run::bigint[]), unnest(@event_time::double precision[]), unnest(@worker::text[]), unnest(@heard::timestamptz[])
+select unnest(@run::bigint[]), unnest(@event_time::double precision[]), unnest(@worker::text[]), unnest(@received::timestamptz[])
 on conflict (run) do update set event_time = excluded.event_time, worker = excluded.worker;
 
 -- StartRuns marks open runs as started.
@@ -113,7 +113,7 @@ insert into scheduler_go.run_durations (run, type, runtime, recorded)
 select r.id, t.type, o.runtime, o.recorded
 from (select unnest(@run::bigint[]) as id,
              unnest(@seconds::double precision[]) as runtime,
-             unnest(@heard::timestamptz[]) as recorded) o
+             unnest(@received::timestamptz[]) as recorded) o
 join public.task_run r on r.id = o.id
 join public.task t on t.id = r.task
 on conflict do nothing;

@@ -3,7 +3,7 @@
 -- ChargeShares records charges for ended work. The next claim takes them.
 -- name: ChargeShares :exec
 insert into scheduler_go.share_charges (queue, share_group, heard, seconds, pieces)
-select unnest(@queue::text[]), unnest(sqlc.arg('group')::text[]), unnest(@heard::timestamptz[]),
+select unnest(@queue::text[]), unnest(sqlc.arg('group')::text[]), unnest(@received::timestamptz[]),
        unnest(@seconds::double precision[]), unnest(@pieces::integer[]);
 
 -- TakeCharges deletes the charges of a queue's groups, adds them to the history, and returns them.

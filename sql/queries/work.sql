@@ -57,9 +57,9 @@ where task_id = any(@task_ids::uuid[]) and case state when 'outgoing' then true 
 order by place
 for no key update skip locked;
 
--- PassedWork returns the queues with work of groups that no worker had begun some seconds after it was
+-- LowestOverduePriorities returns the queues with work of groups that no worker had begun some seconds after it was
 -- sent, by the moment up to which starts are known. It returns the lowest priority of that work by queue.
--- name: PassedWork :many
+-- name: LowestOverduePriorities :many
 select queue, min(priority)::smallint as priority
 from scheduler_go.work
 where home = any(@homes::text[]) and share_group is not null and state = 'sent' and started is null
@@ -156,17 +156,17 @@ where w.task_id = o.task_id;
 update scheduler_go.work w
 set state = 'settled', settled = o.settled, started = nullif(o.started, 0),
     share_group = case when o.charges then w.share_group end, cost = case when o.charges then o.charged else w.cost end,
-    lane_set = case when o.teaches then w.lane_set end
-from (select unnest(@task_id::uuid[]) as task_id, unnest(@heard::timestamptz[]) as settled, unnest(@started::double precision[]) as started,
-             unnest(@charges::boolean[]) as charges, unnest(@charged::double precision[]) as charged, unnest(@teaches::boolean[]) as teaches) o
+    lane_set = case when o.awaits_runtime then w.lane_set end
+from (select unnest(@task_id::uuid[]) as task_id, unnest(@received::timestamptz[]) as settled, unnest(@started::double precision[]) as started,
+             unnest(@charges::boolean[]) as charges, unnest(@charged::double precision[]) as charged, unnest(@awaits_runtime::boolean[]) as awaits_runtime) o
 where w.task_id = o.task_id;
 
 -- RequeueWork puts work that timed out into the backlog of the next lane.
 -- name: RequeueWork :exec
 update scheduler_go.work w
 set task_id = o.new_id, root_id = coalesce(w.root_id, w.task_id), state = 'backlog', lane = w.lane + 1, timed_out = w.timed_out + 1,
-    since = o.heard, started = null, below = null, attempts = 0, last_error = null, not_before = '-infinity'
-from (select unnest(@task_id::uuid[]) as task_id, unnest(@new_id::uuid[]) as new_id, unnest(@heard::timestamptz[]) as heard) o
+    since = o.received, started = null, below = null, attempts = 0, last_error = null, not_before = '-infinity'
+from (select unnest(@task_id::uuid[]) as task_id, unnest(@new_id::uuid[]) as new_id, unnest(@received::timestamptz[]) as received) o
 where w.task_id = o.task_id;
 
 -- ForgetSettled deletes old settled work, the oldest first.
@@ -213,9 +213,9 @@ where (
     from scheduler_go.queue_looks l where l.queue = p.queue and not l.kept)
 on conflict do nothing;
 
--- LeftQueue returns the latest moment before which all sent messages had left the queue, by observations
+-- LeftQueueBefore returns the latest moment before which all sent messages had left the queue, by observations
 -- made before @looked_before.
--- name: LeftQueue :one
+-- name: LeftQueueBefore :one
 select coalesce(max(sent_before), 'epoch')::timestamptz from scheduler_go.queue_looks
 where queue = @queue and not kept and looked < @looked_before;
 
@@ -242,8 +242,8 @@ select w.task_id, coalesce(w.home, w.queue) as home, w.share_group, w.cost, w.la
 from scheduler_go.work w join sent s on s.task_id = w.task_id
 where w.state = 'sent' and (w.since < @lost_before::timestamptz
    or w.started is null and s.place > @waiting::bigint
-      and w.since < (select max(l.sent_before) from scheduler_go.queue_looks l where l.queue = @queue and l.looked < @unheard_before)
-   or scheduler_go.began(w.started, w.since, @now::timestamptz) + w.hard_limit < extract(epoch from @unheard_before::timestamptz)::double precision
+      and w.since < (select max(l.sent_before) from scheduler_go.queue_looks l where l.queue = @queue and l.looked < @silent_before)
+   or scheduler_go.began(w.started, w.since, @now::timestamptz) + w.hard_limit < extract(epoch from @silent_before::timestamptz)::double precision
    or w.hard_limit is null and scheduler_go.began(w.started, w.since, @now) < extract(epoch from @begun_before::timestamptz)::double precision)
 order by w.task_id
 limit @max_rows::integer

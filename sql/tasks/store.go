@@ -30,9 +30,9 @@ func New(db *postgres.DB, route func(task string) string) Store {
 	return Store{Queries{postgres.QueriesOf(db), route}, db}
 }
 
-// On returns the methods on tasks in a transaction.
-func (s Store) On(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q, s.route}} }
+// WithTx returns the methods on tasks in a transaction.
+func (s Store) WithTx(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q, s.route}} }
 
 func (s Store) inTx(ctx context.Context, begin postgres.BeginStatement, do func(context.Context, *Tx) error) error {
-	return postgres.TransactOn(ctx, s.db, begin, s.On, do)
+	return postgres.TransactOn(ctx, s.db, begin, s.WithTx, do)
 }

@@ -133,7 +133,7 @@ func (l taskList) text(a *command.App, zone *time.Location, withRuns bool) (stri
 		for _, r := range l.runs[t.ID] {
 			if p, ok := l.backoffs[r.ID]; ok {
 				lines = append(lines, fmt.Sprintf("%s%s (tried %s, again at %s)",
-					a.Bold("  Not sent: "), a.Line(p.Reason), model.Count(p.Attempts, "time", "times"), pytext.ISOFormat(p.Again.In(zone))))
+					a.Bold("  Not sent: "), a.Line(p.Reason), model.Count(p.Attempts, "time", "times"), pytext.ISOFormat(p.NextTry.In(zone))))
 			}
 		}
 		if withRuns && len(l.runs[t.ID]) > 0 {

@@ -120,7 +120,7 @@ type argumentsObject struct {
 type notSentObject struct {
 	Attempts int32     `json:"attempts"`
 	Reason   string    `json:"reason"`
-	Again    time.Time `json:"again"`
+	NextTry  time.Time `json:"next_try"`
 }
 
 type runObject struct {

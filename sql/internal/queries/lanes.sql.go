@@ -484,8 +484,8 @@ func (q *Queries) RecordLaneSets(ctx context.Context, arg RecordLaneSetsParams) 
 
 const recordLanes = `-- name: RecordLanes :exec
 insert into scheduler_go.lane_history as h (lane_set, lane, minute, what, bucket, pieces)
-select o.lane_set, o.lane, date_trunc('minute', o.heard), o.what, o.bucket, o.pieces
-from (select unnest($1::text[]) as lane_set, unnest($2::text[]) as lane, unnest($3::timestamptz[]) as heard,
+select o.lane_set, o.lane, date_trunc('minute', o.received), o.what, o.bucket, o.pieces
+from (select unnest($1::text[]) as lane_set, unnest($2::text[]) as lane, unnest($3::timestamptz[]) as received,
              unnest($4::text[]) as what, unnest($5::smallint[]) as bucket, unnest($6::bigint[]) as pieces) o
 order by 1, 2, 3, 4, 5
 on conflict (lane_set, lane, minute, what, bucket) do update set pieces = h.pieces + excluded.pieces
@@ -515,9 +515,9 @@ func (q *Queries) RecordLanes(ctx context.Context, arg RecordLanesParams) error 
 
 const recordTimeouts = `-- name: RecordTimeouts :exec
 insert into scheduler_go.lane_timeouts as l (url, visit_type, claimed, timed_out, recorded)
-select o.url, o.visit_type, min(o.claimed), max(o.timed_out), max(o.heard)
+select o.url, o.visit_type, min(o.claimed), max(o.timed_out), max(o.received)
 from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type, unnest($3::timestamptz[]) as claimed,
-             unnest($4::double precision[]) as timed_out, unnest($5::timestamptz[]) as heard) o
+             unnest($4::double precision[]) as timed_out, unnest($5::timestamptz[]) as received) o
 group by o.url, o.visit_type
 order by o.url, o.visit_type
 on conflict (url, visit_type) do update
@@ -530,7 +530,7 @@ type RecordTimeoutsParams struct {
 	VisitType []string
 	Claimed   []time.Time
 	TimedOut  []float64
-	Heard     []time.Time
+	Received  []time.Time
 }
 
 // RecordTimeouts records time-outs of visits.
@@ -540,7 +540,7 @@ func (q *Queries) RecordTimeouts(ctx context.Context, arg RecordTimeoutsParams) 
 		arg.VisitType,
 		arg.Claimed,
 		arg.TimedOut,
-		arg.Heard,
+		arg.Received,
 	)
 	return err
 }
@@ -591,11 +591,11 @@ set seconds = excluded.seconds, before = case when m.at_least then 0 else m.seco
 `
 
 type RememberWorkParams struct {
-	Key     []int64
-	Seconds []float32
-	AtLeast []bool
-	Behind  []float32
-	Heard   []time.Time
+	Key      []int64
+	Seconds  []float32
+	AtLeast  []bool
+	Behind   []float32
+	Received []time.Time
 }
 
 // RememberWork records runtimes of work.
@@ -605,7 +605,7 @@ func (q *Queries) RememberWork(ctx context.Context, arg RememberWorkParams) erro
 		arg.Seconds,
 		arg.AtLeast,
 		arg.Behind,
-		arg.Heard,
+		arg.Received,
 	)
 	return err
 }

@@ -98,6 +98,53 @@ func (q *Queries) ListedOrigins(ctx context.Context, arg ListedOriginsParams) ([
 	return items, nil
 }
 
+const originsForMetrics = `-- name: OriginsForMetrics :many
+select lo.url, lo.visit_type, lo.lister_id, lo.enabled, lo.last_update,
+       ovs.last_successful, (ovs.last_snapshot is not null)::boolean as loaded
+from listed_origins lo
+left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
+where lo.url = any($1::text[])
+`
+
+type OriginsForMetricsRow struct {
+	URL            string
+	VisitType      string
+	ListerID       uuid.UUID
+	Enabled        bool
+	LastUpdate     *time.Time
+	LastSuccessful *time.Time
+	Loaded         bool
+}
+
+// OriginsForMetrics returns the columns that update_metrics counts by, for the origins with the URLs.
+func (q *Queries) OriginsForMetrics(ctx context.Context, urls []string) ([]OriginsForMetricsRow, error) {
+	rows, err := q.db.Query(ctx, originsForMetrics, urls)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OriginsForMetricsRow
+	for rows.Next() {
+		var i OriginsForMetricsRow
+		if err := rows.Scan(
+			&i.URL,
+			&i.VisitType,
+			&i.ListerID,
+			&i.Enabled,
+			&i.LastUpdate,
+			&i.LastSuccessful,
+			&i.Loaded,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const recordListedOrigins = `-- name: RecordListedOrigins :many
 
 insert into listed_origins (
@@ -142,53 +189,6 @@ func (q *Queries) RecordListedOrigins(ctx context.Context, origins json.RawMessa
 			&i.LastUpdate,
 			&i.IsFork,
 			&i.ForkedFromURL,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const standings = `-- name: Standings :many
-select lo.url, lo.visit_type, lo.lister_id, lo.enabled, lo.last_update,
-       ovs.last_successful, (ovs.last_snapshot is not null)::boolean as loaded
-from listed_origins lo
-left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
-where lo.url = any($1::text[])
-`
-
-type StandingsRow struct {
-	URL            string
-	VisitType      string
-	ListerID       uuid.UUID
-	Enabled        bool
-	LastUpdate     *time.Time
-	LastSuccessful *time.Time
-	Loaded         bool
-}
-
-// Standings returns the columns that update_metrics counts by, for the origins with the URLs.
-func (q *Queries) Standings(ctx context.Context, urls []string) ([]StandingsRow, error) {
-	rows, err := q.db.Query(ctx, standings, urls)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []StandingsRow
-	for rows.Next() {
-		var i StandingsRow
-		if err := rows.Scan(
-			&i.URL,
-			&i.VisitType,
-			&i.ListerID,
-			&i.Enabled,
-			&i.LastUpdate,
-			&i.LastSuccessful,
-			&i.Loaded,
 		); err != nil {
 			return nil, err
 		}

@@ -289,14 +289,14 @@ on conflict do nothing
 `
 
 type RecordDurationsParams struct {
-	Run     []int64
-	Seconds []float64
-	Heard   []time.Time
+	Run      []int64
+	Seconds  []float64
+	Received []time.Time
 }
 
 // RecordDurations records the durations of runs. A repeat changes nothing.
 func (q *Queries) RecordDurations(ctx context.Context, arg RecordDurationsParams) error {
-	_, err := q.db.Exec(ctx, recordDurations, arg.Run, arg.Seconds, arg.Heard)
+	_, err := q.db.Exec(ctx, recordDurations, arg.Run, arg.Seconds, arg.Received)
 	return err
 }
 
@@ -310,7 +310,7 @@ type RecordStartsParams struct {
 	Run       []int64
 	EventTime []float64
 	Worker    []string
-	Heard     []time.Time
+	Received  []time.Time
 }
 
 // RecordStarts writes the newest start of each run.
@@ -319,7 +319,7 @@ func (q *Queries) RecordStarts(ctx context.Context, arg RecordStartsParams) erro
 		arg.Run,
 		arg.EventTime,
 		arg.Worker,
-		arg.Heard,
+		arg.Received,
 	)
 	return err
 }

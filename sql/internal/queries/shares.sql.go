@@ -20,11 +20,11 @@ select unnest($1::text[]), unnest($2::text[]), unnest($3::timestamptz[]),
 `
 
 type ChargeSharesParams struct {
-	Queue   []string
-	Group   []string
-	Heard   []time.Time
-	Seconds []float64
-	Pieces  []int32
+	Queue    []string
+	Group    []string
+	Received []time.Time
+	Seconds  []float64
+	Pieces   []int32
 }
 
 // Shares: the work underway and the usage of a queue's groups.
@@ -33,7 +33,7 @@ func (q *Queries) ChargeShares(ctx context.Context, arg ChargeSharesParams) erro
 	_, err := q.db.Exec(ctx, chargeShares,
 		arg.Queue,
 		arg.Group,
-		arg.Heard,
+		arg.Received,
 		arg.Seconds,
 		arg.Pieces,
 	)

@@ -219,20 +219,20 @@ func (q *Queries) LeaseOutgoing(ctx context.Context, arg LeaseOutgoingParams) ([
 	return items, nil
 }
 
-const leftQueue = `-- name: LeftQueue :one
+const leftQueueBefore = `-- name: LeftQueueBefore :one
 select coalesce(max(sent_before), 'epoch')::timestamptz from scheduler_go.queue_looks
 where queue = $1 and not kept and looked < $2
 `
 
-type LeftQueueParams struct {
+type LeftQueueBeforeParams struct {
 	Queue        string
 	LookedBefore time.Time
 }
 
-// LeftQueue returns the latest moment before which all sent messages had left the queue, by observations
+// LeftQueueBefore returns the latest moment before which all sent messages had left the queue, by observations
 // made before @looked_before.
-func (q *Queries) LeftQueue(ctx context.Context, arg LeftQueueParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, leftQueue, arg.Queue, arg.LookedBefore)
+func (q *Queries) LeftQueueBefore(ctx context.Context, arg LeftQueueBeforeParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, leftQueueBefore, arg.Queue, arg.LookedBefore)
 	var column_1 time.Time
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -406,6 +406,47 @@ func (q *Queries) LowerLowWater(ctx context.Context) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const lowestOverduePriorities = `-- name: LowestOverduePriorities :many
+select queue, min(priority)::smallint as priority
+from scheduler_go.work
+where home = any($1::text[]) and share_group is not null and state = 'sent' and started is null
+  and since < (select scheduler_go.ends_known($2)) - make_interval(secs => $3::double precision)
+group by queue
+`
+
+type LowestOverduePrioritiesParams struct {
+	Homes  []string
+	Now    time.Time
+	Ageing float64
+}
+
+type LowestOverduePrioritiesRow struct {
+	Queue    string
+	Priority int16
+}
+
+// LowestOverduePriorities returns the queues with work of groups that no worker had begun some seconds after it was
+// sent, by the moment up to which starts are known. It returns the lowest priority of that work by queue.
+func (q *Queries) LowestOverduePriorities(ctx context.Context, arg LowestOverduePrioritiesParams) ([]LowestOverduePrioritiesRow, error) {
+	rows, err := q.db.Query(ctx, lowestOverduePriorities, arg.Homes, arg.Now, arg.Ageing)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LowestOverduePrioritiesRow
+	for rows.Next() {
+		var i LowestOverduePrioritiesRow
+		if err := rows.Scan(&i.Queue, &i.Priority); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const markSent = `-- name: MarkSent :exec
 update scheduler_go.work set state = 'sent', since = greatest(since, statement_timestamp()) where task_id = any($1::uuid[]) and case state when 'outgoing' then true end
 `
@@ -508,47 +549,6 @@ func (q *Queries) OutgoingDue(ctx context.Context, urgent bool) (int64, error) {
 	var outgoing_due int64
 	err := row.Scan(&outgoing_due)
 	return outgoing_due, err
-}
-
-const passedWork = `-- name: PassedWork :many
-select queue, min(priority)::smallint as priority
-from scheduler_go.work
-where home = any($1::text[]) and share_group is not null and state = 'sent' and started is null
-  and since < (select scheduler_go.ends_known($2)) - make_interval(secs => $3::double precision)
-group by queue
-`
-
-type PassedWorkParams struct {
-	Homes  []string
-	Now    time.Time
-	Ageing float64
-}
-
-type PassedWorkRow struct {
-	Queue    string
-	Priority int16
-}
-
-// PassedWork returns the queues with work of groups that no worker had begun some seconds after it was
-// sent, by the moment up to which starts are known. It returns the lowest priority of that work by queue.
-func (q *Queries) PassedWork(ctx context.Context, arg PassedWorkParams) ([]PassedWorkRow, error) {
-	rows, err := q.db.Query(ctx, passedWork, arg.Homes, arg.Now, arg.Ageing)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PassedWorkRow
-	for rows.Next() {
-		var i PassedWorkRow
-		if err := rows.Scan(&i.Queue, &i.Priority); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const queueLedgers = `-- name: QueueLedgers :many
@@ -725,20 +725,20 @@ func (q *Queries) RecordWorkObservation(ctx context.Context, arg RecordWorkObser
 const requeueWork = `-- name: RequeueWork :exec
 update scheduler_go.work w
 set task_id = o.new_id, root_id = coalesce(w.root_id, w.task_id), state = 'backlog', lane = w.lane + 1, timed_out = w.timed_out + 1,
-    since = o.heard, started = null, below = null, attempts = 0, last_error = null, not_before = '-infinity'
-from (select unnest($1::uuid[]) as task_id, unnest($2::uuid[]) as new_id, unnest($3::timestamptz[]) as heard) o
+    since = o.received, started = null, below = null, attempts = 0, last_error = null, not_before = '-infinity'
+from (select unnest($1::uuid[]) as task_id, unnest($2::uuid[]) as new_id, unnest($3::timestamptz[]) as received) o
 where w.task_id = o.task_id
 `
 
 type RequeueWorkParams struct {
-	TaskID []uuid.UUID
-	NewID  []uuid.UUID
-	Heard  []time.Time
+	TaskID   []uuid.UUID
+	NewID    []uuid.UUID
+	Received []time.Time
 }
 
 // RequeueWork puts work that timed out into the backlog of the next lane.
 func (q *Queries) RequeueWork(ctx context.Context, arg RequeueWorkParams) error {
-	_, err := q.db.Exec(ctx, requeueWork, arg.TaskID, arg.NewID, arg.Heard)
+	_, err := q.db.Exec(ctx, requeueWork, arg.TaskID, arg.NewID, arg.Received)
 	return err
 }
 
@@ -758,19 +758,19 @@ const settleWork = `-- name: SettleWork :exec
 update scheduler_go.work w
 set state = 'settled', settled = o.settled, started = nullif(o.started, 0),
     share_group = case when o.charges then w.share_group end, cost = case when o.charges then o.charged else w.cost end,
-    lane_set = case when o.teaches then w.lane_set end
+    lane_set = case when o.awaits_runtime then w.lane_set end
 from (select unnest($1::uuid[]) as task_id, unnest($2::timestamptz[]) as settled, unnest($3::double precision[]) as started,
-             unnest($4::boolean[]) as charges, unnest($5::double precision[]) as charged, unnest($6::boolean[]) as teaches) o
+             unnest($4::boolean[]) as charges, unnest($5::double precision[]) as charged, unnest($6::boolean[]) as awaits_runtime) o
 where w.task_id = o.task_id
 `
 
 type SettleWorkParams struct {
-	TaskID  []uuid.UUID
-	Heard   []time.Time
-	Started []float64
-	Charges []bool
-	Charged []float64
-	Teaches []bool
+	TaskID        []uuid.UUID
+	Received      []time.Time
+	Started       []float64
+	Charges       []bool
+	Charged       []float64
+	AwaitsRuntime []bool
 }
 
 // SettleWork keeps ended work whose runtime is not known yet: with its group's charge, to correct it, and
@@ -778,11 +778,11 @@ type SettleWorkParams struct {
 func (q *Queries) SettleWork(ctx context.Context, arg SettleWorkParams) error {
 	_, err := q.db.Exec(ctx, settleWork,
 		arg.TaskID,
-		arg.Heard,
+		arg.Received,
 		arg.Started,
 		arg.Charges,
 		arg.Charged,
-		arg.Teaches,
+		arg.AwaitsRuntime,
 	)
 	return err
 }
@@ -824,13 +824,13 @@ for update of w
 `
 
 type WorkToGiveUpParams struct {
-	LostBefore    time.Time
-	Waiting       int64
-	Queue         string
-	UnheardBefore time.Time
-	Now           time.Time
-	BegunBefore   time.Time
-	MaxRows       int32
+	LostBefore   time.Time
+	Waiting      int64
+	Queue        string
+	SilentBefore time.Time
+	Now          time.Time
+	BegunBefore  time.Time
+	MaxRows      int32
 }
 
 type WorkToGiveUpRow struct {
@@ -851,7 +851,7 @@ func (q *Queries) WorkToGiveUp(ctx context.Context, arg WorkToGiveUpParams) ([]W
 		arg.LostBefore,
 		arg.Waiting,
 		arg.Queue,
-		arg.UnheardBefore,
+		arg.SilentBefore,
 		arg.Now,
 		arg.BegunBefore,
 		arg.MaxRows,

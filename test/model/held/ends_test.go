@@ -276,7 +276,7 @@ const (
 // It writes the starts of works only for the search: an end with a known start is charged by it, and the model has no
 // such ends.
 func (w *endsWorld) searchSilent(lane uint8, does int) (given int) {
-	silent := ledger.GiveUp{Queue: lanes[lane].Queue, Now: w.clock, SilentBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Most: ledger.MaintenanceBatch}
+	silent := ledger.GiveUpFilter{Queue: lanes[lane].Queue, Now: w.clock, SilentBefore: w.known, LostBefore: w.clock.AddDate(-1, 0, 0), Limit: ledger.MaintenanceBatch}
 	if does == notes {
 		silent.SilentBefore = time.Unix(0, 0)
 	}
