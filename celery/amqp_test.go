@@ -35,14 +35,14 @@ func taskIDs(t testing.TB, ch *amqp.Channel, queue string) map[string]int {
 	return ids
 }
 
-// waitReady returns once a queue holds so many messages.
+// waitReady waits until a queue holds n ready messages.
 func waitReady(t testing.TB, brokerURL, queue string, n int) {
 	t.Helper()
 	ch := testenv.Channel(t, brokerURL)
 	testenv.Becomes(t, "messages", n, func() int { return min(n, testenv.Ready(t, ch, queue)) })
 }
 
-// manage calls the management API and returns what it answers.
+// manage calls the management API and returns the body of its response.
 func manage(t testing.TB, env testenv.Broker, method, path, body string) string {
 	t.Helper()
 	request, err := http.NewRequest(method, strings.TrimSuffix(env.ManagementURL, "/")+"/"+path, strings.NewReader(body))
@@ -63,34 +63,33 @@ func manage(t testing.TB, env testenv.Broker, method, path, body string) string 
 	return string(text)
 }
 
-// bindings are those of a queue as the management API shows them.
+// bindings returns a queue's bindings, as the management API prints them.
 func bindings(t testing.TB, env testenv.Broker, queue string) string {
 	t.Helper()
 	b := testenv.URL(t, env.URL)
 	return manage(t, env, http.MethodGet, "api/queues/"+url.PathEscape(b.Path[1:])+"/"+url.PathEscape(queue)+"/bindings", "")
 }
 
-// proxied is a broker behind a proxy that can be cut.
+// proxied returns a proxy in front of a broker, and the broker's URL through that proxy.
 func proxied(t testing.TB, brokerURL string) (*testenv.Toxic, string) {
 	t.Helper()
 	through, x := testenv.Through(t, brokerURL, testenv.Proxy)
 	return x, through
 }
 
-// injector is a proxy that can slip frames of its own between those that the
-// broker sends, as a broker short of memory would send them.
+// injector is a proxy that can insert frames between those of the broker. So it plays a broker that is short of memory.
 type injector struct {
 	addr string
 	m    sync.Mutex
 	conn net.Conn // to the client connected last
 
-	// flow is held to stop reading from clients, as a broker short of memory
-	// does; only from the first one if onlyFirst is set before it connects.
+	// A test holds flow to stop reading from clients, as a broker short of memory does. If onlyFirst is set before a
+	// client connects, only the first client is affected.
 	flow      sync.Mutex
 	onlyFirst atomic.Bool
 }
 
-// gated reads while the flow isn't stopped.
+// gated waits for flow before each read.
 type gated struct {
 	net.Conn
 	flow *sync.Mutex
@@ -143,7 +142,7 @@ func injectInto(t testing.TB, listener net.Listener, target string) *injector {
 	return x
 }
 
-// frames copies whole frames, so that others may come between them.
+// frames copies whole frames, so that injected frames stay between them.
 func (x *injector) frames(client, server net.Conn) {
 	header := make([]byte, 7)
 	for {

@@ -15,9 +15,8 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// BenchmarkPublish sends 50,000 persistent task messages into one queue, in
-// turns with a bare loop over the AMQP library that sends the same bytes and
-// keeps as many in flight. The metric "of-bare" is our rate by the loop's.
+// BenchmarkPublish sends 50,000 persistent task messages into one queue. A loop over the AMQP library sends the same
+// bytes in turns, with as many messages in flight. The metric "of-bare" is our rate divided by the loop's rate.
 func BenchmarkPublish(b *testing.B) {
 	const total, turn, window = 50_000, 5_000, 1_000
 	env := testenv.RabbitMQ(b)
@@ -32,7 +31,7 @@ func BenchmarkPublish(b *testing.B) {
 	for i := range msgs {
 		msgs[i].Kwargs = []byte(`{"url": "https://example.org/some/repository.git", "incremental": true}`)
 	}
-	// What the loop sends is what we sent.
+	// Both send the same messages.
 	if err := errors.Join(p.Publish(b.Context(), msgs[:1])...); err != nil {
 		b.Fatal(err)
 	}
@@ -86,8 +85,8 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportMetric(theirs.Seconds()/ours.Seconds(), "of-bare")
 }
 
-// BenchmarkDecodeEvents reads a message of ten events as workers batch them.
-// The metric "of-generic" is our time by that of encoding/json into maps.
+// BenchmarkDecodeEvents decodes a message of ten events, a usual batch of a worker. The metric "of-generic" is our time
+// divided by that of encoding/json with maps.
 func BenchmarkDecodeEvents(b *testing.B) {
 	var events []json.RawMessage
 	for len(events) < 10 {
@@ -125,7 +124,7 @@ func BenchmarkDecodeEvents(b *testing.B) {
 	b.ReportMetric(ours.Seconds()/generic.Seconds(), "of-generic")
 }
 
-// BenchmarkEncode makes one message of usual size.
+// BenchmarkEncode encodes one message of usual size.
 func BenchmarkEncode(b *testing.B) {
 	encode := celery.Encode()
 	m := celery.TaskMessage{
@@ -141,8 +140,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// Encoding reuses what it can: the rest is what the headers of one message
-// need.
+// The encoder reuses its buffers. One message allocates only what its headers need.
 func TestEncodingAllocatesLittle(t *testing.T) {
 	encode := celery.Encode()
 	m := tasks("queue", 1)[0]

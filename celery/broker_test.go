@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// URLs mean what they mean to Celery, which is asked for each.
+// The parser takes from each broker URL the same values as Celery.
 func TestBrokerURLsMeanWhatCelerySays(t *testing.T) {
 	t.Parallel()
 	python := startPeer(t, "memory://")
@@ -69,8 +69,7 @@ func TestBrokerURLsMeanWhatCelerySays(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a URL, or shown of a good one, its password isn't in
-// it.
+// Errors and printed brokers never contain the password of the URL.
 func TestPasswordsAreNotShown(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{

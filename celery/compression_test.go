@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/celery"
 )
 
-// The ways to compress a message, all of kombu's but bzip2, have its names, and kombu reads what they write, one after
-// the other: short bodies and those longer than a block.
+// Compressions has all of kombu's names except bzip2. kombu reads bodies that several messages compress in turn, shorter
+// and longer than a block.
 func TestCompressions(t *testing.T) {
 	t.Parallel()
 	kombu := startPeer(t, "memory://")
@@ -19,7 +19,7 @@ func TestCompressions(t *testing.T) {
 	if e := kombu.ask(map[string]any{"operation": "compressions"}, &theirs); e != "" {
 		t.Fatal(e)
 	}
-	for _, name := range []string{"bzip2", "bzip", "application/x-bz2"} { // refused, as documented
+	for _, name := range []string{"bzip2", "bzip", "application/x-bz2"} { // Compressions has no bzip2
 		delete(theirs, name)
 	}
 	if diff := cmp.Diff(theirs, celery.Compressions); diff != "" {
@@ -46,8 +46,8 @@ func TestCompressions(t *testing.T) {
 	}
 }
 
-// A body in zstd tells how long it is, which the library needs that kombu used before 5.6.
-func TestZstdTellsTheLength(t *testing.T) {
+// A body in zstd contains its uncompressed length: the library of kombu before 5.6 needs it.
+func TestZstdHasTheLength(t *testing.T) {
 	t.Parallel()
 	message := celery.TaskMessage{ID: "id", Name: "t", Queue: "q", Args: []byte(`["a", 1]`)}
 	plain, err := celery.EncodeAs(celery.SendSettings{})(&message)

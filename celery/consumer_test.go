@@ -40,8 +40,7 @@ func next(t testing.TB, deliveries <-chan celery.Delivery) celery.Delivery {
 	}
 }
 
-// Prefetch bounds what is handed over, and acknowledging a range makes room
-// for as many.
+// Prefetch bounds the deliveries without an acknowledgement. Acknowledging n of them makes room for n.
 func TestPrefetchAndRanges(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -66,8 +65,8 @@ func TestPrefetchAndRanges(t *testing.T) {
 	}
 }
 
-// When its context ends, Run stops taking messages; those handed over can
-// still be acknowledged, and the others go back.
+// When its context ends, Run takes no more messages. Deliveries can still be acknowledged, and the broker requeues the
+// others.
 func TestStoppingTheConsumer(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -92,8 +91,8 @@ func TestStoppingTheConsumer(t *testing.T) {
 	testenv.Becomes(t, "messages", 8, func() int { return testenv.Ready(t, ch, "queue") })
 }
 
-// After the connection is lost, what wasn't acknowledged comes again, marked;
-// acknowledging what came before does nothing.
+// After a lost connection the broker delivers unacknowledged messages again, marked as redelivered. Acknowledging the
+// earlier deliveries has no effect.
 func TestRedeliveryAfterLostConnection(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -125,7 +124,7 @@ func TestRedeliveryAfterLostConnection(t *testing.T) {
 	})
 }
 
-// A deleted queue is made and read again.
+// The consumer declares a deleted queue again and reads it.
 func TestDeletedQueue(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -167,12 +166,11 @@ func TestDeletedQueue(t *testing.T) {
 	}
 }
 
-// A message above the limit is cut and marked, whatever its size, and the
-// next one is whole.
+// The consumer cuts and marks a message above the limit, whatever its size. The next message is whole.
 func TestOversizedMessages(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
-	const limit = 300_000 // more than two frames
+	const limit = 300_000 // longer than two frames
 	bodies := [][]byte{}
 	for _, size := range []int{0, 1, limit - 1, limit, limit + 1, limit + 2, 3 * limit, 8_000_000, 131_064, 131_065, 262_128, 10} {
 		bodies = append(bodies, bytes.Repeat([]byte{'a' + byte(len(bodies))}, size))
@@ -191,7 +189,7 @@ func TestOversizedMessages(t *testing.T) {
 	}
 }
 
-// A broker that can't be reached at the start is waited for, and named once.
+// A consumer waits for a broker that can't be reached at the start, and logs that once.
 func TestConsumerWaitsForTheBroker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)

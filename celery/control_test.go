@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// Remote control of a real worker: what it has, what it reads, and revoking.
+// Remote control lists the tasks and queues of a real worker, and revokes tasks.
 func TestRemoteControl(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -21,7 +21,7 @@ func TestRemoteControl(t *testing.T) {
 	b := parsed.Broker(t, env.URL)
 	sleep := "swh.test.Sleep"
 	w := startWorker(t, env.URL, []string{sleep, "swh.test.Echo"})
-	// Named nodes are waited for until they have replied, and no longer.
+	// Control waits for named nodes only until all of them have replied.
 	c := celery.NewControl(b, celery.ControlOptions{Timeout: patience})
 	here := celery.Destination{Nodes: []string{w.node}}
 	pong := func(c *celery.Control, to celery.Destination) error {
@@ -59,9 +59,8 @@ func TestRemoteControl(t *testing.T) {
 	for i := range msgs {
 		msgs[i].Name, msgs[i].Args = sleep, []byte(`[120]`)
 	}
-	// The worker takes one task more than it executes. One that waits for its
-	// time counts, too: with RabbitMQ 3, Celery then takes another, but not
-	// before it has that one; with RabbitMQ 4, it takes no other of that queue.
+	// The worker takes one task more than it executes, and a task with an ETA counts. Celery with RabbitMQ 3 takes
+	// another task once it has that one; with RabbitMQ 4 it takes none.
 	msgs[2].Queue, msgs[2].ETA = "swh.test.Echo", time.Now().Add(time.Hour)
 	if err := errors.Join(p.Publish(ctx, msgs[2:])...); err != nil {
 		t.Fatal(err)
@@ -131,7 +130,7 @@ func TestRemoteControl(t *testing.T) {
 	}
 }
 
-// A broker that isn't there is an error, not an empty answer.
+// If the broker can't be reached, the result is an error, not an empty list.
 func TestRemoteControlWithoutBroker(t *testing.T) {
 	t.Parallel()
 	c := celery.NewControl(parsed.Broker(t, "amqp://u:secret@127.0.0.1:1"), celery.ControlOptions{})

@@ -13,8 +13,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// A reply that can't be read doesn't hide those that come after it, of an inspection or of a revocation, and is an
-// error beside them.
+// A reply that can't be read is an error beside the other replies, for inspections and revocations.
 func TestUnreadableReplies(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -64,7 +63,7 @@ func TestUnreadableReplies(t *testing.T) {
 			}
 		}
 	}()
-	// All six have replied long before the time is over.
+	// All six nodes reply long before the timeout.
 	c := celery.NewControl(b, celery.ControlOptions{Timeout: patience})
 	to := celery.Destination{Nodes: []string{"first@host", "second@host", "third@host", "fourth@host", "fifth@host", "sixth@host"}}
 	began := time.Now()

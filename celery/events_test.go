@@ -20,8 +20,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// A real worker runs what we send, both serialisations of it, and tells so in
-// events that we read.
+// A real worker runs our messages in both serialisations, and we decode the events that it sends.
 func TestWorkerRunsOurMessagesAndWeReadItsEvents(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -165,7 +164,7 @@ func runConsumer(t testing.TB, b celery.Broker, o celery.ConsumerOptions, out ch
 	return c
 }
 
-// captureEvents keeps the body of a message, named for what is in it.
+// captureEvents stores the body of a message in a file that is named for the body's content.
 func captureEvents(t testing.TB, body []byte) {
 	t.Helper()
 	events, err := celery.DecodeEvents(body, "application/json")
@@ -192,14 +191,13 @@ func captureEvents(t testing.TB, body []byte) {
 	}
 }
 
-// An event that makes no sense is named, and the others of its message are
-// read all the same.
+// An event that can't be decoded is an error with its reason. The other events of its message are decoded.
 func TestBadEventsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		body   string
 		types  []string
-		bad    map[int]error // by place in the message
+		bad    map[int]error // by position in the message
 		unread bool
 	}{
 		{body: `[]`},
@@ -238,7 +236,7 @@ func TestBadEventsAreNamed(t *testing.T) {
 	}
 }
 
-// Odd values and unknown types are kept as they are, as JSON.
+// Events keep unusual values and unknown types as JSON.
 func TestOddEventsAreKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, contentType, eventType, field, want string }{
@@ -258,11 +256,11 @@ func TestOddEventsAreKept(t *testing.T) {
 	}
 }
 
-// A message that is nested deeper than Python reads is refused, in either form: no stack
-// is deep enough for all.
+// The decoder refuses messages that are nested deeper than Python reads, in both serialisations. No stack is deep enough
+// for all of them.
 func TestDeepEventsAreRefused(t *testing.T) {
 	t.Parallel()
-	const deep = 8 << 20 // more than a stack has room for
+	const deep = 8 << 20 // deeper than any stack
 	for contentType, body := range map[string][]byte{
 		"application/json": bytes.Repeat([]byte("["), deep), "application/x-msgpack": append(bytes.Repeat([]byte{0x91}, deep), 0xc0),
 	} {

@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Address is one node of a broker, for tests.
+// Address is one node of a broker.
 type Address struct {
 	Host           string
 	Port           int
@@ -24,7 +24,7 @@ func (b Broker) Addresses() []Address {
 	return all
 }
 
-// Represent gives a JSON text as Celery shows it and as it encodes it.
+// Represent returns a JSON text as Celery's argsrepr shows it, and as Celery encodes it.
 func Represent(text []byte) (repr, body string, err error) {
 	var v values
 	at, err := v.parse(text)
@@ -34,13 +34,13 @@ func Represent(text []byte) (repr, body string, err error) {
 	return string(v.appendRepr(nil, at)), string(v.appendJSON(nil, at)), nil
 }
 
-// EncodeAs gives a function that encodes messages with one encoder.
+// EncodeAs returns a function that encodes all its messages with one encoder.
 func EncodeAs(s SendSettings) func(*TaskMessage) (amqp.Publishing, error) {
 	e, forms := newEncoder(16<<20, "reply-to"), newForms(s)
 	return func(m *TaskMessage) (amqp.Publishing, error) { return e.encode(m, forms.of(m.Name)) }
 }
 
-// Encode gives a function that encodes messages with one encoder.
+// Encode returns a function that encodes all its messages with one encoder.
 func Encode() func(*TaskMessage) error {
 	encode := EncodeAs(SendSettings{})
 	return func(m *TaskMessage) error {
@@ -49,8 +49,7 @@ func Encode() func(*TaskMessage) error {
 	}
 }
 
-// ManagementURL is where the management API of a broker's first address is
-// looked for.
+// ManagementURL returns the default URL of the management API for a broker's first address.
 func (b Broker) ManagementURL() string {
 	m := management{client: &http.Client{}}
 	u, err := m.base(b.nodes[0])
@@ -65,8 +64,7 @@ var (
 	IsMissing = isMissing
 )
 
-// Suspect has the publisher take a queue for one that doesn't answer, and returns whether
-// it still does.
+// Suspect marks a queue as one that doesn't answer. The returned function reports whether the mark is still set.
 func (p *Publisher) Suspect(queue string) (still func() bool) {
 	p.suspects.Store(queue, true)
 	return func() bool {
@@ -75,17 +73,17 @@ func (p *Publisher) Suspect(queue string) (still func() bool) {
 	}
 }
 
-// Retire has a connected publisher take another connection for what it sends from now on.
+// Retire makes a connected publisher open another connection for the next messages.
 func (p *Publisher) Retire() { p.retire(p.current()) }
 
-// Session tells the connections of a publisher apart. It returns how many messages hold a slot
-// of the present one, and how many of them the broker may have and has not answered for.
+// Session identifies a publisher's current connection. It returns the number of messages that hold a slot of it, and how
+// many of these are sent and unconfirmed.
 func (p *Publisher) Session() (session any, slots, unanswered int) {
 	s := p.current()
 	return s, len(s.slots), int(s.unanswered.Load())
 }
 
-// Headers returns the headers of messages that one encoder encodes.
+// Headers returns the headers of messages that one encoder has encoded.
 func Headers(messages ...TaskMessage) ([]map[string]any, error) {
 	encode := EncodeAs(SendSettings{})
 	var all []map[string]any
@@ -99,7 +97,7 @@ func Headers(messages ...TaskMessage) ([]map[string]any, error) {
 	return all, nil
 }
 
-// Figures are what the management API would have said of a queue.
+// Figures returns QueueFigures as the management API would report them.
 func Figures(ready, unacknowledged, prefetch int) QueueFigures {
 	return QueueFigures{answered: true, known: true, Asked: time.Now(), stats: queueStats{Ready: &ready, Unacknowledged: &unacknowledged}, prefetch: prefetch}
 }

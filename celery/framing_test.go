@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// sink is a connection that keeps what is written.
+// sink is a connection that stores what is written to it.
 type sink struct {
 	net.Conn
 	bytes.Buffer
@@ -21,8 +21,7 @@ type sink struct {
 func (s *sink) Write(p []byte) (int, error) { return s.Buffer.Write(p) }
 func (s *sink) Read(p []byte) (int, error)  { return s.Buffer.Read(p) }
 
-// Outgoing content headers get the priority that they lack, and nothing else
-// changes, however the library cuts its writes.
+// Outgoing content headers get a missing priority. No other byte changes, however the library splits its writes.
 func TestOutgoingFrames(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {

@@ -31,8 +31,7 @@ func captures(f *testing.F, dir string, add func(body []byte)) {
 	}
 }
 
-// Whatever workers or others send, reading events ends, panics never, accepts
-// all that is JSON, and hands on nothing that isn't.
+// The decoder of events never panics. It accepts all valid JSON, and returns only valid JSON.
 func FuzzDecodeEvents(f *testing.F) {
 	captures(f, "events", func(body []byte) { f.Add(body) })
 	for _, seed := range []string{
@@ -62,7 +61,7 @@ func FuzzDecodeEvents(f *testing.F) {
 	})
 }
 
-// The same for msgpack, which is rewritten as JSON first.
+// The decoder of msgpack returns valid JSON or an error, and never panics.
 func FuzzMsgpackToJSON(f *testing.F) {
 	for _, seed := range []string{
 		"\x80", "\x90", "\xc0", "\xc1", "\x81\xa4type\xactask-started", "\x81\x01\x02", "\x81\x90\x02", "\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff",
@@ -85,7 +84,7 @@ func FuzzMsgpackToJSON(f *testing.F) {
 	})
 }
 
-// Replies come from workers of any version.
+// The decoder of replies never panics, whatever the worker's version.
 func FuzzDecodeReplies(f *testing.F) {
 	for _, seed := range []string{
 		`{"worker@host": {"ok": "pong"}}`, `{"worker@host": [{"id": "x", "args": [], "time_start": 1.5}]}`, `{"w": {"error": "no"}}`, `{}`, `[]`, `{"w": NaN}`,
@@ -101,8 +100,7 @@ func FuzzDecodeReplies(f *testing.F) {
 	})
 }
 
-// Arguments from the database, whatever is in them, become JSON that means
-// the same, and become it again.
+// Any arguments in the database become JSON with the same meaning. Encoding that again returns the same text.
 func FuzzArguments(f *testing.F) {
 	captures(f, "messages", func(file []byte) {
 		var m struct{ Body []byte }
@@ -145,7 +143,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// A URL never takes the parser down, and its password is never shown.
+// The parser of URLs never panics, and never shows a password.
 func FuzzParseBroker(f *testing.F) {
 	for _, seed := range []string{
 		"amqp://h//", "amqp://u:hunter2hunter2@h:5672/%2f", "amqps://u:p@[::1]:1/v?cacertfile=x&verify=verify_none;amqp://b", "h", ";", "amqp://[", "amqp://%", "amqp://a:b@c:d@e",
@@ -169,8 +167,7 @@ func FuzzParseBroker(f *testing.F) {
 	})
 }
 
-// What the broker sends passes the filter unchanged but for cut bodies, in
-// pieces of any size, and never more of a body than allowed.
+// The filter passes frames unchanged except for cut bodies, in pieces of any size. A body never exceeds the limit.
 func FuzzIncomingFrames(f *testing.F) {
 	frame := func(kind byte, payload []byte) []byte {
 		b := append([]byte{kind, 0, 1}, binary.BigEndian.AppendUint32(nil, uint32(len(payload)))...)
@@ -198,7 +195,7 @@ func FuzzIncomingFrames(f *testing.F) {
 			case frameHeader:
 				bodies = 0
 			case frameBody:
-				if bodies += size; bodies > (limit+1)*256 { // 256: each channel has its own
+				if bodies += size; bodies > (limit+1)*256 { // 256: the limit holds for each channel
 					t.Errorf("%d bytes of body pass", bodies)
 				}
 			}
@@ -207,7 +204,7 @@ func FuzzIncomingFrames(f *testing.F) {
 	})
 }
 
-// streamConn is a connection that only reads.
+// streamConn is a connection for reading only.
 type streamConn struct {
 	net.Conn
 	io.Reader

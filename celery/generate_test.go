@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// generator writes random JSON texts that probe what Python and Go write
-// differently: the forms of numbers, escapes, order and repetition of keys,
-// depth, and lengths about those at which Celery shortens.
+// generator writes random JSON texts that Python and Go may write differently. It varies numbers, escapes, the order and
+// repetition of keys, depth, and lengths near those at which Celery shortens.
 type generator struct{ *rand.Rand }
 
 func (g generator) pick(choices ...string) string { return choices[g.IntN(len(choices))] }
@@ -47,7 +46,7 @@ func (g generator) dict(depth int) string {
 	for i := range items {
 		key := g.text()
 		if g.IntN(3) == 0 {
-			key = g.pick(`"a"`, `"\u0061"`, `"b"`, `""`) // repeated, and in two spellings
+			key = g.pick(`"a"`, `"\u0061"`, `"b"`, `""`) // repeated keys, and two spellings of one key
 		}
 		items[i] = key + g.pick(":", ": ", " : ") + g.value(depth)
 	}

@@ -2,7 +2,7 @@ package celery
 
 import "testing"
 
-// Acknowledging a delivery makes room for as many bytes as it and those before it had.
+// Acknowledging a delivery frees the bytes of it and of all earlier deliveries.
 func TestAcknowledgedBytesMakeRoom(t *testing.T) {
 	t.Parallel()
 	h := newHeld()

@@ -11,10 +11,10 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// Large messages that nobody acknowledges don't fill the memory, although the broker may
-// send many; what is acknowledged makes room for the next, and each comes once, in order.
-func TestBytesInHandAreBounded(t *testing.T) {
-	env, ch := withQueue(t) // not in parallel: it looks at the memory of the process
+// MaxBytes bounds the memory of unacknowledged messages, however many the broker sends. Acknowledging makes room for the
+// next ones, and each message arrives once, in order.
+func TestUnacknowledgedBytesAreBounded(t *testing.T) {
+	env, ch := withQueue(t) // not in parallel: it measures the memory of the process
 	const messages, size, limit = 300, 1 << 20, 8 << 20
 	body := bytes.Repeat([]byte("x"), size)
 	for i := range messages {
@@ -53,7 +53,7 @@ func TestBytesInHandAreBounded(t *testing.T) {
 	}
 }
 
-// heap is the memory that is in use.
+// heap returns the bytes in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -61,15 +61,14 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A consumer that has no room closes in order, not by force when its time is over, which
-// takes two seconds.
-func TestCloseWithBytesInHand(t *testing.T) {
+// A consumer at MaxBytes closes in order, in less than two seconds. A forced close takes two seconds.
+func TestCloseAtMaxBytes(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
 	for range 5 {
 		put(t, ch, "queue", make([]byte, 1<<20))
 	}
-	var tries []time.Duration // by force none is quicker; in order some are, on a busy machine too
+	var tries []time.Duration // A forced close is never quicker. On a busy machine, an orderly close is quicker in some tries.
 	for range 5 {
 		deliveries := make(chan celery.Delivery)
 		c := runConsumer(t, parsed.Broker(t, env.URL), celery.ConsumerOptions{Queue: "queue", MaxBytes: 2 << 20}, deliveries)

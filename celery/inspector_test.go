@@ -57,14 +57,13 @@ func hold(t testing.TB, brokerURL, queue string, n int, global bool) (*amqp.Chan
 	return ch, deliveries
 }
 
-// isNew reports whether a queue holds three messages, published of late, that nobody reads,
-// as far as can be known: the management API has no counts of a queue at first.
+// isNew reports whether l is a queue of three ready messages without consumers. The management API has no counts of a
+// new queue yet.
 func isNew(l celery.QueueLength) bool {
 	return l == celery.QueueLength{Exists: true, Ready: 3} || l == celery.QueueLength{Exists: true, Ready: 3, Unknown: true}
 }
 
-// A missing queue, an empty one, and one whose messages nobody reads are
-// counted exactly, whatever the names are.
+// The length is exact for a missing queue, an empty queue, and a queue without consumers, whatever its name.
 func TestLengthWithoutConsumers(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -82,8 +81,8 @@ func TestLengthWithoutConsumers(t *testing.T) {
 	}
 }
 
-// Messages that consumers took since the statistics were made are counted,
-// and not more of them than the consumers may hold.
+// The length includes messages that consumers took since the management API's last statistics, up to the consumers'
+// prefetch limits.
 func TestLengthWithPrefetchLimits(t *testing.T) {
 	t.Parallel()
 	for _, global := range []bool{false, true} {
@@ -96,7 +95,7 @@ func TestLengthWithPrefetchLimits(t *testing.T) {
 			for range 30 {
 				<-deliveries
 			}
-			// Never too few, and exact once the broker knows the limits.
+			// The length is never too small, and exact once the management API reports the limits.
 			testenv.Becomes(t, "the length is exact", nil, func() error {
 				l := length(t, q, "queue", 100)
 				if l.Ready != 70 || l.Unacknowledged < 30 {
@@ -111,8 +110,7 @@ func TestLengthWithPrefetchLimits(t *testing.T) {
 	}
 }
 
-// While a publisher fills a queue by what the inspector says, and consumers
-// empty it, the queue never holds more than its limit.
+// A publisher that fills a queue by the inspector's length never exceeds the limit, while consumers empty the queue.
 func TestQueueIsNeverOverfilled(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"classic", "quorum"} {
@@ -140,7 +138,7 @@ func neverOverfilled(t *testing.T, kind string) {
 			held := []amqp.Delivery{}
 			for d := range deliveries {
 				held = append(held, d)
-				// Keep a varying number unacknowledged.
+				// Keep a varying number of messages unacknowledged.
 				for len(held) > random.IntN(prefetch) {
 					if held[0].Ack(false) != nil {
 						return
@@ -182,7 +180,7 @@ func neverOverfilled(t *testing.T, kind string) {
 		}
 		msgs := tasks("queue", free)
 		sent.Add(int64(free))
-		// What is acknowledged by now has left the queue; a little more may have.
+		// Acknowledged messages have left the queue. The queue may be shorter than this count.
 		highest = max(highest, sent.Load()-acknowledged.Load())
 		if err := errors.Join(p.Publish(ctx, msgs)...); err != nil {
 			t.Fatal(err)
@@ -191,14 +189,13 @@ func neverOverfilled(t *testing.T, kind string) {
 		n += free
 	}
 	t.Logf("at most %d messages of %d allowed, %d messages in %d rounds", highest, limit, total, rounds)
-	// A consumer's acknowledgement is counted here a little after the broker
-	// has it: one a consumer.
+	// This test counts an acknowledgement a little after the broker has it: one for each consumer.
 	if highest > limit+consumers {
 		t.Errorf("the queue held %d messages, its limit is %d", highest, limit)
 	}
 }
 
-// A real worker's limit is found and used.
+// The inspector finds and uses the prefetch limit of a real worker.
 func TestLengthWithAWorker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -213,14 +210,14 @@ func TestLengthWithAWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
-	// The worker acknowledges a task when it starts it, and holds one more.
+	// The worker acknowledges a task when it starts it, and takes one more.
 	testenv.Becomes(t, "the length", celery.QueueLength{Exists: true, Ready: 8, Unacknowledged: 1, Consumers: 1}, func() celery.QueueLength {
 		return length(t, q, queue, 10)
 	})
 }
 
-// Without the management API the ready messages are still exact, the others are
-// unknown, and what that costs is said once.
+// Without the management API, ready messages are exact and unacknowledged ones unknown. The log says once what that
+// costs.
 func TestLengthWithoutManagement(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -253,7 +250,7 @@ func TestLengthWithoutManagement(t *testing.T) {
 	}
 }
 
-// The broker going away is an error, and its return is noticed.
+// Without the broker, Length returns an error. It succeeds once the broker is back.
 func TestLengthWithoutBroker(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -272,8 +269,7 @@ func TestLengthWithoutBroker(t *testing.T) {
 	})
 }
 
-// The management API is on the broker's host, its port + 10,000, served as the
-// broker is.
+// The default management API is on the broker's host, at its port + 10,000, with the broker's scheme.
 func TestManagementURL(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
@@ -289,8 +285,7 @@ func TestManagementURL(t *testing.T) {
 	}
 }
 
-// Virtual hosts may have any name, in the broker's URL and in the management
-// API's.
+// The broker's URL and the management API accept any name of a virtual host.
 func TestOddVirtualHost(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -318,8 +313,8 @@ func TestOddVirtualHost(t *testing.T) {
 	}
 }
 
-// What consumers hold is what they held and what has gone since; at most what they may
-// hold, or held, as long as all of them are known.
+// Unacknowledged messages are at most those of the observation plus those that left the ready ones since. If all
+// consumers are known, their prefetch limits bound the number too.
 func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -345,8 +340,7 @@ func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
 	}
 }
 
-// A connection that falls silent is left as soon as it doesn't answer: whoever measures may
-// hold a lock, so it doesn't wait for heartbeats.
+// The inspector closes a silent connection at once and doesn't wait for heartbeats: its caller may hold a lock.
 func TestInspectorLeavesASilentConnection(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -355,7 +349,7 @@ func TestInspectorLeavesASilentConnection(t *testing.T) {
 	q := inspector(t, parsed.Broker(t, through+"?heartbeat=600"), env.ManagementURL, celery.InspectorOptions{})
 	length(t, q, "q", 0)
 	way.Silence(false)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // RabbitMQ's heartbeats end it after 90 s
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // RabbitMQ's heartbeats would end the connection after 90 s
 	defer cancel()
 	for {
 		_, err := q.LengthSince(ctx, "q", celery.QueueFigures{}, 0)

@@ -15,8 +15,7 @@ type answering func() *http.Response
 
 func (a answering) RoundTrip(*http.Request) (*http.Response, error) { return a(), nil }
 
-// Whatever the management API answers becomes counts that can be added, a limit
-// that can be compared, or an error without the password.
+// Any response of the management API becomes counts without overflow, a limit, or an error without the password.
 func FuzzManagementAnswers(f *testing.F) {
 	for _, body := range []string{
 		`{"messages_ready": 5, "messages_unacknowledged": 3, "consumer_details": [{"ack_required": true, "prefetch_count": 0, "channel_details": {"name": "c"}}]}`,

@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// A management port whose packets are swallowed costs one time-out, not one a queue; when
-// it answers again, so do measurements, without anybody waiting for it.
+// If a firewall drops the packets to the management port, all queues together wait for one timeout. Once the port
+// answers, measurements use it again.
 func TestSwallowedManagementCostsOneTimeout(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -39,13 +39,13 @@ func TestSwallowedManagementCostsOneTimeout(t *testing.T) {
 	if took > queues*timeout {
 		t.Errorf("%d queues took %s, with a time-out of %s", queues, took, timeout)
 	}
-	proxy.Cut() // what hangs on the swallowing port
+	proxy.Cut() // ends the connections that still hang
 	proxy.Restore()
 	testenv.Becomes(t, "the figures are unknown", false, func() bool { return length(t, q, "q0", 0).Unknown })
 }
 
-// A check of the management API asks what measurements ask, so that it finds good what they do
-// with; where it doesn't, it shows the reason that RabbitMQ gives.
+// CheckManagement sends the same requests as measurements, so both succeed or fail together. Its error has RabbitMQ's
+// reason.
 func TestCheckManagement(t *testing.T) {
 	t.Parallel()
 	env, _ := withQueue(t)
@@ -71,13 +71,13 @@ func TestCheckManagement(t *testing.T) {
 		switch {
 		case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)), err != nil && strings.Contains(err.Error(), "s3cret"):
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
-		case tc.broker == "": // what measurements find
+		case tc.broker == "": // measurements have no error for it
 			testenv.Becomes(t, tc.name+": unknown", tc.want != "", func() bool { return length(t, q, "queue", 0).Unknown })
 		}
 	}
 }
 
-// Without both counts, what is unacknowledged is unknown, not zero.
+// If a count is missing, the number of unacknowledged messages is unknown, not zero.
 func TestMissingCountsAreUnknown(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -93,7 +93,7 @@ func TestMissingCountsAreUnknown(t *testing.T) {
 		q := inspector(t, parsed.Broker(t, env.URL), server.URL, celery.InspectorOptions{})
 		want := celery.QueueLength{Exists: true, Ready: 2, Unacknowledged: 7}
 		if unknown {
-			want = celery.QueueLength{Exists: true, Ready: 2, Unknown: true} // nobody consumes
+			want = celery.QueueLength{Exists: true, Ready: 2, Unknown: true} // the queue has no consumer
 			if l := length(t, q, "queue", 3); l != want {
 				t.Errorf("%s: %+v, want %+v", body, l, want)
 			}
@@ -105,7 +105,7 @@ func TestMissingCountsAreUnknown(t *testing.T) {
 	}
 }
 
-// A broker whose statistics are disabled answers without counts.
+// A broker with disabled statistics returns responses without counts.
 func TestDisabledStatisticsAreUnknown(t *testing.T) {
 	t.Parallel()
 	node := testenv.RabbitMQCluster(t, 1).Nodes[0]

@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// Many queues are observed in about the time of one, and with a broker that doesn't answer in a bounded time, whatever
-// their number. Once it answers again, so do the observations.
+// Observing many queues takes about the time of one. With a silent broker the time is bounded, whatever the number of
+// queues. Once the broker answers, observations succeed.
 func TestObservingManyQueuesIsBounded(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -52,7 +52,7 @@ func TestObservingManyQueuesIsBounded(t *testing.T) {
 	testenv.Becomes(t, "queues that are observed again", len(queues), func() int { n, _ := observe(); return n })
 }
 
-// Queues of a node that is stopped don't hold up those of another one: all are asked at once, within one bound.
+// Queues on a paused node don't delay queues on another node. All are observed at once, within one timeout.
 func TestObservingQueuesOfAPausedNode(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RabbitMQCluster(t, 2)
@@ -86,7 +86,7 @@ func TestObservingQueuesOfAPausedNode(t *testing.T) {
 	}
 }
 
-// A management API that takes its time for each queue is asked about several at once.
+// With a slow management API, several queues are requested at once.
 func TestObservingWithASlowManagementAPI(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)

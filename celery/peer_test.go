@@ -18,7 +18,7 @@ func startPeer(t testing.TB, broker string) *peer {
 	return &peer{t, testenv.StartScript(t, nil, "testdata/peer.py", broker)}
 }
 
-// ask sends one request and decodes its answer; the error is Python's.
+// ask sends one request and decodes the response. A Python exception is returned as text.
 func (p *peer) ask(request map[string]any, answer any) (pythonError string) {
 	p.t.Helper()
 	var got struct {
@@ -34,7 +34,7 @@ func (p *peer) ask(request map[string]any, answer any) (pythonError string) {
 	return got.Error
 }
 
-// message is a message as Python sees it, down to which properties it has.
+// message is a message as Python reads it, including which properties are set.
 type message struct {
 	Properties map[string]any
 	Headers    map[string]any

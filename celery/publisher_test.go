@@ -37,8 +37,7 @@ func publisher(t testing.TB, b celery.Broker, o celery.PublisherOptions) *celery
 	return p
 }
 
-// patience bounds every wait for something that should happen soon; only a
-// failing test takes that long.
+// patience bounds each wait for an event that is due soon. Only a failing test waits so long.
 const patience = 3 * time.Minute
 
 func deadline(t testing.TB) context.Context {
@@ -58,8 +57,8 @@ func tasks(queue string, n int) []celery.TaskMessage {
 	return msgs
 }
 
-// check compares the results of publishing with what the queue really holds:
-// nothing is lost, sent twice, or said wrongly to be unsent.
+// check compares the results of publishing with the messages in the queue. A confirmed message is there once, and an
+// unsent one isn't there.
 func check(t testing.TB, msgs []celery.TaskMessage, errs []error, held map[string]int) (confirmed, unconfirmed, unsent int) {
 	t.Helper()
 	if len(errs) != len(msgs) {
@@ -90,8 +89,7 @@ func check(t testing.TB, msgs []celery.TaskMessage, errs []error, held map[strin
 	return confirmed, unconfirmed, unsent
 }
 
-// Each message of a call has its own result, and a bad one doesn't harm the
-// others.
+// Each message of a call has its own result. A failed message doesn't affect the others.
 func TestEachMessageHasItsResult(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -132,8 +130,8 @@ func TestEachMessageHasItsResult(t *testing.T) {
 	}
 }
 
-// A queue that didn't answer and does so again is treated as all others are.
-func TestQueueThatAnswersIsNoSuspect(t *testing.T) {
+// A suspect queue is treated like all others once it answers.
+func TestSuspectQueueThatAnswers(t *testing.T) {
 	t.Parallel()
 	env, _ := withQueue(t)
 	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
@@ -144,8 +142,7 @@ func TestQueueThatAnswersIsNoSuspect(t *testing.T) {
 	}
 }
 
-// Losing the connection in the middle costs only what was in flight, and that
-// is said to be uncertain; the rest goes over the next connection.
+// If the connection breaks, only messages in flight are unconfirmed. The others are sent over the next connection.
 func TestLostConnectionWhilePublishing(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -171,7 +168,7 @@ func TestLostConnectionWhilePublishing(t *testing.T) {
 	}
 }
 
-// Cancelling stops sending, and every message sent before is accounted for.
+// Cancelling stops sending, and the result of each message is correct.
 func TestCancelledWhilePublishing(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -193,7 +190,7 @@ func TestCancelledWhilePublishing(t *testing.T) {
 	}
 }
 
-// Close is as orderly as cancelling.
+// Closing the publisher while it sends has the same results as cancelling.
 func TestClosedWhilePublishing(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -216,7 +213,7 @@ func TestClosedWhilePublishing(t *testing.T) {
 	}
 }
 
-// Several callers share one connection and its bound on what is in flight.
+// Several callers share one connection and its limit of messages in flight.
 func TestConcurrentPublishing(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -246,8 +243,7 @@ func TestConcurrentPublishing(t *testing.T) {
 	}
 }
 
-// A broker that isn't there is waited for as long as the caller wants, then
-// nothing has been sent.
+// Publish waits for a missing broker until its context ends. Then it reports all messages as unsent.
 func TestMissingBroker(t *testing.T) {
 	t.Parallel()
 	env, _ := withQueue(t)
@@ -259,7 +255,7 @@ func TestMissingBroker(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(deadline(t), 3*time.Second) // long enough for a try
+	ctx, cancel := context.WithTimeout(deadline(t), 3*time.Second) // long enough for one try
 	defer cancel()
 	if err := p.DeclareQueue(ctx, "queue"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connecting to ") {
 		t.Error(err)
@@ -270,7 +266,7 @@ func TestMissingBroker(t *testing.T) {
 	})
 }
 
-// The next address is tried when one fails, and kept while it works.
+// If an address fails, the publisher tries the next one, and stays with it while it works.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	env, _ := withQueue(t)
@@ -288,7 +284,7 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-// A broker that blocks publishers is waited for, and the caller is told.
+// If the broker blocks publishers, the publisher waits and logs that.
 func TestBlockedBroker(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -325,7 +321,7 @@ func TestBlockedBroker(t *testing.T) {
 	}
 }
 
-// logLines passes on what is logged.
+// logLines receives the lines of a log.
 type logLines chan string
 
 func (l logLines) Write(line []byte) (int, error) {
@@ -333,7 +329,7 @@ func (l logLines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// await waits for a line that holds all the parts.
+// await waits for a line that contains all the parts.
 func (l logLines) await(parts ...string) {
 	for line := range l {
 		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
@@ -342,9 +338,8 @@ func (l logLines) await(parts ...string) {
 	}
 }
 
-// A broker that stops reading without a word holds a publisher up in the
-// middle of a message. Ending the context frees it all the same, in bounded
-// time, with every message accounted for.
+// A broker may stop reading in the middle of a message. If the context ends, Publish returns within a bounded time, with
+// a result for each message.
 func TestStuckBroker(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -359,13 +354,13 @@ func TestStuckBroker(t *testing.T) {
 	}
 	msgs := tasks("queue", 100)
 	for i := range msgs {
-		msgs[i].Args = []byte(`["` + strings.Repeat("x", 1<<20) + `"]`) // more than sockets buffer
+		msgs[i].Args = []byte(`["` + strings.Repeat("x", 1<<20) + `"]`) // larger than the sockets' buffers
 	}
 	x.flow.Lock()
 	var flow sync.Once
 	resume := func() { flow.Do(x.flow.Unlock) }
 	defer resume()
-	ctx, cancel := context.WithTimeout(deadline(t), 3*time.Second) // long enough to send something
+	ctx, cancel := context.WithTimeout(deadline(t), 3*time.Second) // long enough to send some messages
 	defer cancel()
 	errs := p.Publish(ctx, msgs)
 	resume()
@@ -375,8 +370,8 @@ func TestStuckBroker(t *testing.T) {
 	}
 }
 
-// A write that is stuck holds up only its own call: others go on over another connection once its context has ended,
-// and its own connection is closed in the end, not that of the others. A call behind it ends with its own context.
+// A stuck write delays only its own call. Once that call's context ends, the others use another connection, and the
+// stuck connection is closed. A call that waits behind the write ends with its own context.
 func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -387,7 +382,7 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	}
 	x := injectInto(t, listener, testenv.Host(t, env.URL))
 	x.onlyFirst.Store(true)
-	const confirmTimeout, stuckTime = 5 * time.Second, 12 * time.Second // closed before a heartbeat is missed
+	const confirmTimeout, stuckTime = 5 * time.Second, 12 * time.Second // shorter than the heartbeat's timeout
 	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: confirmTimeout})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
@@ -398,7 +393,7 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	defer resume()
 	msgs := tasks("queue", 50)
 	for i := range msgs {
-		msgs[i].Args = []byte(`["` + strings.Repeat("x", 1<<20) + `"]`) // more than sockets buffer
+		msgs[i].Args = []byte(`["` + strings.Repeat("x", 1<<20) + `"]`) // larger than the sockets' buffers
 	}
 	var errs []error
 	var returned time.Time
@@ -410,7 +405,7 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 		errs = p.Publish(ctx, msgs)
 		returned = time.Now()
 	})
-	// It sends until the sockets' buffers are full. On a busy machine a message may take a second.
+	// The call sends until the sockets' buffers are full. On a busy machine one message may take a second.
 	for sent, since := 0, time.Now(); sent < 2 || time.Since(since) < 4*time.Second; time.Sleep(10 * time.Millisecond) {
 		if _, _, unanswered := p.Session(); unanswered != sent {
 			sent, since = unanswered, time.Now()
@@ -454,8 +449,8 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	}
 }
 
-// A connection that is retired while a message goes out over it stays open for its answer, and
-// what waits to be sent after that goes over the next one.
+// A connection that is retired during a send stays open for the confirmation. Messages that wait go over the next
+// connection.
 func TestRetiredWhilePublishing(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
@@ -466,7 +461,7 @@ func TestRetiredWhilePublishing(t *testing.T) {
 	}
 	first, _, _ := p.Session()
 	msgs := tasks("queue", 2)
-	msgs[0].Args = []byte(`["` + strings.Repeat("x", 15<<20) + `"]`) // more than sockets buffer
+	msgs[0].Args = []byte(`["` + strings.Repeat("x", 15<<20) + `"]`) // larger than the sockets' buffers
 	errs := make([]error, len(msgs))
 	var publishing sync.WaitGroup
 	publish := func(i int) { publishing.Go(func() { errs[i] = p.Publish(deadline(t), msgs[i:i+1])[0] }) }
@@ -491,7 +486,7 @@ func TestRetiredWhilePublishing(t *testing.T) {
 	}
 }
 
-// A broker that falls silent is left after three heartbeats.
+// The publisher closes a silent connection after three heartbeats.
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	env, _ := withQueue(t)
@@ -504,7 +499,7 @@ func TestSilentBroker(t *testing.T) {
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	x.m.Lock() // nothing reaches the client any more
+	x.m.Lock() // nothing reaches the client from here on
 	defer x.m.Unlock()
 	msgs := tasks("queue", 3)
 	for i, err := range p.Publish(deadline(t), msgs) {
@@ -514,8 +509,7 @@ func TestSilentBroker(t *testing.T) {
 	}
 }
 
-// A queue that exists is used as it is, and one that doesn't is made as
-// Celery makes it.
+// DeclareQueue leaves an existing queue as it is, and declares a missing one as Celery does.
 func TestDeclareQueue(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -544,7 +538,7 @@ func TestDeclareQueue(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Both ask for the same: a difference would be an error.
+	// If the two declarations differ, the broker returns an error.
 	python := startPeer(t, env.URL)
 	for _, queue := range []string{"ours first", "fanout"} {
 		if err := p.DeclareQueue(ctx, queue); err != nil {

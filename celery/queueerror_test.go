@@ -12,8 +12,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// Only where the broker says so is there no queue: it gives the same code to a queue whose
-// node is down, or is too slow.
+// Only some of RabbitMQ's 404 errors say that a queue is missing. The others say that its node is down or slow.
 func TestAnswersAboutQueues(t *testing.T) {
 	t.Parallel()
 	for reason, tc := range map[string]struct {
@@ -44,7 +43,7 @@ func TestAnswersAboutQueues(t *testing.T) {
 	}
 }
 
-// Errors of several queues are of queues if all are.
+// A joined error is of queues if each part is.
 func TestJoinedErrorsOfQueues(t *testing.T) {
 	t.Parallel()
 	a, b := &celery.QueueDownError{Queue: "a"}, &celery.RejectedError{Queue: "b"}
@@ -65,8 +64,7 @@ func TestJoinedErrorsOfQueues(t *testing.T) {
 	}
 }
 
-// A queue that another connection has for itself is there, and can't be asked; the others
-// can.
+// An exclusive queue of another connection exists, but can't be observed. Other queues can.
 func TestQueueOfAnotherConnection(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)

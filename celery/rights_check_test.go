@@ -20,9 +20,9 @@ import (
 
 var quotedWords = regexp.MustCompile(`'([^']*)'`)
 
-// The check finds nothing with the rights of docs/how-to/secure.md; each one that is taken away it names, and no other, with the
-// statement that mends it. No queue, exchange, binding or message is changed or taken, on an empty virtual host and on one
-// in use.
+// With the rights of docs/how-to/secure.md the check finds nothing. Of rights that are revoked, it names exactly these,
+// with the statement that grants them. It changes no queue, exchange, binding or message, on an empty virtual host and
+// on one in use.
 func TestCheckRights(t *testing.T) {
 	t.Parallel()
 	const random = `[0-9a-f-]{36}\.reply\.celery\.pidbox`
@@ -34,7 +34,7 @@ func TestCheckRights(t *testing.T) {
 	for name, tc := range map[string]struct {
 		use     celery.Use
 		rights  [3]string
-		without [3]string // what is named without one of the rights
+		without [3]string // the check's result without one of the rights
 	}{
 		"sends": {
 			celery.ToSend([]string{"swh.test", "save_code_now:swh.test", "mine"}, celery.SendSettings{}),
@@ -90,7 +90,7 @@ func TestCheckRights(t *testing.T) {
 				check := func() error {
 					return celery.CheckRights(deadline(t), parsed.Broker(t, u.String()), celery.ConnectionOptions{}, tc.use)
 				}
-				for without := range 4 { // the last: none
+				for without := range 4 { // in the last round, none is revoked
 					rights := tc.rights
 					if without < 3 {
 						rights[without] = "^$"
@@ -133,8 +133,8 @@ func TestCheckRights(t *testing.T) {
 	}
 }
 
-// A user without any rights in the virtual host is refused the connection, and the statement gives it all that it needs.
-// A broker that doesn't answer is an error within the time allowed.
+// The broker refuses a user without rights in the virtual host. The check's statement grants all that is needed. If the
+// broker is silent, the check returns an error in time.
 func TestCheckRightsWithoutAny(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -166,7 +166,7 @@ func TestCheckRightsWithoutAny(t *testing.T) {
 	}
 }
 
-// A broker in an alarm, which takes no messages from anybody, is asked as any other.
+// The check works with a broker in an alarm, which accepts no messages.
 func TestCheckRightsInAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := testenv.RabbitMQCluster(t, 1).Nodes[0]

@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// Users who may no more at the broker than docs/how-to/secure.md says can do the work of their daemons; without one of the
-// rights they can't.
+// Users with only the rights of docs/how-to/secure.md can do the work of their daemons. Without one of these rights they
+// can't.
 func TestRightsAtTheBroker(t *testing.T) {
 	t.Parallel()
 	docs, err := os.ReadFile("../docs/how-to/secure.md")

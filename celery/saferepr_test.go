@@ -8,8 +8,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// Arguments are shown and encoded exactly as Python does it, at every length
-// about those at which texts are shortened.
+// Arguments are shown and encoded exactly as in Python, at every length near those at which texts are shortened.
 func TestRepresentationsEqualCelerys(t *testing.T) {
 	t.Parallel()
 	python := startPeer(t, "memory://")
@@ -52,7 +51,7 @@ func TestRepresentationsEqualCelerys(t *testing.T) {
 	}
 }
 
-// What Python can't read or a worker can't take is refused before it is sent.
+// The encoder refuses arguments that Python can't read or a worker can't receive.
 func TestImpossibleArguments(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -13,8 +13,7 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// An exchange of a route that isn't there fails its own messages only, and these get there once
-// it is.
+// If the exchange of a route is missing, only messages of that route fail. They are sent once the exchange exists.
 func TestMissingExchangeFailsItsOwnMessagesOnly(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -55,8 +54,7 @@ func TestMissingExchangeFailsItsOwnMessagesOnly(t *testing.T) {
 	}
 }
 
-// Arguments that the broker refuses fail the queues that are to be declared with them only, and
-// the error has the broker's reason.
+// If the broker refuses a queue's arguments, only messages for that queue fail, with the broker's reason.
 func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -71,8 +69,8 @@ func TestRefusedArgumentsFailTheirQueueOnly(t *testing.T) {
 	}
 }
 
-// The encoder's headers, which it reuses, tell of a compression only where there is one; and
-// what msgpack can't hold can never be sent.
+// The encoder reuses its headers, but sets a compression only for compressed messages. A value that msgpack can't encode
+// is a permanent error.
 func TestFormsOfTasksDiffer(t *testing.T) {
 	t.Parallel()
 	encode := celery.EncodeAs(celery.SendSettings{Routes: []celery.Route{

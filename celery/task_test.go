@@ -23,11 +23,11 @@ import (
 
 var capture = flag.Bool("capture", false, "write testdata/messages anew from what the installed Celery sends")
 
-// taskCase is a task in both forms: as ours and as arguments of send_task.
+// taskCase is a task as our message and as arguments of send_task.
 type taskCase struct {
 	name    string
 	message celery.TaskMessage
-	options map[string]any // of send_task, besides id and queue
+	options map[string]any // of send_task, without id and queue
 }
 
 func taskCases() []taskCase {
@@ -57,7 +57,7 @@ func taskCases() []taskCase {
 	}
 }
 
-// send has Celery send a task.
+// send makes Celery send a task.
 func (p *peer) send(m celery.TaskMessage, options map[string]any) (pythonError string) {
 	p.t.Helper()
 	all := map[string]any{"task_id": m.ID, "queue": m.Queue}
@@ -74,14 +74,13 @@ func (p *peer) send(m celery.TaskMessage, options map[string]any) (pythonError s
 	return p.ask(request, nil)
 }
 
-// forget removes what legitimately differs between two senders.
+// forget clears the fields in which two senders may differ.
 func (m *message) forget() {
 	delete(m.Headers, "origin")
 	delete(m.Properties, "reply_to")
 }
 
-// A worker must not be able to tell our messages from Celery's: everything but
-// host and process is compared with captures of Celery 5.7.
+// Workers can't distinguish our messages from Celery's. All but host and process equals captures of Celery 5.7.
 func TestMessagesEqualCaptures(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)
@@ -135,8 +134,7 @@ func loadJSON(t testing.TB, file string, into any) {
 	}
 }
 
-// The same arguments, sent by Celery and by us through the same broker, must
-// arrive the same, in JSON and in msgpack.
+// The same arguments arrive in the same form, whether Celery or we send them, in JSON and in msgpack.
 func TestRandomMessagesEqualCelerys(t *testing.T) {
 	t.Parallel()
 	const sets = 300
@@ -162,7 +160,7 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 		}
 		refusal := python.send(m, options)
 		var theirs message
-		if refusal == "" { // taken before ours is sent: Celery's may be the later one, as it waits for no confirm
+		if refusal == "" { // read before ours is sent: Celery waits for no confirmation, so its message may arrive later
 			theirs = python.get(queue)
 		}
 		err := errors.Join(p.Publish(ctx, []celery.TaskMessage{m})...)
@@ -182,7 +180,7 @@ func TestRandomMessagesEqualCelerys(t *testing.T) {
 	}
 }
 
-// A message has nothing of the one before it.
+// The encoder reuses its headers, but keeps no value of the previous message.
 func TestHeadersAreTheMessagesOwn(t *testing.T) {
 	t.Parallel()
 	plain := celery.TaskMessage{ID: "plain", Name: "swh.test.Task", Queue: "queue"}
@@ -202,7 +200,7 @@ func TestHeadersAreTheMessagesOwn(t *testing.T) {
 	}
 }
 
-// What AMQP has no room for can never be sent.
+// A text that is too long for AMQP is a permanent error.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	encode := celery.Encode()

@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// A broker behind TLS is reached with an own authority, a client certificate
-// and a server name, given in the URL; without any of them it isn't.
+// A TLS broker is reached with its authority, a client certificate and a server name in the URL. Without any of these it
+// isn't.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)

@@ -22,7 +22,7 @@ type worker struct {
 	exit chan error
 }
 
-// startWorker returns when the worker answers a ping.
+// startWorker starts a worker and waits until it answers a ping.
 func startWorker(t testing.TB, brokerURL string, queues []string, arguments ...string) *worker {
 	t.Helper()
 	w := &worker{node: "worker@" + strings.ToLower(t.Name()), log: &testenv.Buffer{}, exit: make(chan error, 1)}
@@ -55,7 +55,7 @@ func startWorker(t testing.TB, brokerURL string, queues []string, arguments ...s
 	return w
 }
 
-// stop ends the worker as an operator would, and then for good.
+// stop ends the worker with SIGTERM, and kills it if it still runs after three seconds.
 func (w *worker) stop() {
 	_ = syscall.Kill(w.cmd.Process.Pid, syscall.SIGTERM)
 	select {
