@@ -24,7 +24,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// side is one of the two senders, with a virtual host of its own.
+// side is one of the two senders, with its own virtual host.
 type side struct {
 	env testenv.Broker
 	ch  *amqp.Channel
@@ -36,10 +36,10 @@ func newSide(t *testing.T) side {
 	return side{env, testenv.Channel(t, env.URL)}
 }
 
-// arrived is what a queue holds and how it was declared.
+// arrived is the content of a queue, and the arguments of its declaration.
 type arrived struct {
 	Message   amqp.Delivery
-	Body      string // not compressed
+	Body      string // after decompression
 	Arguments map[string]any
 	Bindings  []string
 }
@@ -85,7 +85,7 @@ func (s side) arrived(t *testing.T, queue string) arrived {
 	return a
 }
 
-// manage asks the management API about a queue.
+// manage reads a queue's description from the management API.
 func (s side) manage(t *testing.T, name string, into any) {
 	t.Helper()
 	u := testenv.URL(t, s.env.URL)
@@ -100,8 +100,8 @@ func (s side) manage(t *testing.T, name string, into any) {
 	}
 }
 
-// With the same file both schedulers send the same message: its properties, headers and body,
-// where it goes, and how its queue is declared if it isn't there.
+// From one file, both schedulers send the same message to the same exchange or queue. They declare a missing queue in
+// the same way.
 func TestFilesSendAsThePythonSchedulerDoes(t *testing.T) {
 	t.Parallel()
 	theirs, ours := newSide(t), newSide(t)
@@ -119,8 +119,8 @@ func TestFilesSendAsThePythonSchedulerDoes(t *testing.T) {
 	}
 	for i, tc := range []struct {
 		keys        string
-		name, queue string // of the task; queue if one is given
-		in          string // the queue that it gets into; "" for its own
+		name, queue string // of the task; queue is "" if the caller names none
+		in          string // the queue that receives the message; "" for the task's own
 	}{
 		{keys: "task_routes: {swh.N.*: {queue: swh.N.q, exchange: x, routing_key: k.a}}", name: "swh.N.t", in: "swh.N.q"},
 		{name: "swh.N.t"},
@@ -149,7 +149,7 @@ func TestFilesSendAsThePythonSchedulerDoes(t *testing.T) {
 		{keys: "task_routes: {swh.N.t: {queue: swh.N.q, priority: 9}}", name: "swh.N.t", queue: "save_code_now:swh.N.t"},
 	} {
 		numbered := func(text string) string { return strings.ReplaceAll(text, "N", fmt.Sprint(i)) }
-		file := func(s side) string { // they differ in the broker only
+		file := func(s side) string { // the two files differ in the broker only
 			return fmt.Sprintf("celery: {task_broker: '%s', %s}", s.env.URL, numbered(tc.keys))
 		}
 		m := celery.TaskMessage{

@@ -23,7 +23,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// relay passes connections to RabbitMQ, and keeps what clients send.
+// relay passes connections to RabbitMQ, and stores the bytes that clients send.
 type relay struct {
 	net.Listener
 	testenv.Buffer
@@ -51,7 +51,7 @@ func startRelay(t *testing.T, listener net.Listener, target string) *relay {
 					_, _ = io.Copy(client, server)
 					_ = client.Close()
 				})
-				_, _ = io.Copy(io.MultiWriter(r, server), client) // kept before it can be answered
+				_, _ = io.Copy(io.MultiWriter(r, server), client) // stored before RabbitMQ can answer
 			})
 		}
 	})
@@ -62,7 +62,7 @@ func startRelay(t *testing.T, listener net.Listener, target string) *relay {
 	return r
 }
 
-// connects reports whether the broker of a configuration lets us in.
+// connects returns the error of connecting to the broker of a configuration.
 func connects(t *testing.T, text string) error {
 	t.Helper()
 	c, warnings, err := parse("F", []byte(text))
@@ -79,8 +79,8 @@ func connects(t *testing.T, text string) error {
 	return err
 }
 
-// With broker_use_ssl no password is sent in clear, whatever the URL's scheme, and the
-// broker's certificate is checked.
+// With broker_use_ssl the password is never sent in clear, whatever the URL's scheme. The broker's certificate is
+// verified.
 func TestBrokerUseSSL(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)
@@ -118,7 +118,7 @@ func TestBrokerUseSSL(t *testing.T) {
 	ca := write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	_, address = at(tls.NewListener(listen(), &tls.Config{Certificates: server.TLS.Certificates}))
 	for settings, works := range map[string]bool{
-		"true":                                 false, // nobody vouches for the certificate
+		"true":                                 false, // no authority has signed the certificate
 		"{ca_certs: " + ca + "}":               true,
 		"{cert_reqs: 0}":                       true,
 		"{cert_reqs: CERT_NONE}":               true,
@@ -135,9 +135,8 @@ func TestBrokerUseSSL(t *testing.T) {
 	}
 }
 
-// Each setting of Celery's with which the Python scheduler would send, or reach the
-// broker, otherwise than the daemons is refused by name, or warned of; where the broker
-// isn't needed it is no error.
+// With some Celery settings the Python scheduler would send or connect otherwise than our daemons. The loader refuses
+// these by name or warns of them. Without a need for the broker they are no error.
 func TestCeleryIsHonouredOrRefused(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ keys, refused, warned string }{
@@ -212,7 +211,7 @@ func TestCeleryIsHonouredOrRefused(t *testing.T) {
 	}
 }
 
-// Each setting of the journal client's constructor is honoured, refused by name, or warned of.
+// The loader accepts, refuses by name, or warns of each argument of the journal client's constructor.
 func TestJournalIsHonouredOrRefused(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ keys, refused, warned string }{
@@ -238,7 +237,7 @@ func TestJournalIsHonouredOrRefused(t *testing.T) {
 	}
 }
 
-// A broker that Celery would take from the environment instead is refused by name.
+// The loader refuses by name a broker that Celery would take from the environment.
 func TestCeleryEnvironment(t *testing.T) {
 	for _, name := range []string{"CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"} {
 		c := Default()
@@ -255,8 +254,7 @@ func TestCeleryEnvironment(t *testing.T) {
 	}
 }
 
-// What the Python scheduler makes of a section celery, we do; and what we take for its
-// defaults are that.
+// From a section celery we read the same settings as the Python scheduler, and our defaults are its defaults.
 func TestCeleryIsReadAsThePythonSchedulerDoes(t *testing.T) {
 	t.Parallel()
 	configs := []map[string]any{
@@ -315,7 +313,7 @@ print(json.dumps({"reached": [reached(c) for c in asked["configs"]], "defaults":
 	var want struct {
 		Reached  []string
 		Defaults map[string]any
-		Journal  []string // its client's keys
+		Journal  []string // the keys of its client
 		Matches  [][]string
 	}
 	if err := json.Unmarshal(out, &want); err != nil {

@@ -52,8 +52,8 @@ rpc_serve:
 	}
 }
 
-// What is wrong with a client is said with its name and the key, and no credential is shown, also where it stands
-// in the place of something else.
+// An error about a client has the client's name and the key. No credential is printed, even one in the place of another
+// value.
 func TestWrongClients(t *testing.T) {
 	t.Parallel()
 	one := func(rest string) string { return "[{name: a, " + rest + "}]" }
@@ -115,7 +115,7 @@ func TestWrongClients(t *testing.T) {
 	}
 }
 
-// A door with a user of its own is for all daemons.
+// If the door has a user of its own, all daemons may use it.
 func TestDaemonsOfADoorWithAUser(t *testing.T) {
 	t.Parallel()
 	_, _, err := parse("F", []byte("rpc_serve:\n  door: {db: host=x}\n  clients: [{name: a, token_sha256: "+tokenSum+", roles: daemon, daemons: start-runner}]\n"))

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// write makes a configuration file and gives its path.
+// write writes a configuration file and returns its path.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	return testenv.File(t, "scheduler.yml", text)
@@ -109,7 +109,7 @@ storage: {cls: remote, url: x}
 sentry: {dsn: "https://k:s3cret@sentry.example/1", environment: staging, main_package: swh.scheduler, disable_logging_events: on, traces_sample_rate: 0.1}
 `
 
-// hash is one of bcrypt.
+// hash is a bcrypt hash.
 const hash = "$2a$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW"
 
 func TestLoad(t *testing.T) {
@@ -194,7 +194,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// reveal compares secrets as texts: a difference of two secrets does not show.
+// reveal returns secrets as texts: two different values of type Secret print the same.
 func reveal(c *Config) any {
 	var users []string
 	for _, u := range c.Dashboard.Users {
@@ -203,8 +203,7 @@ func reveal(c *Config) any {
 	return []any{*c, users, string(c.Scheduler.DB), string(c.Database.Direct), string(c.Database.Replica), string(c.Celery.TaskBroker), string(c.RabbitMQ.ManagementURL), string(c.RPCServe.Token), string(c.RPCServe.Password), string(c.Sentry.DSN), map[string]string(c.Journal.ConsumerSettings)}
 }
 
-// The file shown to operators is one that is read without a word, and whose
-// values, but for those that are examples, are the defaults.
+// The documented file loads without a warning. Its values are the defaults, except for the examples.
 func TestDocumentedFile(t *testing.T) {
 	page := testenv.Read(t, filepath.Join("..", "..", "docs", "reference", "configuration.md"))
 	_, text, _ := strings.Cut(string(page), "```yaml\n")
@@ -215,7 +214,7 @@ func TestDocumentedFile(t *testing.T) {
 	}
 	want := Default()
 	j := &want.Journal
-	j.BatchSize = 10_000 // as without it
+	j.BatchSize = 10_000 // the default
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.Sentry, want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.Sentry, got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
 	want.Archive, want.Database = got.Archive, got.Database
@@ -229,7 +228,7 @@ func TestDocumentedFile(t *testing.T) {
 	}
 }
 
-// What a file leaves out, or leaves null, has its default.
+// A missing or null key has its default.
 func TestLoadDefaults(t *testing.T) {
 	for _, text := range []string{
 		"scheduler: {cls: remote, url: 'http://x'}",
@@ -383,7 +382,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// One run names everything that is wrong.
+// One load reports all errors of a file.
 func TestAllErrorsAtOnce(t *testing.T) {
 	_, _, err := parse("F", []byte("scheduler: {cls: 1}\ncelery: 2\njournal: {batch_size: x}"))
 	if err == nil || strings.Count(err.Error(), "\n") != 2 {
@@ -408,7 +407,7 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// As the Python scheduler, a file may be named without its extension.
+// A file may be named without its extension, as for the Python scheduler.
 func TestLoadFindsTheExtension(t *testing.T) {
 	path := write(t, "scheduler: {cls: local, db: dbname=x}")
 	c, _, err := Load(strings.TrimSuffix(path, ".yml"))
@@ -447,8 +446,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A key that looks like one of ours is an error, in a section of ours too: what it was meant to
-// say would be left out without a word, and the default taken. Those of other programs are not.
+// A misspelt key is an error, in the Python scheduler's sections and in ours: otherwise its value would be ignored, and
+// the default used. Keys of other programs are allowed.
 func TestMisspeltKeys(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"celry: {task_broker: 'amqp://h//'}", "F:1:1: celry is not a known key (did you mean celery?)"},
@@ -484,9 +483,9 @@ func TestMisspeltKeys(t *testing.T) {
 	}
 }
 
-// An error says file, line and key, whatever refuses the value; what a template's variable has
-// left in the file is said to be one.
-func TestErrorsAreOfOneKind(t *testing.T) {
+// An error has the file, the line and the key, whichever function refuses the value. It also names a template's variable
+// that has not been replaced.
+func TestErrorsHaveFileLineAndKey(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"celery: {task_broker: 'amqp://h//', broker_heartbeat: soon}", "F:1:55: celery.broker_heartbeat must be a number that isn't negative"},
 		{"celery:\n  task_broker: amqp://h//\n  broker_transport_options: {connect_timeout: -1}", "F:3:47: celery.broker_transport_options.connect_timeout must be a number that isn't negative"},
@@ -524,7 +523,7 @@ func TestErrorsAreOfOneKind(t *testing.T) {
 	}
 }
 
-// Errors show names that are keys as what they are, unless they may hold a password.
+// Errors quote names that are keys, unless they may contain a password.
 func TestNamesOfKeys(t *testing.T) {
 	for text, want := range map[string]string{
 		"hosters: {limits: {gitlab/gitlab.example: {per_minute: x}}}": "hosters.limits.gitlab/gitlab.example.per_minute",
@@ -536,8 +535,8 @@ func TestNamesOfKeys(t *testing.T) {
 	}
 }
 
-// Who sends or listens needs a broker that the file names: the default of the Python scheduler
-// is the broker of whoever runs one on the same host.
+// Commands that send or listen need a broker in the file. The Python scheduler's default broker may belong to another
+// scheduler on the same host.
 func TestNoBroker(t *testing.T) {
 	for text, want := range map[string]string{
 		"scheduler: {}":                     "F: celery.task_broker is missing: expected ",
@@ -560,9 +559,9 @@ func TestNoBroker(t *testing.T) {
 	}
 }
 
-// Settings written straight into the section count, as with the Python scheduler, but those
-// in their own place win.
-func TestLooseConsumerSettings(t *testing.T) {
+// Consumer settings directly in the section are read, as in the Python scheduler. Settings in consumer_settings override
+// them.
+func TestConsumerSettingsInTheSection(t *testing.T) {
 	c, _, err := parse("F", []byte("journal:\n  a.b: 1\n  c.d: 2\n  consumer_settings: {a.b: 3}"))
 	if err != nil {
 		t.Fatal(err)
@@ -610,8 +609,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Every setting of the Celery that is installed is known.
-func TestKnowsAllOfCelery(t *testing.T) {
+// The loader has each setting of the installed Celery.
+func TestEachCelerySettingIsListed(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command(testenv.Python(t), "-c",
 		"from celery.app.defaults import NAMESPACES, flatten\nfor key, _ in flatten(NAMESPACES): print(key)").Output()
@@ -628,8 +627,8 @@ func TestKnowsAllOfCelery(t *testing.T) {
 	}
 }
 
-// The defaults are those of the installed peer.
-func TestDefaultPolicyIsThePeers(t *testing.T) {
+// The default policy is that of the installed Python scheduler.
+func TestDefaultPolicyIsThePythonSchedulers(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command(testenv.Python(t), "-c",
 		"import json\nfrom swh.scheduler.celery_backend.recurrent_visits import DEFAULT_POLICY_CONFIG\nprint(json.dumps({'scheduling_policy': DEFAULT_POLICY_CONFIG}))").Output()
@@ -645,8 +644,7 @@ func TestDefaultPolicyIsThePeers(t *testing.T) {
 	}
 }
 
-// A secret shows in no error, no warning, and however a Config is printed,
-// logged or encoded, wherever in the file the secret stands.
+// No error, warning, printed Config, log or encoding contains a secret, wherever in the file the secret is.
 func TestSecretsStaySecret(t *testing.T) {
 	const secret = "s3cret"
 	var out bytes.Buffer
@@ -666,8 +664,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	if !strings.Contains(out.String(), redacted) {
 		t.Error("nothing was redacted?")
 	}
-	// The secret in every place of the file in turn: as a value, as a key, in
-	// the middle of broken syntax: two forms each.
+	// The secret takes each place of the file in turn: as a value, as a key, or within invalid syntax. Each has two
+	// forms.
 	forms := []string{" s3cret:x@y ", " *s3cret ", " !s3cret ", " &s3cret ", " 's3cret\n", " [s3cret] ", "\ns3cret/@: ", " {s3cret/@: 1} "}
 	for n, i := 0, 0; i < len(full); n, i = n+1, i+13 {
 		for _, planted := range []string{forms[n%8], forms[(n+4)%8]} {
@@ -696,7 +694,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-// Kafka settings that may hold a secret don't print; the others do.
+// Kafka settings that may contain a secret are not printed; the others are.
 func TestSecretSettings(t *testing.T) {
 	t.Parallel()
 	for name, secret := range map[string]bool{
@@ -710,8 +708,7 @@ func TestSecretSettings(t *testing.T) {
 	}
 }
 
-// A hard limit that the file doesn't give comes a tenth after the soft one, and at least
-// a second, which workers need.
+// If the file has no hard limit, it is a tenth above the soft limit, and at least one second, which workers need.
 func TestHardLimits(t *testing.T) {
 	t.Parallel()
 	c, _, err := parse("F", []byte("lanes: {t: [{name: a, queue: q, time_limit: 5}, {name: b, time_limit: 10 min}]}"))
@@ -723,7 +720,7 @@ func TestHardLimits(t *testing.T) {
 	}
 }
 
-// No text makes the reader panic, and every error says where it is from.
+// No text makes the loader panic, and each error has its file.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(full))
 	f.Add([]byte("scheduler: {cls: 1, db: [], url: {}}\njournal: {stop_on_eof: 1, brokers: {}}\nscheduling_policy: {a: [1, {policy: 1}], ? [x] : 1}"))

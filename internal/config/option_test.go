@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/yaml11"
 )
 
-// Options make of a file what they make of it in the Python scheduler: a value by its path,
-// over what the file has, with sections that it lacks, and without a file at all.
+// An option sets a value by its path, as in the Python scheduler. It overrides the file, adds missing sections, and
+// works without a file.
 func TestOptionsSetWhatThePythonSchedulerSets(t *testing.T) {
 	t.Parallel()
 	type set struct {
@@ -67,8 +67,8 @@ for s in json.load(sys.stdin):
 	}
 }
 
-// What is wrong with an option is said of the option, without its value.
-func TestOptionsThatAreWrong(t *testing.T) {
+// An error about an option names the option, and doesn't contain its value.
+func TestWrongOptions(t *testing.T) {
 	t.Parallel()
 	for option, want := range map[string]string{
 		"s3cret":                       "--option: must be KEY=VALUE",

@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/internal/rpc/door"
 )
 
-// Readers of several keys. The page says which daemons and commands send.
+// These are the readers of several keys. The page says which daemons and commands send.
 const (
 	everybody  = "all daemons and commands"
 	onDatabase = "all daemons and commands that connect to the database"
@@ -21,7 +21,7 @@ const (
 	ofDaemons  = "all daemons"
 )
 
-// pythons are the sections of the Python scheduler.
+// pythons are the sections that the Python scheduler has too.
 var pythons = strings.Fields("scheduler celery journal scheduling_policy no_origins_scheduled_backoff")
 
 // ours are our keys in sections of the Python scheduler.

@@ -14,20 +14,20 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// keyOfReference is what docs/reference/configuration.md says of a key. The struct of the key's value has the type, and
-// the loader the default, unless is and otherwise have them.
+// keyOfReference is a key's row of docs/reference/configuration.md. The test takes the type from the Go struct, and the
+// default from the loader, unless is and otherwise are set.
 type keyOfReference struct {
 	key       string // parts in capitals stand for any name
 	about     string
-	is        string // type, where the struct has a wider one
-	otherwise string // default, where the program has it elsewhere, or the struct has another form
-	readers   string // "": as of the key before
-	at        string // path of the value in Config, where its parts are not those of the key
+	is        string // type, if the struct's type is wider
+	otherwise string // default, if the program sets it elsewhere, or the struct stores another form
+	readers   string // "": as for the previous key
+	at        string // path of the value in Config, if it differs from the key's parts
 }
 
 const required = "required"
 
-// everyKey is a file that opens each mapping. Its values are only those without which the loader refuses it.
+// everyKey is a file with each mapping. Its values are only those that the loader requires.
 const everyKey = `
 scheduler: {session_kwargs: {}}
 database: {}
@@ -49,7 +49,7 @@ hosters: {limits: {NAME/INSTANCE: {max_in_flight: 1}}, default: {max_in_flight: 
 lanes: {TASK_TYPE: [{name: a, queue: a, time_limit: {soft: 1 min, hard: 1 min}}, {name: b, time_limit: 2 min}]}
 `
 
-// refusedKeys have readers that only say what to write instead, or that a value is not supported.
+// refusedKeys are read only for an error: it names the key to write instead, or says that a value is not supported.
 var refusedKeys = strings.Fields(`dashboard.token dashboard.username dashboard.password dashboard.proxy.operators
 	scheduling_policy.VISIT_TYPE.timestamp scheduling_policy.VISIT_TYPE.dry_run scheduling_policy.VISIT_TYPE.visit_type
 	scheduling_policy.VISIT_TYPE.count`)
@@ -83,7 +83,7 @@ func TestKeysInTheReference(t *testing.T) {
 			t.Errorf("the loader accepts no %s", k)
 		}
 	}
-	// Settings that have no effect or few values have no readers of their own.
+	// Settings without effect, or with few allowed values, have no reader of their own.
 	for _, names := range [][]string{keysOf(only), keysOf(idle), keysOf(idleJournal), sending} {
 		for _, name := range names {
 			if !strings.Contains(text, "`"+name+"`") {
@@ -121,8 +121,8 @@ func TestKeysInTheReference(t *testing.T) {
 	testenv.Generated(t, page, "keys", all.String()+"\n")
 }
 
-// valueAt returns the value at a path of keys; the first one in lists. Fields have the keys in their tags, or names
-// that are the keys without _.
+// valueAt returns the value at a path of keys, and of lists the first element. A field's key is its tag, or its name
+// without underscores.
 func valueAt(v reflect.Value, path []string) reflect.Value {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -194,7 +194,7 @@ func plural(name string) string {
 	return name + "s"
 }
 
-// shownDefault returns a default as it may stand in the file.
+// shownDefault returns a default as an operator may write it in the file.
 func shownDefault(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case bool:
@@ -224,7 +224,7 @@ func shownDefault(v reflect.Value) string {
 	return fmt.Sprintf("`%v`", v.Interface())
 }
 
-// shownDuration returns a duration in the greatest unit of which it is a whole number.
+// shownDuration formats a duration as a whole number of its largest possible unit.
 func shownDuration(d time.Duration) string {
 	for _, unit := range []struct {
 		length time.Duration

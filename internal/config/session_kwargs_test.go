@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The Python scheduler's session_kwargs say how this program shows itself to an RPC server, too.
+// session_kwargs of the Python scheduler also set the credentials and certificates of our RPC client.
 func TestSessionKwargs(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]SessionKwargs{

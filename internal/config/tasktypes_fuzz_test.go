@@ -9,8 +9,7 @@ import (
 	"swh-scheduler/internal/pytext"
 )
 
-// A file of task types becomes types that can be stored, or errors that each name
-// the file.
+// A file of task types becomes types that can be stored, or errors that each have the file's name.
 func FuzzTaskTypes(f *testing.F) {
 	f.Add([]byte("load-git: {backend_name: a.b, default_interval: 64 days, min_interval: 12:30:00, backoff_factor: 2.5, max_queue_length: 5, num_retries: 3, retry_delay: 1 hour}"))
 	f.Add([]byte("a: {backend_name: 1, backoff_factor: .inf, max_queue_length: -1, retry_delay: -5}\nb: []\n? [x]\n: {}"))
