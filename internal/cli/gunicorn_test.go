@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Under the name gunicorn, the program takes the command lines with which the archive's images start the RPC
-// server, and refuses those that it can't stand for.
+// Under the name gunicorn, the program accepts the command lines by which the archive's images start the RPC server. It
+// refuses options that it doesn't support.
 func TestGunicorn(t *testing.T) {
 	t.Parallel()
 	const app = " swh.scheduler.api.server:make_app_from_configfile()"

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Mistakes in a command line are named, with the command that they are of, and end with exit code 2,
-// also those that the libraries find.
+// An error in a command line has the command's name and exit code 2, also if a library detects it.
 func TestMistakesAreNamed(t *testing.T) {
 	t.Setenv("SWH_CONFIG_FILENAME", "")
 	for args, want := range map[string]string{
@@ -31,7 +30,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// A simulation without an end, or of more than fits into memory, is refused before it begins.
+// The simulator refuses at once a simulation without an end, or one that exceeds the memory.
 func TestEndlessSimulations(t *testing.T) {
 	t.Setenv("SWH_CONFIG_FILENAME", "")
 	lanes, zeros, ones := filepath.Join(t.TempDir(), "lanes.yml"), filepath.Join(t.TempDir(), "zeros.csv"), filepath.Join(t.TempDir(), "ones.csv")
@@ -61,8 +60,8 @@ func TestEndlessSimulations(t *testing.T) {
 	}
 }
 
-// Help of a command that isn't there is an error, as in the Python command; help that is asked for before is given.
-func TestHelpOfNothing(t *testing.T) {
+// Help for an unknown command is an error, as in the Python scheduler. A --help before that word prints the help.
+func TestHelpOfUnknownCommands(t *testing.T) {
 	t.Setenv("SWH_CONFIG_FILENAME", "")
 	for args, want := range map[string]string{
 		"nosuch --help":                     "No such command 'nosuch'.",
@@ -106,7 +105,7 @@ func TestHelpOfNothing(t *testing.T) {
 	}
 }
 
-// What completion prints goes where the command is told to write, and its words are cobra's.
+// Completion writes to the command's output, and offers cobra's words.
 func TestCompletionIsPrinted(t *testing.T) {
 	t.Setenv("SWH_CONFIG_FILENAME", "")
 	for args, want := range map[string]string{"completion bash": "# bash completion", "__complete completion bash ": ":4\n"} { // 4: no files

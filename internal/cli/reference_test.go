@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// docs/reference/commands.md has each command with its help, synopsis and options. Man pages are made of the same.
+// docs/reference/commands.md has the help, synopsis and options of each command. Man pages have the same text.
 func TestCommandsInTheReference(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/reference/commands.md"
@@ -39,7 +39,7 @@ func TestCommandsInTheReference(t *testing.T) {
 			if below.Hidden || below.Name() == "help" {
 				continue
 			}
-			if !below.HasSubCommands() || below.HasAvailableLocalFlags() { // options of a group stand after its name
+			if !below.HasSubCommands() || below.HasAvailableLocalFlags() { // options of a group are written after its name
 				describe(below, below.CommandPath())
 			}
 			walk(below)
@@ -55,7 +55,7 @@ func TestCommandsInTheReference(t *testing.T) {
 	testenv.Generated(t, page, "commands", strings.Join(lines, "\n")+"\n")
 }
 
-// docs/reference/configuration.md names commands that are there as the readers of keys.
+// The readers of keys in docs/reference/configuration.md are commands that exist.
 func TestReadersOfKeys(t *testing.T) {
 	t.Parallel()
 	root := Root("", io.Discard, io.Discard)

@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The commands that messages, pages and documents tell people to run are there.
-func TestCommandsInWordsAreThere(t *testing.T) {
+// Commands that messages, pages and documents quote exist.
+func TestQuotedCommandsExist(t *testing.T) {
 	t.Parallel()
 	root := newRoot(command.New("", io.Discard, io.Discard))
 	const top = "../.."
@@ -44,8 +44,8 @@ func TestCommandsInWordsAreThere(t *testing.T) {
 	}
 }
 
-// Command lines of this program in blocks of shell on pages have commands, options, values of options and numbers of
-// arguments as the program has them.
+// Command lines of this program in shell blocks are valid: commands, options, values of options, and numbers of
+// arguments.
 func TestCommandLinesInPages(t *testing.T) {
 	t.Parallel()
 	const top = "../.."
@@ -71,10 +71,10 @@ func TestCommandLinesInPages(t *testing.T) {
 					command, prompted = strings.CutPrefix(line, "# ")
 				}
 				if !prompted && m[1] == "console" {
-					continue // output
+					continue // a line of output
 				}
 				for _, words := range simpleCommands(command) {
-					if len(words) == 0 || filepath.Base(words[0]) != "swh-scheduler" || strings.Contains(line, " $") && !prompted { // values of the shell's
+					if len(words) == 0 || filepath.Base(words[0]) != "swh-scheduler" || strings.Contains(line, " $") && !prompted { // values of the shell's variables
 						continue
 					}
 					found++
@@ -90,7 +90,7 @@ func TestCommandLinesInPages(t *testing.T) {
 	}
 }
 
-// parsed returns why the program refuses the words of a command line before it does anything.
+// parsed returns the error of parsing a command line, without running it.
 func parsed(words []string) error {
 	root := newRoot(command.New("", io.Discard, io.Discard))
 	cmd, rest, err := root.Traverse(withoutGroup(root.Flags(), words))
@@ -111,8 +111,8 @@ var (
 	assignment = regexp.MustCompile(`^[A-Z_]+=`)
 )
 
-// simpleCommands returns the words of each command of a line of shell, without sudo, assignments, redirections and
-// the comment at the end. Quotes within a word stay.
+// simpleCommands returns the words of each command of a shell line, without sudo, assignments, redirections and a
+// comment at the end. Quotes within a word remain.
 func simpleCommands(line string) (commands [][]string) {
 	var words []string
 	places := shellWord.FindAllStringIndex(line, -1)

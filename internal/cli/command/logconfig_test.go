@@ -12,9 +12,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The level that a configuration of logging gives this program is the one at which Python
-// writes what the Python scheduler's logger swh.scheduler is told, the form is JSON if a
-// formatter in use is one for JSON, and what has no effect is named.
+// Our log level is the level at which Python logs messages of swh.scheduler under the same configuration. If a formatter
+// in use writes JSON, so do we. Settings without effect are named.
 func TestLogConfig(t *testing.T) {
 	t.Parallel()
 	const console = "formatters: {f: {format: '%(message)s'}}\nhandlers: {c: {class: logging.StreamHandler, formatter: f}, d: {class: logging.StreamHandler, level: ERROR}}\n"
@@ -50,7 +49,7 @@ func TestLogConfig(t *testing.T) {
 		}
 	}
 
-	// The levels are Python's.
+	// The wanted levels come from Python's logging.
 	cmd := exec.Command(testenv.Python(t), "-c", `
 import json, logging.config, sys, types, yaml
 module = types.ModuleType("pythonjsonlogger.jsonlogger")
@@ -85,13 +84,14 @@ for text in json.load(sys.stdin):
 	for _, tc := range tests {
 		want = append(want, strings.Replace(tc.level.String(), "WARN", "WARNING", 1))
 	}
-	want[8] = "none" // Python writes nothing without a handler
+	want[8] = "none" // Python logs nothing without a handler
 	if got := strings.Fields(string(out)); !slices.Equal(got, want) {
 		t.Errorf("in Python the levels are %q, want %q", got, want)
 	}
 }
 
-// With a format, JSON has the fields of Python's logging that it names, under their names; without one, slog's.
+// With a format, JSON has exactly the fields of Python's logging that the format names. Without a format, it has slog's
+// fields.
 func TestJSONLogHasTheFieldsOfTheFormat(t *testing.T) {
 	t.Parallel()
 	c, err := parseLogConfig([]byte(`{"version": 1, "formatters": {"default": {"class": "pythonjsonlogger.jsonlogger.JsonFormatter",

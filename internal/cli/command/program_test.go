@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The connections of a runner of tasks with priority say so.
+// The application name of a connection distinguishes the runner of tasks with priority.
 func TestProgramNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -9,8 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A configuration that has not changed since the start is not read again. A changed one is, once its file is the same in
-// two calls.
+// An unchanged configuration is not read again. A changed one is read once two calls find the same content.
 func TestReread(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "scheduler.yml")

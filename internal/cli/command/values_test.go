@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Options take the durations of the configuration.
+// Options accept the same durations as the configuration.
 func TestDuration(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{"0": 0, "2 days": 48 * time.Hour, "36h": 36 * time.Hour, "7 days 02:30:00": 170*time.Hour + 30*time.Minute} {

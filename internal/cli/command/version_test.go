@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each kind of build names what it was made from: a release, a version of the module, or a commit.
+// The version names the origin of a build: a release, a module's version, or a commit.
 func TestVersionOf(t *testing.T) {
 	t.Parallel()
 	commit := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}}

@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/internal/taskinput"
 )
 
-// Each line of a file of origins that is not blank becomes one message with its
-// first words, in order; or the error names the line.
+// Each line of a file of origins that isn't blank becomes one message with the line's first words, in order. Otherwise
+// the error has the line's number.
 func FuzzOriginFile(f *testing.F) {
 	for _, text := range []string{"https://a/b\n\n  https://c d\r\n", "https://github.com/x", "a\xff\n", "a\x00b\u2028c", strings.Repeat("x", 5000)} {
 		for _, taskType := range []string{"load-git", "load-git-large", "load-hg-bitbucket", "load-svn"} {
@@ -59,7 +59,7 @@ func FuzzOriginFile(f *testing.F) {
 	})
 }
 
-// A line that is no text, or too long, is named.
+// A line that isn't valid text, or is too long, is an error with the line's number.
 func TestOriginFileNamesTheLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/config"
 )
 
-// A DSN is safe if every host of it is this one, or is checked by name and certificate.
+// A DSN is safe if each host is this one, or is verified by name and certificate.
 func TestUnverified(t *testing.T) {
 	for _, name := range []string{"PGSSLMODE", "PGHOST", "PGSERVICE", "PGSSLROOTCERT"} {
 		t.Setenv(name, "")
@@ -42,7 +42,7 @@ func TestUnverified(t *testing.T) {
 	}
 }
 
-// Files that hold secrets are named if every user may read them, and others are not.
+// Files with secrets are reported if every user may read them.
 func TestExposedFiles(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	directory := t.TempDir()
@@ -86,7 +86,7 @@ func TestExposedFiles(t *testing.T) {
 		"journal: {consumer_settings: {sasl.password: s3cret}}":                        true,
 		"journal: {consumer_settings: {sasl.username: u, ssl.key.location: /nowhere}}": false,
 		"rpc_serve: {tls_certificate: rpc.crt, tls_key: /nowhere/rpc.key}":             false,
-		// Hashes of passwords can be guessed from; of long random tokens they can't.
+		// A password can be guessed from its hash, a long random token can't
 		"rpc_serve: {clients: [{name: a, password_hash: \"$2b$12$R9h/cIPz0gi.URNNX3kh2OPST9/PgBkqquzi.Ss7KIUgO2t0jWMUW\", roles: [reader]}]}": true,
 		"rpc_serve: {clients: [{name: a, token_sha256: a000000000000000000000000000000000000000000000000000000000000001, roles: [reader]}]}":  false,
 	} {
@@ -110,8 +110,8 @@ func TestExposedFiles(t *testing.T) {
 	}
 }
 
-// The broker, its management API, the RPC server and Kafka are named if they are on other hosts and reached without
-// TLS; no password is.
+// The check reports the broker, its management API, the RPC server and Kafka on other hosts without TLS. It prints no
+// password.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
