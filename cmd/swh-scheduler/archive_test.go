@@ -24,19 +24,18 @@ scheduling_policy:
 no_origins_scheduled_backoff: 1
 `
 
-// archiveParts are the archive's own parts, and its scheduler: ours.
+// archiveParts are the archive's own components. Their only scheduler is ours.
 type archiveParts struct {
 	t         *testing.T
 	parts     *swh.Parts
 	forge     *swh.Forge
-	scheduler *pgx.Conn // its database
+	scheduler *pgx.Conn // connection to the scheduler's database
 	storage   *pgx.Conn
 }
 
-// The archive's own lister, loader and storage, its web pages and its API for deposits,
-// unchanged, work with ours as their only scheduler: what the forge has is listed and loaded,
-// the visits are known as the storage has them, an origin is saved now, a changed repository is
-// visited again, and a deposit is to be checked, loaded and loaded again.
+// The archive's unchanged lister, loader, storage, web pages and deposit API work with our scheduler alone. The loader
+// visits all that the forge lists, and the scheduler records the visits that the storage has. "Save code now", changed
+// repositories, and a deposit's check, load and second load work too.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	a := startArchive(t)
@@ -69,7 +68,7 @@ func TestArchive(t *testing.T) {
 
 	changed := a.forge.Origin("b.git")
 	a.commit("b.git", "two", time.Now())
-	// Until then it isn't said when it changed.
+	// Until then, gitweb gives no time of the change.
 	a.until("gitweb says how many seconds ago it changed", func() bool { return strings.Contains(a.page(), "sec ago") })
 	a.list()
 	a.until("the change is known", func() bool { return a.known()[changed] != first[changed] })
@@ -89,7 +88,7 @@ func startArchive(t *testing.T) *archiveParts {
 	parts := swh.NewParts(t, dir, swh.Storage{
 		DSN: testenv.Postgres(t), Brokers: testenv.Kafka(t), Prefix: testenv.Journal(t, 1, swh.ObjectTypes...),
 	}, mq.URL, swh.Servers{Listers: server, Commands: server})
-	testenv.ListenerQueue(t, mq.URL) // no event of a worker is lost
+	testenv.ListenerQueue(t, mq.URL) // declared first, so that no event of a worker is lost
 	storage := parts.Storage
 	for _, argv := range append(parts.StorageCommands(), parts.SchedulerCommand("task-type", "register", "-p", "lister.gitweb", "-p", "lister.save-bulk",
 		"-p", "loader.git", "-p", "loader.deposit", "-p", "swh.deposit")) {
@@ -118,7 +117,7 @@ func startArchive(t *testing.T) *archiveParts {
 	}
 }
 
-// run runs a command, and returns what it prints.
+// run runs a command and returns its output.
 func (a *archiveParts) run(argv ...string) string {
 	a.t.Helper()
 	r := command(a.t, argv[0], environment(), argv[1:]...)
@@ -128,14 +127,13 @@ func (a *archiveParts) run(argv ...string) string {
 	return strings.TrimSpace(r.stdout)
 }
 
-// list has the forge listed.
+// list runs the lister on the forge.
 func (a *archiveParts) list() {
 	a.t.Helper()
 	a.run(a.parts.SchedulerCommand("task", "add", "--policy", "oneshot", "list-gitweb", "url="+a.forge.URL)...)
 }
 
-// deposit makes a deposit, whose checks and loading are sent to workers that aren't there, and
-// has it loaded again.
+// deposit makes a deposit and requests its load again. No worker reads the tasks of its checks and loads.
 func (a *archiveParts) deposit(origin string) {
 	a.t.Helper()
 	python, swh := a.parts.DepositCommands(testenv.Postgres(a.t))
@@ -159,7 +157,7 @@ func (a *archiveParts) commit(name, content string, when time.Time) {
 	}
 }
 
-// known returns the snapshots that the scheduler knows, by origin.
+// known returns the last snapshots in the scheduler's database, by origin.
 func (a *archiveParts) known() map[string]string {
 	a.t.Helper()
 	snapshots := map[string]string{}
@@ -189,15 +187,14 @@ func (a *archiveParts) differences() []string {
 	return swh.Differences(a.visits(), stored)
 }
 
-// compare fails the test unless the scheduler comes to know all that is stored, and
-// returns the snapshots.
+// compare waits until the scheduler has each snapshot of the storage, or fails the test. It returns the snapshots.
 func (a *archiveParts) compare() map[string]string {
 	a.t.Helper()
 	testenv.Becomes(a.t, "what the scheduler doesn't know as the storage has it", nil, a.differences)
 	return a.known()
 }
 
-// page returns the forge's list of repositories.
+// page returns gitweb's list of repositories.
 func (a *archiveParts) page() string {
 	a.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

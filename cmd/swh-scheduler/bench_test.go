@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// BenchmarkStart is the start of the program, up to its help: scripts call it in loops.
+// BenchmarkStart measures the program's start and its help: scripts run it in loops.
 func BenchmarkStart(b *testing.B) {
 	config := bench.ConfigFile(b, "", "")
 	var sides []bench.Side
@@ -28,7 +28,7 @@ func BenchmarkStart(b *testing.B) {
 	bench.Compare(b, sides...)
 }
 
-// BenchmarkIdle is the memory of daemons that have nothing to do.
+// BenchmarkIdle measures the memory of idle daemons.
 func BenchmarkIdle(b *testing.B) {
 	programs := bench.Programs(b)[:2]
 	for _, daemon := range [][]string{{"start-runner", "--period", "1"}, {"schedule-recurrent"}} {
@@ -49,8 +49,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// settledMemory returns what a process has resident once that has been the same for two
-// seconds.
+// settledMemory returns the resident memory of a process, in MiB, once it has been stable for two seconds.
 func settledMemory(b *testing.B, cmd *exec.Cmd) (now float64) {
 	b.Helper()
 	const tolerance = 0.25 // MiB

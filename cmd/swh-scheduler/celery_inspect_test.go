@@ -12,9 +12,8 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// celery-monitor tells what a real worker reads, holds and counts, and revokes tasks:
-// what is revoked before its start never runs, what runs goes on until it is
-// terminated.
+// celery-monitor prints which queues a real worker reads, and which tasks it holds and counts. A task that is revoked
+// before its start never runs. A running task goes on until it is terminated.
 func TestCeleryInspectAndRevoke(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)
@@ -88,11 +87,11 @@ func TestCeleryInspectAndRevoke(t *testing.T) {
 	if statuses := testenv.Value[string](t, conn, "select string_agg(status::text, ' ') from task"); statuses != "disabled disabled" {
 		t.Errorf("statuses %q", statuses)
 	}
-	// With the first out of the way, the second would begin.
+	// Once the first task has ended, the second would begin.
 	await("", "list-running")
 	await("", "reserved")
 
-	// Now the worker's prefetch has room.
+	// Now the worker's prefetch limit allows another task.
 	send(later, time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC))
 	await(node+": swh.test.Sleep(600) [id="+later+"] at 2099-01-02T03:04:05+00:00\n", "scheduled")
 	graph := testenv.File(t, "graph.yml", "tasks: [{name: a, type: sleep}]")

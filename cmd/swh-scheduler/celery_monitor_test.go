@@ -16,15 +16,13 @@ import (
 	"swh-scheduler/internal/testenv/parsed"
 )
 
-// startWorker starts a real Celery worker with the tasks of package celery's
-// tests, and returns when it answers.
+// startWorker starts a real Celery worker with the tasks of package celery's tests, and waits until it answers.
 func startWorker(t *testing.T, brokerURL, node, queue string) *notedWorker {
 	t.Helper()
 	return startWorkerOf(t, "tasks", nil, brokerURL, node, queue)
 }
 
-// startWorkerOf starts a worker of a module of package celery's tests, with more in
-// its environment.
+// startWorkerOf starts a worker with a module of package celery's tests and more variables of the environment.
 func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, queue string) *notedWorker {
 	t.Helper()
 	testenv.ListenerQueue(t, brokerURL)
@@ -38,7 +36,7 @@ func startWorkerOf(t *testing.T, module string, more []string, brokerURL, node, 
 	return w
 }
 
-// awaitWorkers waits until workers answer.
+// awaitWorkers waits until all workers answer.
 func awaitWorkers(t *testing.T, brokerURL string, nodes ...string) {
 	t.Helper()
 	broker := parsed.Broker(t, brokerURL)
@@ -52,7 +50,7 @@ func awaitWorkers(t *testing.T, brokerURL string, nodes ...string) {
 	})
 }
 
-// celery-monitor asks real workers, as the Python scheduler's does, and says what they run.
+// celery-monitor prints the running tasks of real workers, with the Python scheduler's output.
 func TestCeleryMonitor(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)

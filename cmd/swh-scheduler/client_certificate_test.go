@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Commands and daemons on cls: remote show the certificate of their file to an rpc-serve with client_ca, from the
-// directory of the file; one of the listener works as the listener.
+// On cls: remote, commands and daemons send the certificate of their configuration to an rpc-serve with client_ca. Its
+// path is relative to the configuration. With a listener's certificate, the listener works.
 func TestRemoteWithACertificate(t *testing.T) {
 	t.Parallel()
 	dsn, mq, dir := testenv.Database(t), testenv.RabbitMQ(t), t.TempDir()

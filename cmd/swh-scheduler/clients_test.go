@@ -17,15 +17,14 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// sha256Of returns what a client's token_sha256 is for a token.
+// sha256Of returns the token_sha256 of a token.
 func sha256Of(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// The clients of a running rpc-serve follow its file: a credential is replaced under the Python scheduler's client,
-// which calls all the time and never fails; a client that is taken out is refused; a file that is wrong changes
-// nothing.
+// A running rpc-serve applies changes of its clients in the file. If a credential is replaced, the Python scheduler's
+// client never fails. A removed client is refused. An invalid file has no effect.
 func TestClientsFollowTheFile(t *testing.T) {
 	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), 10)
@@ -37,7 +36,7 @@ func TestClientsFollowTheFile(t *testing.T) {
 	write := func(clients string) {
 		t.Helper()
 		text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve:\n  clients:\n%s", dsn, clients)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil { // not by a new file: as an editor may
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil { // written in place, as some editors do
 			t.Fatal(err)
 		}
 	}
@@ -136,8 +135,7 @@ print("made calls" if calls > 20 else calls)
 	}
 }
 
-// config show shows clients without their credentials, in a form that is a configuration
-// again.
+// config show prints clients without their credentials, as a valid configuration.
 func TestConfigShowOfClients(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, fmt.Sprintf(`
@@ -165,8 +163,8 @@ rpc_serve:
 	}
 }
 
-// config check fails with a file with which rpc-serve would let everybody in, unless it says that; it reads the
-// files that rpc-serve needs for its clients.
+// config check fails if rpc-serve would accept everybody, unless the file allows that explicitly. It also reads the
+// files that rpc-serve's clients need.
 func TestConfigCheckOfClients(t *testing.T) {
 	t.Parallel()
 	base := services(t)
@@ -190,8 +188,8 @@ func TestConfigCheckOfClients(t *testing.T) {
 	}
 }
 
-// An rpc-serve that lets everybody in beyond loopback warns as it starts, and is a problem that the dashboard shows,
-// unless its file says that it is meant; it is none from when its file names clients.
+// If rpc-serve accepts everybody beyond loopback, it warns at its start, and the dashboard shows a problem. An explicit
+// setting or a list of clients ends both.
 func TestOpenServerIsAProblem(t *testing.T) {
 	t.Parallel()
 	open := func(dsn string) string {

@@ -16,8 +16,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// config show prints what is in force, in a form that is a configuration again,
-// and no secrets.
+// config show prints the effective configuration as a valid configuration, without secrets.
 func TestConfigShow(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, `
@@ -57,9 +56,9 @@ metrics: {addr: "127.0.0.1:9102"}
 	}
 }
 
-// What sends or listens doesn't start with a file that names no broker, or a misspelt one, and
-// says where that belongs; nor is there a try to reach another broker.
-func TestADaemonNeedsABroker(t *testing.T) {
+// Without a broker in the file, or with a misspelt key for it, a sender or listener doesn't start, and prints where the
+// key belongs. It doesn't try another broker.
+func TestDaemonsNeedABroker(t *testing.T) {
 	t.Parallel()
 	base := "scheduler: {cls: postgresql, db: 'postgresql://u:s3cret@127.0.0.1:1/x'}\n"
 	broker := "'amqp://u:s3cret@127.0.0.1:1//'"
@@ -82,7 +81,7 @@ func TestADaemonNeedsABroker(t *testing.T) {
 	}
 }
 
-// config check says of each service whether it can be worked with.
+// config check reports for each service whether it is usable.
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()
 	good := services(t) + "rpc_serve: {open: true}\n" + journalSection(t, "")
@@ -130,7 +129,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// config check says how many runs lost_after leaves to another scheduler, once they are counted.
+// config check prints how many runs lost_after excludes as another scheduler's, once the job has counted them.
 func TestConfigCheckOfLostAfter(t *testing.T) {
 	t.Parallel()
 	text := services(t) + "lost_after: {default: 1h}\nrpc_serve: {open: true}\n"
@@ -156,7 +155,7 @@ func TestConfigCheckOfLostAfter(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	p.stop(t, syscall.SIGTERM)
-	execute(t, dsn, "update scheduler_go.keeper set began = 'epoch'") // as after a minute
+	execute(t, dsn, "update scheduler_go.keeper set began = 'epoch'") // as if the job had run for a minute
 	p = start(t, "-C", config, "start-runner", "--period", "1", "--lost-before", "2 days ago")
 	p.logs(t, "runs given up")
 	testenv.Becomes(t, "what is left", true, func() bool {
@@ -165,7 +164,7 @@ func TestConfigCheckOfLostAfter(t *testing.T) {
 	p.stop(t, syscall.SIGTERM)
 }
 
-// config check warns of what others could read, and says that the configuration is fit for use.
+// config check warns of files that other users can read, and exits with 0.
 func TestConfigCheckWarns(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, services(t)+"rpc_serve: {token: s3cret}\n")
@@ -184,7 +183,8 @@ func TestConfigCheckWarns(t *testing.T) {
 	}
 }
 
-// config check --for asks for the rights of one daemon, and names those that are missing with their statements.
+// config check --for checks the rights of one daemon at the database. It prints the missing ones with the statements
+// that grant them.
 func TestConfigCheckForADaemon(t *testing.T) {
 	t.Parallel()
 	text := services(t)
@@ -211,9 +211,8 @@ func TestConfigCheckForADaemon(t *testing.T) {
 	}
 }
 
-// config check --for asks for the rights of a daemon's user at the broker, on the queues of the database's task types, and
-// for the tag of the management API; the statements that it prints mend what is missing. Daemons that use neither broker nor
-// Kafka need none.
+// config check --for checks a daemon's user at the broker: the rights on the queues of all task types, and the
+// management tag. The printed statements grant what is missing. Daemons without broker and Kafka need no such rights.
 func TestConfigCheckOfTheBroker(t *testing.T) {
 	t.Parallel()
 	text := services(t)
@@ -278,7 +277,7 @@ dashboard: {users: [{name: ann, password_hash: "$2a$12$R9h/cIPz0gi.URNNX3kh2OPST
 	}
 }
 
-// Services that take connections and never answer are said not to answer, within a bound.
+// If a service accepts connections and never answers, config check reports that within a bounded time.
 func TestConfigCheckOfSilentServices(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,8 +11,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Every daemon starts with real services, stops on SIGTERM and on SIGINT with
-// exit code 0, and says so.
+// With real services each daemon starts, and on SIGTERM and SIGINT logs its stop and exits with 0.
 func TestDaemonsStopOnSignals(t *testing.T) {
 	t.Parallel()
 	config := services(t)
@@ -43,8 +42,7 @@ func TestDaemonsStopOnSignals(t *testing.T) {
 	}
 }
 
-// A daemon that is stopped while it is still asking its database what there is to
-// do ends well.
+// A daemon that is stopped during its first queries exits with 0.
 func TestDaemonStoppedWhileItStarts(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
@@ -61,7 +59,7 @@ func TestDaemonStoppedWhileItStarts(t *testing.T) {
 	}
 }
 
-// journalSection is a configuration of a topic and a group of the test's own.
+// journalSection returns a section journal with a topic and a group of this test.
 func journalSection(t *testing.T, more string) string {
 	t.Helper()
 	prefix := testenv.Journal(t, 2)
@@ -72,8 +70,8 @@ func journalSection(t *testing.T, more string) string {
 	return fmt.Sprintf("journal:\n  brokers: %s\n  prefix: %s\n  group_id: %s\n%s", list, prefix, prefix, more)
 }
 
-// Without its database a daemon says so once, waits, and can still be stopped;
-// when the database comes, it goes on. One that goes away later is no different.
+// Without its database a daemon logs that once, waits, and can be stopped. It works once the database is there, also
+// after a later outage.
 func TestDaemonWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	dsn, proxy := proxied(t, testenv.Database(t), url.UserPassword("postgres", "s3cret"))
@@ -105,7 +103,7 @@ func TestDaemonWaitsForItsDatabase(t *testing.T) {
 	}
 }
 
-// A daemon does not wait for somebody to migrate its database.
+// A daemon refuses a database that isn't migrated, and doesn't wait.
 func TestDaemonRefusesDatabaseThatIsNotMigrated(t *testing.T) {
 	t.Parallel()
 	r := ours(t, "-o", "celery.task_broker=amqp://h//", "-d", testenv.Postgres(t), "start-listener")
@@ -114,7 +112,7 @@ func TestDaemonRefusesDatabaseThatIsNotMigrated(t *testing.T) {
 	}
 }
 
-// Daemons refuse task types that are not there, as the Python scheduler does.
+// Daemons refuse unknown task types, as the Python scheduler does.
 func TestDaemonsRefuseUnknownTypes(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, services(t))
@@ -133,7 +131,7 @@ func TestDaemonsRefuseUnknownTypes(t *testing.T) {
 	}
 }
 
-// A task that is added is sent by one round of the runner, once.
+// One round of the runner sends a new task once.
 func TestRunnerOnce(t *testing.T) {
 	t.Parallel()
 	text := services(t)
@@ -162,8 +160,7 @@ func TestRunnerOnce(t *testing.T) {
 	}
 }
 
-// A command that runs once fails at once when a service is away, and says in
-// one line which, without its password.
+// If a service is away, a command that runs once fails at once. It names the service in one line, without the password.
 func TestMissingServices(t *testing.T) {
 	t.Parallel()
 	mq := testenv.URL(t, testenv.RabbitMQ(t).URL)
@@ -203,9 +200,8 @@ func TestMissingServices(t *testing.T) {
 	}
 }
 
-// With a task to send and no broker to take it, a runner that is to run once
-// fails with one line; one that runs on says so once and sends the task when the
-// broker is back.
+// If the broker is away, a runner for one round fails with one line. A runner that goes on logs that once, and sends the
+// task once the broker is back.
 func TestRunnerWithoutBroker(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)
@@ -235,7 +231,7 @@ func TestRunnerWithoutBroker(t *testing.T) {
 	}
 }
 
-// A broken broker URL is named without its password.
+// An invalid broker URL is reported without its password.
 func TestBadBroker(t *testing.T) {
 	t.Parallel()
 	database := testenv.Database(t)

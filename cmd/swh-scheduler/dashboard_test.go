@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The dashboard is a command, and a part of rpc-serve if the configuration says so, where only its users may read it if
-// calls need credentials. These open neither. Pages that are open with live updates hold up no stop.
+// The dashboard is a command, and part of rpc-serve if the configuration enables it. If calls need credentials, so does
+// the dashboard, and it accepts only its own users' credentials. Open pages with live updates don't delay a stop.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	config := func(rpcServe string) string {
@@ -62,7 +62,7 @@ func TestDashboard(t *testing.T) {
 				}
 				t.Cleanup(func() { answer.Body.Close() })
 				if answer.StatusCode == http.StatusServiceUnavailable && time.Now().Before(late) {
-					return get(accept, authorization) // a page says so that took longer than five seconds
+					return get(accept, authorization) // the page says that a part took longer than five seconds
 				}
 				return answer
 			}
@@ -87,7 +87,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// The dashboard of an rpc-serve that is open to all is shown to its users only, from when its file names clients.
+// The dashboard of an rpc-serve without clients is open to all. Once the file names clients, it requires a login.
 func TestDashboardClosesWithTheCalls(t *testing.T) {
 	t.Parallel()
 	dsn, file := testenv.Database(t), configFile(t, "")

@@ -11,25 +11,25 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// difference is how a row of docs/reference/differences.md is shown: by command lines, or by a test.
+// difference is the evidence for a row of docs/reference/differences.md: command lines or a test.
 type difference struct {
-	// test is "directory.TestName". It shows what ours does, or both.
+	// test is "directory.TestName". The test shows our behaviour, or both.
 	test string
 
 	args        []string // for both programs
 	peer, ours  string   // regular expressions for exit code, standard output and standard error
-	query       string   // of what they leave behind, if they print the same
+	query       string   // a query on the database afterwards, if both print the same
 	left        [2]string
-	alone       bool // the Python scheduler's without a configuration file, ours too
-	unreachable bool // a database that is not there
-	remote      bool // both through our RPC server
+	alone       bool // run the Python scheduler without a configuration file, and ours too
+	unreachable bool // the database doesn't exist
+	remote      bool // both use our RPC server
 }
 
-// differences are those of docs/reference/differences.md.
+// differences has a case for each row of docs/reference/differences.md.
 func differences(dir string) map[string]difference {
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		_ = os.WriteFile(path, []byte(text), 0o600) // a command that doesn't find it says so
+		_ = os.WriteFile(path, []byte(text), 0o600) // a command that doesn't find the file reports that
 		return path
 	}
 	return map[string]difference{
@@ -47,7 +47,7 @@ func differences(dir string) map[string]difference {
 		"`origin send-…`":                                         {test: "cmd/swh-scheduler.TestSendToASharedQueueWithLanes"},
 		"`origin send-origins-from-file-to-celery --limit`":       {test: "cmd/swh-scheduler.TestSendFromFileWaitsForRoom"},
 		"`origin send-origins-from-file-to-celery`: a blank line": {args: []string{"origin", "send-origins-from-file-to-celery", "load-git", file("blank", "https://1\n\n"), "--dry-run"}, peer: `(?s)^(1\n|0\n.*\n.*kwargs)`, ours: `^0\n[^\n]*https://1[^\n]*\n\n$`},
-		"`origin check-…-origins`":                                {test: "cmd/swh-scheduler.TestCheckSeesAllOrigins"},
+		"`origin check-…-origins`":                                {test: "cmd/swh-scheduler.TestCheckIngestedReadsAllOrigins"},
 		"`origin check-ingested-origins --watch`":                 {test: "cmd/swh-scheduler.TestCheckIngestedWatches"},
 		"dates such as `in 2 days`":                               {args: []string{"task", "add", "bare", "-p", "oneshot", "-n", "in 2 days", "a=1"}, peer: `^0\n`, ours: `^0\n`, query: "select coalesce(abs(extract(epoch from max(next_run) - now() - interval '2 days')) < 3600, false)::text from task where arguments #>> '{kwargs,a}' = '1'", left: [2]string{"false", "true"}},
 		"dates without a zone, over RPC":                          {args: []string{"task", "add", "bare", "-p", "oneshot", "-n", "2030-01-02 03:04", "a=2"}, remote: true, peer: `^[12]\n`, ours: `(?s)^0\n.*2030-01-02T03:04:00\+00:00`},
@@ -58,7 +58,7 @@ func differences(dir string) map[string]difference {
 		"order of tasks with priority":                                               {test: "runner.TestPriorityDiffersFromThePythonRunner"},
 		"limit of `save_code_now:` queues":                                           {test: "runner.TestPriorityDiffersFromThePythonRunner"},
 		"limit of a queue":                                                           {test: "runner.TestRunnerStaysWithinTheLimit"},
-		"a runner is killed while it sends":                                          {test: "cmd/swh-scheduler.TestKilledRunnersLoseNothingAndSendNothingTwice"},
+		"a runner is killed while it sends":                                          {test: "cmd/swh-scheduler.TestKilledRunnersRepeatOnlyMessagesInProgress"},
 		"two runners on the same task types":                                         {test: "runner.TestRunnersAtOnceSendEachTaskOnce"},
 		"a queue or a message that the broker refuses":                               {test: "internal/dispatch.TestRejectingQueueIsPutOffWhole"},
 		"a task or origin that can't be written as JSON, or that PostgreSQL refuses": {test: "runner.TestOddTasksStopNoClaim"},
@@ -100,8 +100,8 @@ func differences(dir string) map[string]difference {
 	}
 }
 
-// docs/reference/differences.md lists all that differs from the Python scheduler: each row has a case that
-// shows it, and each case a row.
+// docs/reference/differences.md lists all differences from the Python scheduler. Each row has a case, and each case has
+// a row.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
 	page := testenv.Read(t, filepath.Join("..", "..", "docs", "reference", "differences.md"))
@@ -142,7 +142,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// differ runs the same words through both programs, which must do what the row says.
+// differ runs the same arguments through both programs, and compares the results with the row.
 func (w *twins) differ(what string, d difference) {
 	w.t.Helper()
 	dsns := [2]string{w.peer, w.ours}
@@ -172,8 +172,8 @@ func (w *twins) differ(what string, d difference) {
 	}
 }
 
-// More origins than the Python scheduler looks at are checked.
-func TestCheckSeesAllOrigins(t *testing.T) {
+// check-ingested reads all origins; the Python scheduler reads only some of them.
+func TestCheckIngestedReadsAllOrigins(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PythonDatabase(t)
 	execute(t, dsn, `insert into listers (name, instance_name, current_state, updated) values ('gitea', 'large', '{}', now());

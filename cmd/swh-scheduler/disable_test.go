@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// task disable disables tasks on a database and through an RPC server, warns of recurring tasks whose run was sent, and
-// changes nothing if one of the tasks is not there.
+// task disable disables tasks, on a database and through an RPC server. It warns of recurring tasks whose run was sent.
+// If a task doesn't exist, it changes nothing.
 func TestTaskDisable(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PythonDatabase(t)

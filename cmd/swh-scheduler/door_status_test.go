@@ -8,8 +8,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// migrate --status and config check say whether the door is open, for what role, and what is wrong with that: it
-// lacks a right that daemons need, may more than they need, or can't connect.
+// migrate --status and config check report whether the door is open, and for which role. They also report missing
+// rights, needless rights, and a failed connection.
 func TestStatusOfTheDoor(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -44,7 +44,7 @@ func TestStatusOfTheDoor(t *testing.T) {
 	}
 	says(open+"\n", "ok    door: "+open+"\n")
 
-	// Another user of the door, who owns the schema, or lacks rights.
+	// The door has another user, who owns the schema or lacks rights.
 	_, poor := poorRole(t, dsn)
 	for user, want := range map[string]string{
 		dsn:                    "WRONG rpc_serve.door.db: the role of the door can't be used: it is a superuser",
@@ -58,8 +58,8 @@ func TestStatusOfTheDoor(t *testing.T) {
 	}
 }
 
-// config check of a daemon on an RPC server says whether that has a door, whether it is open, and whether it lets
-// the daemon in, and what to do.
+// For a remote daemon, config check reports whether the RPC server has a door, whether it is open, and whether it
+// accepts the daemon. It also says what to do.
 func TestConfigCheckOfARemoteDoor(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)

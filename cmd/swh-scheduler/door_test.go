@@ -12,7 +12,7 @@ import (
 	ports "swh-scheduler/internal/testenv/throwaway"
 )
 
-// doorServers are RPC servers with ports of their own, so that they can be started again.
+// doorServers are RPC servers on fixed ports, so that a test can restart them.
 type doorServers struct {
 	t         *testing.T
 	dsn       string
@@ -20,7 +20,7 @@ type doorServers struct {
 	processes []*process
 }
 
-// startDoorServers starts RPC servers on a database whose door is open.
+// startDoorServers starts n RPC servers on a database whose door is open.
 func startDoorServers(t *testing.T, dsn string, n int) *doorServers {
 	t.Helper()
 	openDoor(t, dsn)
@@ -50,17 +50,17 @@ func (s *doorServers) signal(i int, signal syscall.Signal) {
 	}
 }
 
-// addReady adds ready one-shot tasks of a type.
+// addReady adds n ready one-shot tasks of a type.
 func addReady(t *testing.T, dsn string, n int) {
 	t.Helper()
 	execute(t, dsn, fmt.Sprintf(`insert into task (type, arguments, next_run, status, policy)
 		select 'load-git', '{"args": [], "kwargs": {}}', now(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, %d) n`, n))
 }
 
-// Two runners work through two RPC servers behind a plain balancer. The servers are killed, and
-// stopped by SIGTERM, while messages are sent: each task has one run, nothing is lost, and no more is sent
-// again than deliverers have in hand when a connection breaks, as the other one may take that over.
-func TestRPCServersEndWhileDaemonsSend(t *testing.T) {
+// Two runners use two RPC servers behind a balancer, which are killed and stopped during deliveries. Each task has one
+// run, and no message is lost. Only messages in progress at a broken connection are sent again: the other runner may
+// take them over.
+func TestRPCServersAreKilledWhileDaemonsSend(t *testing.T) {
 	t.Parallel()
 	const tasks = 20_000
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
@@ -101,8 +101,7 @@ func TestRPCServersEndWhileDaemonsSend(t *testing.T) {
 	t.Logf("%d of %d messages were sent again", again, tasks)
 }
 
-// An RPC server that falls silent, as on a host that lost its power, holds daemons up for less than 45 s:
-// they go on by the other one.
+// If an RPC server falls silent, as after a loss of power, daemons use the other one within 45 s.
 func TestDaemonsGoOnWithoutASilentRPCServer(t *testing.T) {
 	t.Parallel()
 	const bound = 45 * time.Second
@@ -128,8 +127,7 @@ func TestDaemonsGoOnWithoutASilentRPCServer(t *testing.T) {
 	servers.signal(0, syscall.SIGCONT)
 }
 
-// Daemons stand idle behind a balancer that cuts connections on which nothing passes. They stay ready,
-// and a task with priority is sent at once.
+// Idle daemons stay ready behind a balancer that cuts idle connections. A task with priority is sent at once.
 func TestIdleDaemonsBehindABalancer(t *testing.T) {
 	t.Parallel()
 	const idle = 20 * time.Second
@@ -143,7 +141,7 @@ func TestIdleDaemonsBehindABalancer(t *testing.T) {
 		startWatched(t, "-C", config, "start-listener"),
 		startWatched(t, "-C", config, "schedule-recurrent", "--visit-type", "git"),
 	}
-	daemons[2].logs(t, "scheduling recurrent visits") // before its loops run it is ready, too
+	daemons[2].logs(t, "scheduling recurrent visits") // the daemon is ready before its loops run
 	for _, d := range daemons {
 		d.becomes(t, "/readyz", 200, "ready")
 	}
@@ -160,8 +158,8 @@ func TestIdleDaemonsBehindABalancer(t *testing.T) {
 	t.Logf("%d connections were cut; the task was in its queue within %s", balancer.Cuts(), time.Since(began).Round(time.Millisecond))
 }
 
-// A daemon whose credentials the RPC server refuses waits and says so, without the password. It begins
-// when they are right.
+// If the RPC server refuses a daemon's credentials, the daemon waits and logs that without the password. It begins once
+// they are accepted.
 func TestDaemonsShowCredentialsAtTheDoor(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
@@ -186,9 +184,8 @@ func TestDaemonsShowCredentialsAtTheDoor(t *testing.T) {
 	}
 }
 
-// The credentials of an RPC server change under a daemon that runs, as it is started again with others. The daemon
-// is not ready and logs the refusal, without a password. It goes on when they are right. A new password of the door's
-// role changes nothing.
+// If the RPC server restarts with other credentials, a running daemon isn't ready and logs the refusal without a
+// password. Once they match again, it goes on. A new password of the door's role has no effect.
 func TestCredentialsChangeWhileADaemonRuns(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)

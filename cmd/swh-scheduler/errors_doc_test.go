@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The messages of docs/how-to/errors.md, but those of other programs in its last table, are texts of this program.
+// Each message of docs/how-to/errors.md is a text of this program, except those of the last table.
 func TestErrorsPage(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

@@ -9,8 +9,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The statements of docs/how-to/everyday.md that stop a lister's visits and remove a task type do so on a database of ours, and
-// leave everything else.
+// The statements of docs/how-to/everyday.md stop a lister's visits and remove a task type, and change nothing else.
 func TestEverydayStatements(t *testing.T) {
 	t.Parallel()
 	page := string(testenv.Read(t, filepath.Join("..", "..", "docs", "how-to", "everyday.md")))

@@ -9,8 +9,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// What explain says of real rows: why they were not scheduled, and when they will
-// be.
+// explain prints why a row was not scheduled, and when it will be.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
@@ -159,7 +158,7 @@ lanes:
 	}
 }
 
-// A task of a graph says what it waits for.
+// explain prints which tasks a task of a graph waits for.
 func TestExplainGraph(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -185,7 +184,7 @@ func TestExplainGraph(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	execute(t, dsn, "update task set status = 'next_run_not_scheduled' where id = "+first)
-	// Its broker is away, which is said and no error.
+	// Without its broker, explain says so and exits with 0.
 	if r := ours(t, "-C", config, "-l", "error", "explain", first); r.code != 0 || !strings.Contains(r.stdout, "The number of messages in its queue swh.bare is unknown") {
 		t.Errorf("%+v", r)
 	}

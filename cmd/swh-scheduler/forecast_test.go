@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A daemon that sends samples the queues at the broker, what groups share of them, and the counts of origins; `forecast` says what follows from them, as a table and
-// as JSON.
+// A sending daemon samples queues, groups' parts of them, and counts of origins. `forecast` prints the conclusions as a
+// table and as JSON.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
@@ -54,7 +54,7 @@ shares: {load-git: {by: lister_instance, weights: {a: 1}}}
 	if err := json.Unmarshal([]byte(r.stdout), &f); err != nil || len(f.Types) != 1 {
 		t.Fatalf("%v: %+v", err, r)
 	}
-	// 40 fewer were never visited than four days ago, and 150 lack a visit.
+	// There are 40 fewer unvisited origins than four days ago, and 150 lack a visit.
 	if git := f.Types[0]; git.Verdict != freshness.VerdictGone || git.Backlog != 150 || git.GoneIn == nil || *git.GoneIn < 14.9*86400 || *git.GoneIn > 15.1*86400 || git.Consumers == nil || *git.Consumers != 3 {
 		t.Errorf("%s", r.stdout)
 	}

@@ -8,8 +8,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The global options are taken before a command, within its name, and after it,
-// where the last one counts; they win over the environment.
+// Global options are allowed before a command, within its name, and after it. The last one counts, and options override
+// the environment.
 func TestGlobalOptionsAfterTheCommand(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

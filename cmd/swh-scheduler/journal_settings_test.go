@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A consumer setting that can't be used ends journal-client at once, whether its database is there or not,
-// with the file, the line and the key, and without the password; config check says the same.
+// An unusable consumer setting ends journal-client at once, with or without its database. The error has the file, the
+// line and the key, and no password. config check prints the same.
 func TestWrongConsumerSettings(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-s3cret"

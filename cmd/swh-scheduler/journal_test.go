@@ -20,8 +20,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// journalTopic returns how to write to a partition of the topic that a
-// configuration's section names.
+// journalTopic returns a function that writes records to a partition of a section's topic.
 func journalTopic(t *testing.T, section string) (produce func(partition int32, values ...[]byte)) {
 	t.Helper()
 	_, rest, _ := strings.Cut(section, "prefix: ")
@@ -43,10 +42,10 @@ func journalTopic(t *testing.T, section string) (produce func(partition int32, v
 	}
 }
 
-// visitDay is the date of the visits of a day.
+// visitDay returns the date of a day's visits.
 func visitDay(day int) time.Time { return time.Date(2024, 1, 1+day, 12, 0, 0, 0, time.UTC) }
 
-// visitRecord is the value of the record of one visit.
+// visitRecord returns the value of a visit's record.
 func visitRecord(t *testing.T, origin, day int, status string) []byte {
 	t.Helper()
 	value, err := msgpack.Marshal(map[string]any{
@@ -59,8 +58,7 @@ func visitRecord(t *testing.T, origin, day int, status string) []byte {
 	return value
 }
 
-// journal-client ends by itself after as many records as it was told to, with
-// the Python scheduler's words.
+// With a limit of records, journal-client ends after them with the Python scheduler's output.
 func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
 	t.Parallel()
 	settings, section := services(t), journalSection(t, "  on_eof: stop\n")
@@ -82,8 +80,8 @@ func TestJournalClientEndsAtTheEndOfTheTopic(t *testing.T) {
 	}
 }
 
-// With failures_keep_date a failed visit leaves the date of the last visit alone;
-// without it, it doesn't, as with the Python scheduler.
+// With failures_keep_date, a failed visit doesn't change the date of the last visit. Without it, the date changes, as in
+// the Python scheduler.
 func TestJournalClientFailuresKeepDate(t *testing.T) {
 	t.Parallel()
 	for text, wantDay := range map[string]int{"": 1, "failures_keep_date: false\n": 1, "failures_keep_date: true\n": 0} {
@@ -105,11 +103,11 @@ func TestJournalClientFailuresKeepDate(t *testing.T) {
 	}
 }
 
-// terminal is what a program shows on a terminal.
+// terminal stores what a program writes to a terminal.
 type terminal struct {
 	m    sync.Mutex
 	text strings.Builder
-	done chan struct{} // closed when the program has left it
+	done chan struct{} // closed when the program has closed the terminal
 }
 
 // startOnTerminal starts a program whose standard error is a terminal.
@@ -146,7 +144,7 @@ func openTerminal(t *testing.T) (keyboard, screen *os.File) {
 	fd := int(keyboard.Fd())
 	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	err = errors.Join(err,
-		unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0), // it starts locked
+		unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0), // a new terminal is locked
 		unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 300}))
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +156,7 @@ func openTerminal(t *testing.T) (keyboard, screen *os.File) {
 	return keyboard, screen
 }
 
-// read ends when no program has the terminal any more.
+// read ends when no program has the terminal open.
 func (x *terminal) read(keyboard *os.File) {
 	defer close(x.done)
 	defer func() { _ = keyboard.Close() }()
@@ -180,10 +178,9 @@ func (x *terminal) written() string {
 	return x.text.String()
 }
 
-// screen is what of it can still be seen: ESC [ n A goes n lines up, and ESC [ J
-// erases all from there on.
+// screen returns the visible text: ESC [ n A moves n lines up, and ESC [ J erases everything below.
 func (x *terminal) screen() string {
-	lines := []string{""} // above and at the cursor
+	lines := []string{""} // lines above the cursor and the line of the cursor
 	for line := range strings.Lines(strings.ReplaceAll(x.written(), "\r", "")) {
 		for rest := line; rest != ""; {
 			text, control, found := strings.Cut(rest, "\x1b[")
@@ -210,9 +207,8 @@ func (x *terminal) shows(t *testing.T, what string) {
 	testenv.Shows(t, what, x.screen)
 }
 
-// A bounded run shows on a terminal how far it is, and what it logs meanwhile stays
-// to be read; an unbounded one, or one whose standard error is no terminal, shows
-// nothing of the kind.
+// With a limit, journal-client shows its progress on a terminal, and its log stays readable. Without a limit or a
+// terminal it shows no progress.
 func TestJournalClientShowsItsProgress(t *testing.T) {
 	t.Parallel()
 	section := journalSection(t, "")
@@ -223,7 +219,7 @@ func TestJournalClientShowsItsProgress(t *testing.T) {
 	cmd := exec.Command(binary, "-C", config, "journal-client", "--stop-after-objects", "4")
 	cmd.Env = environment()
 	x := startOnTerminal(t, cmd)
-	x.shows(t, "2 / 2") // no more are known of yet
+	x.shows(t, "2 / 2") // only these are in the topic yet
 	produce(0, []byte("rubbish"))
 	x.shows(t, "3 / 3")
 	x.shows(t, "journal record set aside")
@@ -262,9 +258,8 @@ func TestJournalClientShowsItsProgress(t *testing.T) {
 	}
 }
 
-// Two journal clients that are killed as soon as results can be seen in the
-// database, so mostly between a transaction and the commit of its offsets, while
-// records come: every visit counts exactly once.
+// Two journal clients are killed as soon as their results are in the database, mostly before their commit of offsets.
+// Each visit counts exactly once.
 func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 	t.Parallel()
 	const origins, rounds, daysARound = 400, 12, 20
@@ -272,8 +267,8 @@ func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 	produce := journalTopic(t, section)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn)+section)
 	conn := testenv.Connect(t, dsn)
-	// arrived waits until so many origins have a visit of that day or later. It looks every
-	// millisecond, not as testenv.Becomes does: offsets are committed a few after a transaction.
+	// arrived waits until n origins have a visit of that day or a later one. It polls every millisecond: a few
+	// milliseconds after a transaction, offsets are committed.
 	arrived := func(day, want int) {
 		t.Helper()
 		deadline := time.Now().Add(testenv.Patience)
@@ -318,7 +313,7 @@ func TestKilledJournalClientsCountEachVisitOnce(t *testing.T) {
 	const days = rounds * daysARound
 	arrived(days-1, origins)
 	for _, p := range members {
-		p.logs(t, "msg=started") // it listens to signals now
+		p.logs(t, "msg=started") // from here on it handles signals
 		p.stop(t, syscall.SIGTERM)
 	}
 	wrong := testenv.Value[int](t, conn, "select count(*) from origin_visit_stats where successive_visits <> $1", days)

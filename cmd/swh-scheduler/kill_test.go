@@ -9,11 +9,10 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// Runners are killed, and cut off from PostgreSQL or the broker, at random moments, while
-// messages are on their way to the broker, and when the broker has confirmed all that
-// they may have in hand: in the end every task has one run and its message is in its
-// queue, and what was sent again was in hand at a kill or cut.
-func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
+// Runners are killed or disconnected during deliveries, at random moments and with a full window of confirmed messages.
+// In the end each task has one run and one message. Only messages in progress at a kill or disconnection were sent
+// again.
+func TestKilledRunnersRepeatOnlyMessagesInProgress(t *testing.T) {
 	t.Parallel()
 	const rounds, tasksARound = 10, 800
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
@@ -43,7 +42,7 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 		case 2, 3:
 			reached = broker.Hold(testenv.Publishes, random.IntN(tasksARound/4))
 		case 4:
-			exec("begin; lock table scheduler_go.deliveries in exclusive mode") // which each commit of a batch writes to
+			exec("begin; lock table scheduler_go.deliveries in exclusive mode") // each commit of a batch writes to this table
 		}
 		normal := s.start("-C", config, "start-runner", "--period", "1")
 		priority := s.start("-C", config, "start-runner", "--period", "1", "--with-priority")
@@ -60,7 +59,7 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 			hits++
 			s.await("a message is sent", func() bool { return closed(reached) })
 			if round%5 == 3 {
-				pause(500 * time.Millisecond) // in which it must not take as sent what isn't
+				pause(500 * time.Millisecond) // meanwhile the runner must not record unsent messages as sent
 				break
 			}
 			s.cut(broker, upTo(200*time.Millisecond), normal, priority)
@@ -74,10 +73,10 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 				}
 				return all
 			})
-			pause(200 * time.Millisecond) // in which they must not take more
+			pause(200 * time.Millisecond) // meanwhile the runners must not claim more
 		}
 		inHand := s.kill(normal, priority)
-		// What is still on its way to either side is lost with the connections.
+		// Messages on their way in either direction are lost with the connections.
 		broker.Cut()
 		broker.Restore()
 		if round%5 == 4 {
@@ -124,8 +123,7 @@ func TestKilledRunnersLoseNothingAndSendNothingTwice(t *testing.T) {
 	t.Logf("%d tasks; %d rounds, in %d of which kills or cuts hit %d messages in hand; %d were sent again", tasks, rounds, s.hits, len(s.rows), again)
 }
 
-// pause lets the daemons work until they are disturbed: at a random moment, which
-// is what this test is about.
+// pause lets the daemons work for a time, after which the test disturbs them. The random moment is part of the test.
 func pause(d time.Duration) { <-time.After(d) }
 
 // taskIDs empties a queue and counts its messages by task id.

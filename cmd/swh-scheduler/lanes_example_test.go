@@ -11,9 +11,9 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// exampleTimes are the minute of the lanes' example and how long its slow jobs take. With
-// SWH_TEST_LANES_MINUTE=1m they are the design's. A shorter minute is twenty seconds at least, as
-// a free slot is seen some seconds late; by default slow jobs take two of these instead of ten.
+// exampleTimes returns the minute of the lanes' example and the time of its slow jobs. SWH_TEST_LANES_MINUTE=1m sets the
+// design's times. A shorter minute is at least 20 s, as a free slot is observed some seconds late. By default, slow jobs
+// take two minutes instead of ten.
 func exampleTimes(t *testing.T) (minute, slow time.Duration) {
 	t.Helper()
 	text := os.Getenv("SWH_TEST_LANES_MINUTE")
@@ -27,10 +27,9 @@ func exampleTimes(t *testing.T) (minute, slow time.Duration) {
 	return minute, 10 * minute
 }
 
-// The design's worked example with two real workers: an express lane of a minute and a slow
-// one of fifteen, and four jobs of which nothing is known. The quick ones end first, though one
-// was added last, and the slow one that times out in the express lane is run again in the slow
-// lane.
+// Two real workers run the design's example: an express lane of one minute, a slow lane of 15, and four jobs without
+// features. The quick jobs end first, though one was added last. The slow job that times out in the express lane runs
+// again in the slow lane.
 func TestLanesExample(t *testing.T) {
 	t.Parallel()
 	minute, slow := exampleTimes(t)

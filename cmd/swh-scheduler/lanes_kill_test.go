@@ -17,32 +17,31 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// lanePlayer plays the workers of lanes: it takes messages from their queues, holds
-// some for a moment, and tells by events and the journal how they ended. The time of
-// every fourth piece of work is over in the express lane.
+// lanePlayer plays the workers of lanes. It takes messages from queues, holds some for a moment, and sends events and
+// journal records of their ends. Every fourth message times out in the express lane.
 type lanePlayer struct {
 	t       *testing.T
 	ch      *amqp.Channel
 	journal *kgo.Client
 	topic   string
 	queues  map[string]*playedQueue
-	tries   map[string][]playedTry // by URL; a message that comes again is one
-	sent    map[string]int         // how often each message was ended, by id
+	tries   map[string][]playedTry // by URL; a message that is delivered again is one try
+	sent    map[string]int         // how often each message ended, by id
 
-	// keeps is whether the last messages that came are kept, as what has ended isn't sent again: in
-	// each queue as many as half its slots. Where all were kept, nothing more would be sent.
+	// keeps sets whether the player holds the last messages: in each queue as many as half its slots. An ended message
+	// isn't sent again. If the player held all, nothing more would be sent.
 	keeps bool
 
-	note func(id, format string, args ...any) // of a message that came or was ended
+	note func(id, format string, args ...any) // called for each message that arrives or ends
 }
 
 type playedQueue struct {
-	slots int // how many messages it may hold
+	slots int // the largest allowed number of messages
 	came  <-chan amqp.Delivery
 	held  []amqp.Delivery
-	kept  []amqp.Delivery // the last that came while the player keeps messages
-	most  int             // messages at once
-	again int             // messages that came again
+	kept  []amqp.Delivery // the last messages, while keeps is set
+	most  int             // the largest number of messages at one time
+	again int             // number of messages that were delivered again
 }
 
 type playedTry struct {
@@ -50,10 +49,10 @@ type playedTry struct {
 	over            bool
 }
 
-// playedAtOnce is how many messages of a queue are held: all.
+// playedAtOnce is how many messages of a queue are held at one time: all of them.
 const playedAtOnce = 200
 
-// listen takes messages from queues of so many slots.
+// listen consumes queues with these numbers of slots.
 func (p *lanePlayer) listen(slots map[string]int) {
 	p.t.Helper()
 	p.queues = map[string]*playedQueue{}
@@ -70,8 +69,8 @@ func (p *lanePlayer) listen(slots map[string]int) {
 	}
 }
 
-// turn takes what came from each queue, ends the oldest, unless it is kept, and counts the
-// messages. It says whether there was any.
+// turn takes new messages of each queue, ends the oldest one unless keeps holds it, and counts the messages. It reports
+// whether there were any.
 func (p *lanePlayer) turn() (busy bool) {
 	for name, q := range p.queues {
 		for more := true; more; {
@@ -102,8 +101,7 @@ func (p *lanePlayer) turn() (busy bool) {
 	return busy
 }
 
-// end ends a piece of work, as a worker and its pool's child do; the child's result
-// comes first.
+// end ends a message's work, as a worker and its child process do. The child's result comes first.
 func (p *lanePlayer) end(queue string, q *playedQueue, d amqp.Delivery) {
 	p.t.Helper()
 	var body []json.RawMessage
@@ -160,7 +158,7 @@ func (p *lanePlayer) tell(key string, events any) {
 	}
 }
 
-// visit writes to the journal how a visit ended.
+// visit writes the outcome of a visit to the journal.
 func (p *lanePlayer) visit(url string, over bool) {
 	p.t.Helper()
 	visit := map[string]any{"origin": url, "visit": 1, "date": time.Now(), "status": "full", "snapshot": make([]byte, 20), "type": "git", "metadata": nil}
@@ -174,16 +172,15 @@ func (p *lanePlayer) visit(url string, over bool) {
 	p.journal.Produce(context.Background(), &kgo.Record{Topic: p.topic, Value: record}, nil)
 }
 
-// playedTwin is one of two daemons of each kind, which share a way to the broker.
+// playedTwin is one of two daemons of a kind. Both share one proxy to the broker.
 type playedTwin struct {
 	config  string
 	broker  *testenv.Toxic
 	daemons []*process
 }
 
-// holdOne holds frames on the way to the broker of the twin that is first to have more than
-// pass of them, and tells which it is. The other's way stays open: a daemon leaves a
-// connection that doesn't answer for some seconds, and sends again what it has in hand.
+// holdOne holds frames to the broker of the first twin that sends more than pass of them, and returns that twin. The
+// other twin's proxy stays open: a daemon leaves a silent connection after some seconds and sends its messages again.
 func holdOne(twins []*playedTwin, frame testenv.Frame, pass int) <-chan *playedTwin {
 	reached := make(chan *playedTwin, 1)
 	first, second := twins[0].broker.Hold(frame, pass), twins[1].broker.Hold(frame, pass)
@@ -200,12 +197,9 @@ func holdOne(twins []*playedTwin, frame testenv.Frame, pass int) <-chan *playedT
 	return reached
 }
 
-// Two of each daemon send tasks, tasks with priority, visits shared between listers,
-// and a graph by lanes, for a while in which they are cut off from the database and the
-// broker, and killed while messages are on their way to the broker or its confirms on
-// the way back: each piece of work ends once, as one piece of work; what was sent again
-// was in hand at a kill or cut; no lane's queue ever holds more than its slots and what
-// is there twice; what waits for work in a graph waits for its real end.
+// Two of each daemon send tasks, priority tasks, visits with shares, and a graph through lanes, while they are cut off
+// and killed. Each task or visit ends once, and no lane's queue exceeds its slots plus its duplicates. Only messages in
+// progress at a kill or cut were sent again. Tasks of a graph wait for the final end of their dependencies.
 func TestKilledDaemonsAndLanes(t *testing.T) {
 	t.Parallel()
 	const loader, check, tasks, urgent, visits, graph, late = "swh.loader.git", "swh.test.check", 120, 40, 240, 12, 40
@@ -300,7 +294,7 @@ lanes:
 		return count("task where status <> 'completed'") == 0 && count("origin_visit_stats where last_visit is not null and url like 'https://visit/%'") == visits &&
 			count("scheduler_go.work where state <> 'settled'") == 0
 	}
-	// play goes on until a condition is true.
+	// play runs the player until a condition is true.
 	play := func(until func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * patience); !until(); {
@@ -321,7 +315,7 @@ lanes:
 		if round%3 > 0 {
 			again.cut([]*testenv.Toxic{nil, database, twins[round%2].broker}[round%3], 100*time.Millisecond, slices.Concat(twins[0].daemons, twins[1].daemons)...)
 		}
-		// There is something to send in each round.
+		// Each round has something to send.
 		addTasks("late"+fmt.Sprint(round), late/kills)
 		frame, pass := testenv.Confirms, 0
 		if round%2 == 1 {
@@ -335,7 +329,7 @@ lanes:
 		victim.broker.Cut()
 		victim.broker.Restore()
 		startTwin(victim)
-		play(func() bool { return again.waiting() == 0 }) // what was in hand has been sent again
+		play(func() bool { return again.waiting() == 0 }) // all messages in progress have been sent again
 		player.keeps = false
 	}
 	atKills = len(player.tries)

@@ -23,8 +23,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// laneRoom is a scheduler of loaders on real services, with real workers, by default with an
-// express and a slow lane.
+// laneRoom is a scheduler of loaders with real services and workers. By default it has an express and a slow lane.
 type laneRoom struct {
 	t      *testing.T
 	dsn    string
@@ -32,12 +31,12 @@ type laneRoom struct {
 	broker testenv.Broker
 	topic  string
 	config string
-	tries  string // file to which workers write what they begin
+	tries  string // file to which workers write the tasks that they begin
 }
 
 const (
-	laneGit = "swh.test.lanes.Git" // has a second in the express lane and thirty in the slow one
-	laneHg  = "swh.test.lanes.Hg"  // has minutes
+	laneGit = "swh.test.lanes.Git" // its limits are one second in the express lane and 30 s in the slow one
+	laneHg  = "swh.test.lanes.Hg"  // its limits are minutes
 )
 
 func newLaneRoom(t *testing.T) *laneRoom {
@@ -53,7 +52,7 @@ lanes:
 `)
 }
 
-// newLoaderRoom is a laneRoom with other keys in its configuration.
+// newLoaderRoom returns a laneRoom with other keys in its configuration.
 func newLoaderRoom(t *testing.T, keys string) *laneRoom {
 	t.Helper()
 	section := journalSection(t, "")
@@ -86,13 +85,13 @@ func (r *laneRoom) count(from string, args ...any) int {
 	return testenv.Value[int](r.t, r.pool, "select count(*) from "+from, args...)
 }
 
-// none waits until no row of a query is left.
+// none waits until a query returns no row.
 func (r *laneRoom) none(what, from string) {
 	r.t.Helper()
 	testenv.Becomes(r.t, what, 0, func() int { return r.count(from) })
 }
 
-// list lists origins, whose loader gets arguments.
+// list adds listed origins, with arguments for their loader.
 func (r *laneRoom) list(kind string, n int, arguments string) {
 	r.t.Helper()
 	r.exec(`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
@@ -108,14 +107,14 @@ func (r *laneRoom) addTasks(taskType, kind string, n int, arguments string) {
 			now(), 'next_run_not_scheduled', 'oneshot', 2 from generate_series(1, $2::int) n`, kind, n, arguments, taskType)
 }
 
-// remember has work expected to take so many seconds, as it took the last time.
+// remember stores the duration of earlier work, in seconds, so that the same work is expected to take as long.
 func (r *laneRoom) remember(taskType, urls string, seconds float64) {
 	r.t.Helper()
 	r.exec(`insert into scheduler_go.lane_memory (memory, seconds, before, at_least, behind, recorded)
 		select hashtextextended($1::text || ' ' || replace($2::text, '*', n::text), 0), $3, 0, false, 0, now() from generate_series(1, 10) n`, taskType, urls, seconds)
 }
 
-// startWorker starts a real worker, and returns how to kill all of it.
+// startWorker starts a real worker. The returned function kills it with its child processes.
 func (r *laneRoom) startWorker(node string, concurrency int, queues ...string) (kill func()) {
 	r.t.Helper()
 	testenv.ListenerQueue(r.t, r.broker.URL)
@@ -138,13 +137,13 @@ func (r *laneRoom) startWorker(node string, concurrency int, queues ...string) (
 	return kill
 }
 
-// try is a task that a worker began.
+// try is the start of a task by a worker.
 type try struct {
 	ID, Root, Queue, URL string
 	Hard, Soft           float64
 }
 
-// triesOf are the tries so far, by URL, in their order.
+// triesOf returns all tries by URL, in order.
 func (r *laneRoom) triesOf() map[string][]try {
 	r.t.Helper()
 	text := testenv.Read(r.t, r.tries)
@@ -159,16 +158,16 @@ func (r *laneRoom) triesOf() map[string][]try {
 	return all
 }
 
-// waysToEnd are the ways in which work ends, by the kind that is part of its URL: what
-// the journal's rules make of the visit, and how the run of a task ends.
+// waysToEnd are the ways in which work ends, by the kind in its URL: the journal's result for the visit, and the end of
+// the task's run.
 var waysToEnd = map[string]struct {
 	arguments string
 	visits    int
 	tasks     int
-	visit     string // status of the last visit; empty if none is known
+	visit     string // status of the last visit; "" if there is none
 	run       string
-	error     string // in the run's metadata, or empty
-	moves     bool   // its time is over in the express lane
+	error     string // in the run's metadata; "" if there is none
+	moves     bool   // it times out in the express lane
 }{
 	"quick":    {arguments: `{}`, visits: 10, tasks: 4, visit: "successful", run: "eventful"},
 	"known":    {arguments: `{"seconds": 3}`, visits: 2, visit: "successful", run: "eventful"},
@@ -179,16 +178,13 @@ var waysToEnd = map[string]struct {
 	"forever":  {arguments: `{"seconds": 60}`, visits: 1, tasks: 1, visit: "failed", run: "failed", error: "billiard.exceptions.SoftTimeLimitExceeded: SoftTimeLimitExceeded()", moves: true},
 	"failed":   {arguments: `{"ends": "failed"}`, visits: 2, tasks: 1, visit: "failed", run: "failed", error: "ValueError: no such repository"},
 	"killed":   {arguments: `{"ends": "killed"}`, visits: 1, tasks: 1, run: "failed", error: "billiard.exceptions.WorkerLostError"},
-	// Killed in the slow lane.
+	// Its worker is killed in the slow lane.
 	"known-killed": {arguments: `{"ends": "killed"}`, visits: 1, tasks: 1, run: "failed", error: "billiard.exceptions.WorkerLostError"},
 }
 
-// Real workers with real time limits run visits and tasks, quick and slow ones: what is
-// quick ends in the express lane; what is slow is thrown out of it, by each kind of
-// time-out, and goes on in the slow lane as the same piece of work, of which neither
-// the origin nor the task has a failure; what fails by itself, or is too slow for the
-// slow lane too, or loses its worker, fails by the usual rules. A task of a graph
-// waits for the real end of one that moves.
+// Real workers with real time limits run visits and tasks. Quick ones end in the express lane; slow ones time out there
+// and run again in the slow lane, without a failure. A failure, a time-out in the last lane, and a lost worker count as
+// failures. A task of a graph waits for the end in the last lane.
 func TestLanesOnRealWorkers(t *testing.T) {
 	t.Parallel()
 	r := newLaneRoom(t)
@@ -197,7 +193,7 @@ func TestLanesOnRealWorkers(t *testing.T) {
 		r.addTasks("load-git", kind, way.tasks, way.arguments)
 	}
 	for kind := range waysToEnd {
-		seconds := 0.5 // whatever is learnt of visits before, tasks go to the express lane
+		seconds := 0.5 // visits that were learnt before don't count: tasks go to the express lane
 		if strings.HasPrefix(kind, "known") {
 			seconds = 400
 			r.remember("load-git", "https://visit/"+kind+"/*", seconds)
@@ -237,17 +233,17 @@ func TestLanesOnRealWorkers(t *testing.T) {
 	r.checkStatus()
 }
 
-// visitsToKnow is of how many origins the journal tells.
+// visitsToKnow returns how many origins have a visit in the journal.
 func (r *laneRoom) visitsToKnow() (n int) {
 	for _, way := range waysToEnd {
 		if way.visit != "" {
 			n += way.visits + way.tasks
 		}
 	}
-	return n + 2 // of the graph
+	return n + 2 // two of the graph
 }
 
-// unknownVisits tells of the work of which no visit is known.
+// unknownVisits returns the work without a recorded visit.
 func (r *laneRoom) unknownVisits() string {
 	r.t.Helper()
 	var text strings.Builder
@@ -259,8 +255,8 @@ func (r *laneRoom) unknownVisits() string {
 	return text.String()
 }
 
-// checkTries fails unless each piece of work was tried in the lanes that it should.
-// On a machine with much else to do a quick visit may be slow.
+// checkTries fails unless each task and visit was tried in the expected lanes. On a busy machine a quick visit may be
+// slow.
 func (r *laneRoom) checkTries() {
 	r.t.Helper()
 	expressEnds := 0
@@ -294,8 +290,7 @@ func (r *laneRoom) checkTries() {
 	}
 }
 
-// checkVisits fails unless the origins' stats, of visits and of tasks, are those of one
-// visit each, the last.
+// checkVisits fails unless the stats of each origin contain exactly one visit.
 func (r *laneRoom) checkVisits() {
 	r.t.Helper()
 	for kind, way := range waysToEnd {
@@ -312,8 +307,7 @@ func (r *laneRoom) checkVisits() {
 	}
 }
 
-// checkRuns fails unless each task has one run, which ended as it should, and lost a
-// retry only by a failure.
+// checkRuns fails unless each task has one run with the expected end. Only a failure may use a retry.
 func (r *laneRoom) checkRuns() {
 	r.t.Helper()
 	for kind, way := range waysToEnd {
@@ -336,7 +330,7 @@ func (r *laneRoom) checkRuns() {
 			if way.run == "failed" {
 				wantStatus, wantRetries = "next_run_not_scheduled", 1
 			}
-			if kind == "forever" { // a time-out in the last lane is final
+			if kind == "forever" { // a time-out in the last lane is a failure
 				wantStatus, wantRetries = "disabled", 0
 			}
 			wantTimedOut := "[]"
@@ -359,7 +353,7 @@ func (r *laneRoom) checkRuns() {
 	}
 }
 
-// checkStatus fails unless `lanes status` tells what happened.
+// checkStatus fails unless `lanes status` prints these results.
 func (r *laneRoom) checkStatus() {
 	r.t.Helper()
 	result := ours(r.t, "-C", r.config, "lanes", "status", "load-git", "--output", "json")
@@ -383,9 +377,8 @@ func (r *laneRoom) checkStatus() {
 	}
 }
 
-// A worker that is killed with all it runs sends no word of it. What it ran is given
-// up when it can't come back, in either lane: a run is lost, a visit may be picked
-// again; what it had not begun runs on the next worker.
+// A killed worker sends no events. Its work is given up once it can't return: a run is lost, and a visit becomes
+// eligible again. Messages that it had not begun run on the next worker.
 func TestLanesOfKilledWorkers(t *testing.T) {
 	t.Parallel()
 	r := newLaneRoom(t)
@@ -400,7 +393,7 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 	}
 	r.none("work that has not begun", "(select 2 - count(started) as n from scheduler_go.work where lane_set is not null) w where n > 0")
 	kill()
-	// The lanes' slots are free now, for what waits.
+	// Waiting messages take the free slots of the lanes.
 	r.addTasks("load-hg", "next", 2, `{}`)
 	r.startWorker("second@lanes", 2, "express:"+laneHg, laneHg)
 	r.none("work that is not done", "task where arguments -> 'kwargs' ->> 'url' like '%next%' and status <> 'completed'")
@@ -414,7 +407,7 @@ func TestLanesOfKilledWorkers(t *testing.T) {
 		after time.Duration
 		left  string
 	}{{14 * time.Minute, "express,slow"}, {17 * time.Minute, "slow"}, {29 * time.Minute, ""}} {
-		// The listener has read all, and in this test it is later already.
+		// The listener has read all events; set its time to the future.
 		testenv.Exec(t, r.pool, "update scheduler_go.event_queues set complete = now() + interval '1 hour'")
 		if _, err := m.GiveUp(t.Context(), time.Now().Add(step.after)); err != nil {
 			t.Fatal(err)

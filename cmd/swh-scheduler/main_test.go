@@ -20,8 +20,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// binary is the program, built once for all tests, with the race detector where they have
-// it: for daemons, and for what depends on the environment, a signal or a terminal.
+// binary is the program, built once for all tests, with the race detector if the tests have it. Tests run it for
+// daemons, and for commands that need an environment, a signal or a terminal.
 var binary string
 
 // settings match the variables of the environment that the program reads.
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); settings.MatchString(name) && name != "SWH_SCHEDULER_CACHE" {
-			_ = os.Unsetenv(name) // as in environment, for what runs in this process
+			_ = os.Unsetenv(name) // as environment does, for commands in this process
 		}
 	}
 	time.Local = time.UTC
@@ -51,14 +51,13 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// result is what a command line did.
+// result is the outcome of a command line.
 type result struct {
 	stdout, stderr string
 	code           int
 }
 
-// environment is a clean one, plus vars: settings of the machine must not
-// change what a test sees.
+// environment returns a clean environment with additional variables: the machine's settings must not affect tests.
 func environment(vars ...string) []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C.UTF-8", "TZ=UTC", testenv.ProgramEnv}
 	return append(env, vars...)
@@ -78,8 +77,7 @@ func command(t *testing.T, program string, env []string, args ...string) result 
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// checkCrash fails the test if a program's standard error tells of a data race or a
-// panic.
+// checkCrash fails the test if standard error contains a data race or a panic.
 func checkCrash(t testing.TB, args []string, stderr string) {
 	t.Helper()
 	if crash := testenv.Crash(stderr); crash != "" {
@@ -87,8 +85,8 @@ func checkCrash(t testing.TB, args []string, stderr string) {
 	}
 }
 
-// ours runs a command line of our program, in this process: its start takes longer than most
-// commands.
+// ours runs a command line of our program in this process: a separate one takes longer to start than most commands to
+// run.
 func ours(t *testing.T, args ...string) result {
 	t.Helper()
 	args = onRoad(t, args)
@@ -97,7 +95,7 @@ func ours(t *testing.T, args ...string) result {
 	return result{stdout.String(), stderr.String(), code}
 }
 
-// oursWith is ours with more in its environment.
+// oursWith is ours with additional variables of the environment.
 func oursWith(t *testing.T, more []string, args ...string) result {
 	t.Helper()
 	if len(more) == 0 {
@@ -106,13 +104,13 @@ func oursWith(t *testing.T, more []string, args ...string) result {
 	return command(t, binary, environment(more...), args...)
 }
 
-// configFile writes a configuration and gives its path.
+// configFile writes a configuration and returns its path.
 func configFile(t *testing.T, text string) string {
 	t.Helper()
 	return testenv.File(t, "scheduler.yml", text)
 }
 
-// services is a configuration with real ones of the test's own.
+// services returns a configuration with real services for one test.
 func services(t *testing.T) string {
 	t.Helper()
 	mq := testenv.RabbitMQ(t)
@@ -120,25 +118,24 @@ func services(t *testing.T) string {
 		testenv.Database(t), mq.URL, mq.ManagementURL)
 }
 
-// process is a daemon that runs.
+// process is a running daemon.
 type process struct {
 	cmd    *exec.Cmd
-	name   string       // of its connections to the database, if they have one of their own
-	stdout bytes.Buffer // to be read after its end
+	name   string       // application name of its database connections, if they have one of their own
+	stdout bytes.Buffer // to be read after the process has ended
 	stderr testenv.Buffer
 	done   chan error
 }
 
 func (p *process) log() string { return p.stderr.String() }
 
-// start starts a daemon, which is killed at the end of the test if it is still
-// there.
+// start starts a daemon, and kills it at the end of the test if it still runs.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	return startWith(t, nil, args...)
 }
 
-// startWith starts a daemon with more in its environment.
+// startWith starts a daemon with additional variables of the environment.
 func startWith(t *testing.T, more []string, args ...string) *process {
 	t.Helper()
 	if !slices.Contains(more, ownFile) {
@@ -166,7 +163,7 @@ func startWith(t *testing.T, more []string, args ...string) *process {
 	return p
 }
 
-// logs waits until the daemon's log holds text.
+// logs waits until the daemon's log contains text.
 func (p *process) logs(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -187,7 +184,7 @@ func (p *process) logs(t *testing.T, text string) {
 	}
 }
 
-// wait waits for the end of a process that was killed.
+// wait waits for the end of a killed process.
 func (p *process) wait(t *testing.T) {
 	t.Helper()
 	select {
@@ -198,8 +195,7 @@ func (p *process) wait(t *testing.T) {
 	}
 }
 
-// stop sends a signal and waits for the end, which must come with exit code 0: so it is
-// not by force after the grace period.
+// stop sends a signal and waits for exit code 0. A stop by force, after the grace period, has another exit code.
 func (p *process) stop(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil {

@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// watched is a daemon that serves metrics, and how to read what it serves.
+// watched is a daemon that serves metrics, and their address.
 type watched struct {
 	*process
 	base string
@@ -24,7 +24,7 @@ func startWatched(t *testing.T, args ...string) *watched {
 	return startWatchedWith(t, nil, args...)
 }
 
-// startWatchedWith starts a daemon with more in its environment.
+// startWatchedWith starts a daemon with additional variables of the environment.
 func startWatchedWith(t *testing.T, more []string, args ...string) *watched {
 	t.Helper()
 	p := startWith(t, more, append([]string{"--metrics-addr", "127.0.0.1:0"}, args...)...)
@@ -51,7 +51,7 @@ func (w *watched) get(t *testing.T, path string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// becomes waits until a path is answered with a status and a text.
+// becomes waits until a path returns a status and a text.
 func (w *watched) becomes(t *testing.T, path string, status int, text string) {
 	t.Helper()
 	testenv.Shows(t, text, func() string {
@@ -63,9 +63,8 @@ func (w *watched) becomes(t *testing.T, path string, status int, text string) {
 	})
 }
 
-// Each daemon serves its metrics, lives, and becomes ready on services that are
-// there.
-func TestDaemonsTellHowTheyAre(t *testing.T) {
+// With its services, each daemon serves its metrics, is alive, and becomes ready.
+func TestDaemonsServeHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, services(t)+journalSection(t, ""))
 	for command, metric := range map[string]string{
@@ -81,7 +80,7 @@ func TestDaemonsTellHowTheyAre(t *testing.T) {
 			t.Parallel()
 			w := startWatched(t, append([]string{"-C", config}, strings.Fields(command)...)...)
 			w.becomes(t, "/healthz", http.StatusOK, "alive\n")
-			if !strings.HasPrefix(command, "schedule-recurrent") { // which waits for a task type load-*
+			if !strings.HasPrefix(command, "schedule-recurrent") { // schedule-recurrent waits for a task type load-*
 				w.becomes(t, "/readyz", http.StatusOK, "ready\n")
 			}
 			w.becomes(t, "/metrics", http.StatusOK, "swh_scheduler_build_info{")
@@ -92,8 +91,8 @@ func TestDaemonsTellHowTheyAre(t *testing.T) {
 	}
 }
 
-// While a service is away a daemon says so, alive and not ready, in words without
-// password, host or user; and ready again when it is back.
+// If a service is away, a daemon is alive and not ready. Its response has no password, host or user. Once the service is
+// back, the daemon is ready.
 func TestReadinessFollowsTheServices(t *testing.T) {
 	t.Parallel()
 	dsn, proxy := proxied(t, testenv.Database(t), url.UserPassword("postgres", "s3cret"))
@@ -124,7 +123,7 @@ func TestReadinessFollowsTheServices(t *testing.T) {
 	w.becomes(t, "/readyz", http.StatusOK, "ready\n")
 }
 
-// A daemon that has nothing to do is not ready either while the broker is away, and alive.
+// If the broker is away, even an idle daemon is alive and not ready.
 func TestReadinessFollowsTheBroker(t *testing.T) {
 	t.Parallel()
 	mq := testenv.RabbitMQ(t)
@@ -146,7 +145,7 @@ func TestReadinessFollowsTheBroker(t *testing.T) {
 	all(http.StatusOK, "ready\n")
 }
 
-// Signals change how much a running daemon logs.
+// Signals change the log level of a running daemon.
 func TestLogLevelFollowsSignals(t *testing.T) {
 	t.Parallel()
 	w := startWatched(t, "-C", configFile(t, services(t)), "start-listener")

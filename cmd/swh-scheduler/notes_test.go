@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// notedWorker is a Celery worker that notes each task that it runs.
+// notedWorker is a Celery worker that writes a note for each task that it runs.
 type notedWorker struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -20,21 +20,21 @@ type notedWorker struct {
 	file string
 }
 
-// note is what a worker notes of a task.
+// note is a worker's note about a task.
 type note struct {
 	ID     string
 	Args   []json.RawMessage
 	Kwargs json.RawMessage
 }
 
-// startNotedWorker starts a worker, by a command line of Celery without the notes.
+// startNotedWorker starts a worker by a command line of Celery, to which it adds the notes.
 func startNotedWorker(t *testing.T, cmd *exec.Cmd) *notedWorker {
 	t.Helper()
 	modules, err := filepath.Abs("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &notedWorker{t: t, cmd: cmd, done: make(chan struct{}), file: testenv.File(t, "notes", "")} // there before the first task runs
+	w := &notedWorker{t: t, cmd: cmd, done: make(chan struct{}), file: testenv.File(t, "notes", "")} // it exists before the first task runs
 	cmd.Args = append(cmd.Args, "--include", "notes")
 	cmd.Env = append(cmd.Env, "TEST_NOTES="+w.file, "PYTHONPATH="+modules)
 	cmd.Stderr = t.Output()
@@ -44,7 +44,7 @@ func startNotedWorker(t *testing.T, cmd *exec.Cmd) *notedWorker {
 	}
 	go func() {
 		defer close(w.done)
-		_ = cmd.Wait() // ended by our signal
+		_ = cmd.Wait() // our signal ended it
 	}()
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -53,8 +53,7 @@ func startNotedWorker(t *testing.T, cmd *exec.Cmd) *notedWorker {
 	return w
 }
 
-// stop has the worker end what it runs, and waits for that. What it had not begun is in
-// its queues again.
+// stop stops the worker and waits for its running tasks. Tasks that it had not begun are in their queues again.
 func (w *notedWorker) stop() {
 	w.t.Helper()
 	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -67,7 +66,7 @@ func (w *notedWorker) stop() {
 	}
 }
 
-// pause stops the worker where it is, until the function that is returned.
+// pause suspends the worker until the returned function is called.
 func (w *notedWorker) pause() (resume func()) {
 	w.t.Helper()
 	signal := func(s syscall.Signal) {
@@ -80,7 +79,7 @@ func (w *notedWorker) pause() (resume func()) {
 	return func() { w.t.Helper(); signal(syscall.SIGCONT) }
 }
 
-// notes are of all tasks so far, in their order.
+// notes returns the notes of all tasks so far, in order.
 func (w *notedWorker) notes() (all []note) {
 	w.t.Helper()
 	text := testenv.Read(w.t, w.file)

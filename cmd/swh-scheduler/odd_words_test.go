@@ -2,9 +2,9 @@ package main
 
 import "testing"
 
-// What hardly anybody types is understood or refused as the Python scheduler does it. (Integers
-// beyond 64 bits are not among it, nor values of flags that take none.)
-func TestOddWordsSameAsThePeer(t *testing.T) {
+// Unusual arguments have the same result as in the Python scheduler. The exceptions are integers beyond 64 bits, and
+// values of flags without values.
+func TestUnusualArgumentsSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes + ";" + someOrigins)

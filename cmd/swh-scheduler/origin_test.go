@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// someOrigins are listed origins of three listers, visited or not.
+// someOrigins are listed origins of three listers, with and without visits.
 const someOrigins = `
 	insert into listers (id, name, instance_name, current_state, updated) values
 		('00000000-0000-4000-8000-000000000001', 'gitlab', 'example', '{}', '2024-01-01Z'),
@@ -42,9 +42,8 @@ const someOrigins = `
 	select t, 'swh.' || t, 'A loader or lister', '1 day', '1 day', '1 day', 1, 100
 	from unnest(array['load-pypi', 'list-both-full', 'list-both-incremental', 'list-plain', 'list-full-full', 'list-full']) t`
 
-// The commands on origins print what the Python scheduler prints, and mark the same origins
-// and make the same tasks.
-func TestOriginSameAsThePeer(t *testing.T) {
+// The commands on origins print the Python scheduler's output, mark the same origins, and create the same tasks.
+func TestOriginCommandsSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes + ";" + someOrigins)
@@ -89,7 +88,7 @@ func TestOriginSameAsThePeer(t *testing.T) {
 
 		{"origin", "grab-next", "git", "3"},
 		{"origin", "grab-next", "git", "3", "-f", "url"},
-		{"origin", "grab-next", "git", "0", "-f", "what"}, // more would be marked by the Python scheduler
+		{"origin", "grab-next", "git", "0", "-f", "what"}, // the Python scheduler would mark more
 		{"origin", "grab-next", "git", "3", "-p", "origins_without_last_update", "--without-header"},
 		{"origin", "grab-next", "git", "3", "-p", "nope"},
 		{"origin", "grab-next", "pypi", "10", "-f", "lister_id,url"},
@@ -143,9 +142,8 @@ func TestOriginSameAsThePeer(t *testing.T) {
 	w.compareQuery(`select * from visit_scheduler_queue_position`)
 }
 
-// A file's tasks are created as the Python scheduler creates them, and what the
-// Python scheduler refuses is refused with the same exit code.
-func TestTaskScheduleSameAsThePeer(t *testing.T) {
+// A file's tasks are created as by the Python scheduler. Files that it refuses have the same exit code.
+func TestTaskScheduleSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes)
@@ -154,7 +152,7 @@ func TestTaskScheduleSameAsThePeer(t *testing.T) {
 		args []string
 	}{
 		{"load-git,[],{},2030-01-02\n", nil},
-		{"load-git,[],{},2030-01-02\n", nil}, // again
+		{"load-git,[],{},2030-01-02\n", nil}, // a second time
 		{"swh.loader.git.tasks.UpdateGitRepository,\"[1, \"\"a\"\"]\",\"{\"\"url\"\": \"\"https://x/?a,b\"\"}\",2030-01-02T03:04:05.5+01:00\r\nbare,[],{},20300102T0304Z", nil},
 		{"load-git;{\"url\": \"it's\"};oneshot\nload-git;{\"url\": \"é\"};recurring\n", []string{"-c", "type", "-c", "kwargs", "--columns", "policy", "-d", ";"}},
 		{"bare|{}\n", []string{"-c", "type", "-c", "kwargs", "--delimiter", "|"}},
@@ -192,8 +190,7 @@ func TestTaskScheduleSameAsThePeer(t *testing.T) {
 	w.compareTables()
 }
 
-// What is wrong with a file of tasks is said line by line, and nothing of the file
-// is created then.
+// Errors in a file of tasks name each line, and then no task of the file is created.
 func TestTaskScheduleNamesLines(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PythonDatabase(t)
@@ -221,7 +218,7 @@ func TestTaskScheduleNamesLines(t *testing.T) {
 	if n := value(t, dsn, "select count(*)::text from task"); n != "0" {
 		t.Errorf("%s tasks were created", n)
 	}
-	// A good file, from standard input, as JSON.
+	// A valid file from standard input, with output as JSON.
 	cmd := exec.CommandContext(t.Context(), binary, "-C", config, "task", "schedule", "-", "--output", "json")
 	cmd.Env, cmd.Stdin = environment(), strings.NewReader("load-git,[1],{},2030\n")
 	out, err := cmd.Output()
@@ -235,7 +232,7 @@ func TestTaskScheduleNamesLines(t *testing.T) {
 	}
 }
 
-// Everything that lists prints JSON if asked.
+// Each command that lists rows prints JSON on request.
 func TestOutputJSON(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -245,7 +242,7 @@ func TestOutputJSON(t *testing.T) {
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
 	for _, tc := range []struct {
 		args []string
-		want string // somewhere in it, without blanks
+		want string // a text that the output contains, without blanks
 	}{
 		{[]string{"task-type", "list", "-t", "load-git"}, `"min_interval":43200,`},
 		{[]string{"task", "list", "-r"}, `"runs":[{"backend_id":"x","status":"lost",`},
@@ -268,7 +265,7 @@ func TestOutputJSON(t *testing.T) {
 	}
 }
 
-// --watch tells how it stands until all was visited, and ends then.
+// With --watch, check-ingested prints the progress and ends once all origins are visited.
 func TestCheckIngestedWatches(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PythonDatabase(t)
@@ -299,9 +296,9 @@ func TestCheckIngestedWatches(t *testing.T) {
 	}
 }
 
-// A database that was not migrated is named by the commands that need ours, with
-// what to do; the others work on it.
-func TestCommandsOnThePeersDatabase(t *testing.T) {
+// On a database that isn't migrated, commands that need our tables report that and say what to do. The other commands
+// work.
+func TestCommandsOnAPythonDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PythonDatabase(t)
 	execute(t, dsn, someTaskTypes+";"+someOrigins)

@@ -11,14 +11,14 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// twins are two databases of the same contents, one for the Python scheduler's command line
-// and one for ours: what they print and leave behind must be the same.
+// twins are two databases with the same contents: the Python scheduler's commands use one, ours the other. Output and
+// contents must stay equal.
 type twins struct {
 	t           *testing.T
 	peer, ours  string // DSNs
 	peerC, ourC string // configuration files
 
-	ignore []*regexp.Regexp // what may differ in the output
+	ignore []*regexp.Regexp // parts of the output that may differ
 
 	python *testenv.Script // testdata/peer.py
 }
@@ -49,7 +49,7 @@ func (w *twins) askPeer(env []string, args []string) result {
 	return result{answer.Stdout, answer.Stderr, answer.Code}
 }
 
-// migrateOurs adds our own objects to our database, which some commands need.
+// migrateOurs runs migrate on our database: some commands need our tables.
 func (w *twins) migrateOurs() {
 	w.t.Helper()
 	if r := ours(w.t, "-C", w.ourC, "migrate"); r.code != 0 {
@@ -73,7 +73,7 @@ func execute(t *testing.T, dsn, statements string) {
 	testenv.Exec(t, conn, statements)
 }
 
-// value is the only value of a query's only row.
+// value returns the only value of a query's only row.
 func value(t *testing.T, dsn, query string) string {
 	t.Helper()
 	conn := testenv.Connect(t, dsn)
@@ -81,11 +81,11 @@ func value(t *testing.T, dsn, query string) string {
 	return testenv.Value[string](t, conn, query)
 }
 
-// now is what differs by what the programs take to start: the time of day in a
-// task's next run, and the time of metrics.
+// now matches times that depend on the start of a program: the time of day of a task's next run, and the time of
+// metrics.
 var now = regexp.MustCompile(`(Next run: (?:today|tomorrow) \(|"last_update": ")[^+)]*`)
 
-// compare runs the same words through both programs.
+// compare runs the same arguments through both programs and compares the results.
 func (w *twins) compare(env []string, args ...string) {
 	w.t.Helper()
 	peer := w.askPeer(environment(env...), append([]string{"-C", w.peerC, "scheduler"}, args...))
@@ -105,17 +105,17 @@ func (w *twins) compare(env []string, args ...string) {
 	}
 }
 
-// compareTables compares the tasks that the words left behind.
+// compareTables compares the tasks in the two databases.
 func (w *twins) compareTables() {
 	w.t.Helper()
-	// What is to run now, or a day from now, differs by what the programs take.
+	// Times of now and in a day depend on the start of a program.
 	w.compareQuery(`select id, type, arguments, case
 			when abs(extract(epoch from next_run - now())) < 3600 then null
 			when abs(extract(epoch from next_run - now() - interval '1 day')) < 3600 then 'infinity'
 			else next_run end, current_interval, status, policy, retries_left, priority from task order by id`)
 }
 
-// compareQuery compares what a query tells of the two databases.
+// compareQuery compares the results of a query on the two databases.
 func (w *twins) compareQuery(query string) {
 	w.t.Helper()
 	var contents [2]string
@@ -134,10 +134,9 @@ const someTaskTypes = `insert into task_type
 	('list-X', 'swh.lister.X', 'Same task, another type', '1 year 2 mons', null, null, 1e16, 0, 0, '00:00:00.000001'),
 	('bare', 'swh.bare', 'Nothing but what must be', null, null, null, null, null, null, null)`
 
-// task add, task list-pending and task-type list print what the Python scheduler prints, and
-// leave the same rows, for the same words; what the Python scheduler refuses, we refuse with
-// the same exit code.
-func TestSameAsThePeer(t *testing.T) {
+// task add, task list-pending and task-type list print the Python scheduler's output and leave the same rows. Refused
+// arguments have the same exit code.
+func TestTaskCommandsSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes)
@@ -152,7 +151,7 @@ func TestSameAsThePeer(t *testing.T) {
 		{"task-type", "nope"},
 
 		{"task", "add", "load-git", "url=https://example.org/a.git"},
-		{"task", "add", "load-git", "url=https://example.org/a.git"}, // it is there already
+		{"task", "add", "load-git", "url=https://example.org/a.git"}, // the task exists already
 		{"task", "add", "load-git", "-p", "oneshot", "-P", "high", "url=https://example.org/?q=a=b", "n=1", "x=1.50", "y=1e3", "z=1.0e+30"},
 		{"task", "add", "--policy=oneshot", "list-x", "--priority", "low", "--", "-5", "--flag"},
 		{"task", "add", "list-x", "42", "4_2", "012", "0x1F", "1:30", "yes", "no", "~", "null", "", "3.0", ".5", "foo bar", "'quoted'", `"it's"`, `'"'`},
@@ -212,9 +211,8 @@ func TestSameAsThePeer(t *testing.T) {
 	w.compareTables()
 }
 
-// Dates are shown, and those without a zone are read, in the time zone of the
-// database, as with the Python scheduler.
-func TestSameAsThePeerInOtherTimeZones(t *testing.T) {
+// Dates are printed in the database's time zone, and read in it if they name none, as in the Python scheduler.
+func TestDatesSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes + `; do $$ begin execute format('alter database %I set timezone to ''Asia/Kolkata''', current_database()); end $$`)
@@ -231,8 +229,8 @@ func TestSameAsThePeerInOtherTimeZones(t *testing.T) {
 	w.compare([]string{"PGTZ=America/New_York"}, "task", "list-pending", "bare")
 }
 
-// Options may come from the environment, under the names click gives them.
-func TestSameEnvironmentVariablesAsThePeer(t *testing.T) {
+// Options can be set in the environment, under click's names.
+func TestEnvironmentSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes)
@@ -271,8 +269,7 @@ func TestSameEnvironmentVariablesAsThePeer(t *testing.T) {
 	}
 }
 
-// task-type add, which the Python scheduler's own version refuses whatever its arguments,
-// leaves what the Python scheduler's words promise.
+// The Python scheduler's own task-type add refuses all arguments. Ours does what the Python scheduler's help promises.
 func TestTaskTypeAdd(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.PythonDatabase(t)))
@@ -313,8 +310,7 @@ b: swh.b
 	}
 }
 
-// migrate makes an empty database usable and then has nothing to do; its dry run
-// and its status change nothing.
+// migrate makes an empty database usable. A second run has nothing to do, and --dry-run and --status change nothing.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", testenv.Postgres(t)))

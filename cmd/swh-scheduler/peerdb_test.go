@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// "swh db" prints and ends as the Python program does, on a database that each of the two makes: for those who
-// set up the archive's containers by it. Ours makes its own schema, too, and prints no password.
+// "swh db" has the Python program's output and exit codes, on a database that each creates. Scripts set up the archive's
+// containers by it. Ours also creates its own schema, and prints no password.
 func TestDatabaseTools(t *testing.T) {
 	t.Parallel()
 	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh")
@@ -34,7 +34,7 @@ func TestDatabaseTools(t *testing.T) {
 		t.Helper()
 		want, got := run(0, args...), run(1, args...)
 		clean := func(i int, text string) string {
-			status, _, _ := strings.Cut(text, " [") // when it was made
+			status, _, _ := strings.Cut(text, " [") // without the date of its creation
 			return strings.ReplaceAll(status, dsn[i], "DSN")
 		}
 		if got.code != want.code || clean(1, got.stdout) != clean(0, want.stdout) {
@@ -62,7 +62,7 @@ func TestDatabaseTools(t *testing.T) {
 		t.Error("init makes no schema of ours")
 	}
 
-	// What upgrade does on a database that the Python scheduler made, and how version judges others.
+	// upgrade of a database that the Python scheduler created, and version for other databases.
 	peer := ours(t, "-C", file[0], "db", "upgrade", "scheduler")
 	if peer.code != 0 || value(t, dsn[0], "select (to_regnamespace('scheduler_go') is not null)::text") != "true" {
 		t.Errorf("%+v", peer)
@@ -83,7 +83,7 @@ func TestDatabaseTools(t *testing.T) {
 			t.Errorf("%s: %+v", args, r)
 		}
 	}
-	// --dbname takes the place of the file; a password is not printed.
+	// --dbname replaces the file, and its password is not printed.
 	secret := strings.Replace(dsn[0], "postgres@", "postgres:s3cret@", 1)
 	if r := ours(t, "db", "init-admin", "--db-name="+secret, "scheduler"); r.code != 0 || strings.Contains(r.stdout+r.stderr, "s3cret") {
 		t.Errorf("%+v", r)
@@ -91,7 +91,7 @@ func TestDatabaseTools(t *testing.T) {
 	if r := ours(t, "db", "--config-file="+file[1], "list"); r.code != 0 || !strings.HasPrefix(r.stdout, "scheduler scheduler:postgresql host=") {
 		t.Errorf("%+v", r)
 	}
-	// The words between a program named swh and the command.
+	// Words may stand between a program named swh and the command.
 	link := filepath.Join(t.TempDir(), "swh")
 	if out, err := exec.Command("ln", "-s", binary, link).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)

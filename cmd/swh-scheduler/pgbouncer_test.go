@@ -13,9 +13,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// All daemons work behind a PgBouncer whose clients share connections between transactions:
-// tasks, tasks with priority as soon as they are there, graphs, visits with shares and lanes,
-// events, the journal, calls and maintenance; and Python programs read the same configuration.
+// Behind a PgBouncer in transaction mode all daemons work: tasks, immediate priority tasks, graphs, visits with shares
+// and lanes, events, the journal, calls and maintenance. Python programs read the same configuration.
 func TestBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	dsn, mq, section := testenv.Database(t), testenv.RabbitMQ(t), journalSection(t, "")
@@ -57,9 +56,9 @@ lanes:
 		d.logs(t, "msg=started")
 	}
 
-	// A worker runs all that comes.
+	// A worker runs all messages.
 	channel := testenv.ListenerQueue(t, mq.URL)
-	came := make(chan amqp.Delivery, 200) // by consumers: of a lane that nobody reads there would be a warning
+	came := make(chan amqp.Delivery, 200) // messages by consumers, as a lane without a consumer is a warning
 	for _, queue := range []string{"swh.git", "express:swh.git", "swh.step", "save_code_now:swh.step"} {
 		testenv.Declare(t, channel, queue, nil)
 		deliveries, err := channel.Consume(queue, "", true, false, false, false, nil)
@@ -100,7 +99,7 @@ lanes:
 	until("select count(*)::text from task where status = 'completed'", "32")
 	until("select count(*)::text from origin_visit_stats where last_scheduled is not null", "40")
 	until("select count(*)::text from scheduler_go.work where state <> 'settled'", "0")
-	until("select count(*)::text from task where status = 'disabled'", "0") // it was archived
+	until("select count(*)::text from task where status = 'disabled'", "0") // the task is archived
 	execute(t, dsn, `insert into task (type, arguments, next_run, status, policy, priority) values ('step', '{}', now(), 'next_run_not_scheduled', 'oneshot', 'high')`)
 	until("select count(*)::text from task where status = 'completed'", "33")
 	journalTopic(t, section)(0, visitRecord(t, 0, 0, "full"), visitRecord(t, 1, 1, "failed"))
@@ -130,7 +129,7 @@ lanes:
 	}
 }
 
-// Commands that only read use the replica, a standby that follows the primary; the others don't.
+// Commands that only read use the replica, a standby of the primary. Others use the primary.
 func TestReadingCommandsUseTheReplica(t *testing.T) {
 	t.Parallel()
 	pair := testenv.PostgresPair(t)

@@ -15,9 +15,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// `queue status` shows each queue with its limit, messages, consumers and oldest message, with
-// its lane and groups, as a table or as JSON, and again and again with --watch. A queue without
-// a consumer is one whose messages nobody takes.
+// `queue status` prints each queue's limit, messages, consumers, oldest message, lane and groups. It prints a table or
+// JSON, once or repeatedly with --watch. It marks a queue whose messages have no consumer.
 func TestQueueStatus(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
@@ -84,7 +83,7 @@ lanes:
 	showsAgain(t, "QUEUE ", "-C", file, "queue", "status", "--watch=0.05", "swh.index")
 }
 
-// explain and forecast go on with --watch, too.
+// explain and forecast repeat with --watch.
 func TestExplainAndForecastWatch(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -95,7 +94,7 @@ func TestExplainAndForecastWatch(t *testing.T) {
 	showsAgain(t, "20", "-C", file, "forecast", "--watch=0.05")
 }
 
-// showsAgain runs a command with --watch until it has printed three lines with a beginning, and interrupts it.
+// showsAgain runs a command with --watch, waits for three lines with a beginning, and interrupts it.
 func showsAgain(t *testing.T, beginning string, args ...string) {
 	t.Helper()
 	watching := exec.Command(binary, args...)

@@ -15,9 +15,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// readyWork is what daemons send: tasks with and without priority, as many as a queue takes
-// (the Python runner overfills it if there are more), visits that are due, and a lister's
-// first visits.
+// readyWork is the work of all sending daemons: tasks with and without priority, visits that are due, and a lister's
+// first visits. The tasks fit into their queue, as the Python runner would overfill it.
 const readyWork = someTaskTypes + ";" + someOrigins + `;
 	update task_type set max_queue_length = 3 where type = 'load-git';
 	insert into task (type, arguments, next_run, policy, status, priority, current_interval, retries_left)
@@ -27,9 +26,8 @@ const readyWork = someTaskTypes + ";" + someOrigins + `;
 	from generate_series(1, 10) n;
 	update listers set first_visits_queue_prefix = 'first', last_listing_finished_at = '2024-07-03Z' where name = 'unscheduled'`
 
-// Senders with an RPC server of ours send what the Python ones send with it, and leave the same
-// behind.
-func TestRemoteSendersSameAsThePeer(t *testing.T) {
+// With our RPC server, our senders send the same messages as the Python ones, and leave the same rows.
+func TestRemoteSendersSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(readyWork)
@@ -43,7 +41,7 @@ func TestRemoteSendersSameAsThePeer(t *testing.T) {
 	} {
 		w.compare(nil, args...)
 	}
-	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh") // which takes the broker for first visits when it starts
+	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh") // the program reads the broker of first visits at its start
 	if r := command(t, swh, environment("SWH_CONFIG_FILENAME="+w.peerC), "scheduler", "start-runner-first-visits"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
@@ -64,8 +62,7 @@ func TestRemoteSendersSameAsThePeer(t *testing.T) {
 	w.compareQuery(`select name, first_visits_scheduled_at is null from listers order by name`)
 }
 
-// With an RPC server visits are sent by the configured policies, and the events of workers reach
-// the database.
+// With an RPC server, visits are sent by the configured policies, and workers' events reach the database.
 func TestRemoteRecurrentAndListener(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.PythonDatabase(t), testenv.RabbitMQ(t)
@@ -101,14 +98,14 @@ func TestRemoteRecurrentAndListener(t *testing.T) {
 	})
 }
 
-// awaitMessages waits until a queue has so many messages.
+// awaitMessages waits until a queue has n messages.
 func awaitMessages(t *testing.T, url, queue string, n int) {
 	t.Helper()
 	channel := testenv.Channel(t, url)
 	testenv.Becomes(t, "messages in "+queue, strconv.Itoa(n), func() string {
 		q, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		if err != nil { // a missing queue closes it
-			time.Sleep(200 * time.Millisecond) // each try takes a connection
+		if err != nil { // a missing queue closes the channel
+			time.Sleep(200 * time.Millisecond) // each try needs a connection
 			channel = testenv.Channel(t, url)
 			return err.Error()
 		}
@@ -116,14 +113,14 @@ func awaitMessages(t *testing.T, url, queue string, n int) {
 	})
 }
 
-// remoteConfig makes a configuration with an RPC server and a broker.
+// remoteConfig returns a configuration with an RPC server and a broker.
 func remoteConfig(t *testing.T, url string, mq testenv.Broker, more string) string {
 	t.Helper()
 	return configFile(t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n%s", url, mq.URL, mq.ManagementURL, more))
 }
 
-// A daemon waits for an RPC server that is away, has no door, or has not opened it, and says which. It
-// begins when the door opens.
+// A daemon waits if the RPC server is away, has no door, or has a closed one, and says which. It begins once the door
+// opens.
 func TestDaemonsWaitForTheDoor(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.PythonDatabase(t), testenv.RabbitMQ(t)

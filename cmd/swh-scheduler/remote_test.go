@@ -11,21 +11,21 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// pythonServer starts testdata/server.py and gives its URL.
+// pythonServer starts testdata/server.py and returns its URL.
 func pythonServer(t *testing.T, args ...string) string {
 	t.Helper()
 	url, _ := stoppablePythonServer(t, args...)
 	return url
 }
 
-// stoppablePythonServer starts testdata/server.py, which stop ends before the test.
+// stoppablePythonServer starts testdata/server.py. A test calls stop before its own end.
 func stoppablePythonServer(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
 	s := testenv.StartScript(t, environment(), append([]string{"-W", "ignore", filepath.Join("testdata", "server.py")}, args...)...)
 	return "http://127.0.0.1:" + s.Line(t) + "/", s.Stop
 }
 
-// ourServer starts our RPC server on a database and gives its URL.
+// ourServer starts our RPC server on a database and returns its URL.
 func ourServer(t *testing.T, dsn string) string {
 	t.Helper()
 	url, p := ourStoppableServer(t, dsn)
@@ -33,14 +33,14 @@ func ourServer(t *testing.T, dsn string) string {
 	return url
 }
 
-// ourStoppableServer starts our RPC server, to be ended before the test.
+// ourStoppableServer starts our RPC server, for tests that stop it.
 func ourStoppableServer(t *testing.T, dsn string) (url string, p *process) {
 	t.Helper()
 	p = start(t, "-d", dsn, "rpc-serve", "--host", "127.0.0.1", "--port", "0")
 	return p.serverURL(t), p
 }
 
-// serverURL is the URL of an RPC server.
+// serverURL returns the URL of an RPC server.
 func (p *process) serverURL(t *testing.T) string {
 	t.Helper()
 	p.logs(t, "msg=listening")
@@ -51,7 +51,7 @@ func (p *process) serverURL(t *testing.T) string {
 	return "http://" + address[1]
 }
 
-// remoteWords are command lines that work on an RPC server too.
+// remoteWords are command lines that also work on an RPC server.
 var remoteWords = [][]string{
 	{"task-type", "list"}, {"task-type", "list", "-v"},
 	{"task", "add", "load-git", "url=https://example.org/é", "n=123456789012345678901234567890", "x=[1.5, {a: null}]"},
@@ -70,9 +70,9 @@ var remoteWords = [][]string{
 	{"add-forge-now", "register-lister", "both", "url=https://both.example"},
 }
 
-// Commands work on RPC servers as on databases. The Python scheduler's client on our server
-// and our client on the Python scheduler's server print the same and leave the same behind.
-func TestRemoteSameAsThePeer(t *testing.T) {
+// Commands have the same results on RPC servers and databases. The Python client on our server and our client on the
+// Python server have the same output and rows.
+func TestRemoteCommandsSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes + ";" + someOrigins)
@@ -91,7 +91,7 @@ func TestRemoteSameAsThePeer(t *testing.T) {
 	}
 	w.compareTables()
 	w.ourC = remote(doorServer(t, w.ours))
-	// What the simulator prints depends on the clock.
+	// The simulator's output depends on the clock.
 	for _, words := range []string{"fill-test-data -n 3", "run -t 20", "run -t 20 -s task_scheduler"} {
 		if r := ours(t, append([]string{"-C", w.ourC, "simulator"}, strings.Fields(words)...)...); r.code != 0 {
 			t.Errorf("simulator %s: %+v", words, r)
@@ -104,7 +104,7 @@ func TestRemoteSameAsThePeer(t *testing.T) {
 	}
 }
 
-// What needs a database of its own says so (docs/how-to/replace.md).
+// Commands that need a database report that for an RPC server (docs/how-to/replace.md).
 func TestCommandsThatNeedADatabase(t *testing.T) {
 	t.Parallel()
 	for _, words := range []string{"rpc-serve", "migrate"} {
@@ -115,8 +115,8 @@ func TestCommandsThatNeedADatabase(t *testing.T) {
 	}
 }
 
-// --url names a server as the configuration does, and a server that is away, or
-// none, or one that wants credentials is said in one line without passwords.
+// --url overrides the configuration's server. A server that is away, isn't one, or needs credentials is an error of one
+// line without passwords.
 func TestRemoteErrors(t *testing.T) {
 	t.Parallel()
 	url := ourServer(t, testenv.Database(t))
@@ -137,7 +137,7 @@ func TestRemoteErrors(t *testing.T) {
 	}
 }
 
-// Visits and files are sent also when the scheduler is an RPC server.
+// Visits and files are also sent through an RPC server.
 func TestRemoteSend(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
@@ -145,7 +145,7 @@ func TestRemoteSend(t *testing.T) {
 		doorServer(t, dsn), mq.URL, mq.ManagementURL))
 	execute(t, dsn, someTaskTypes+";"+someOrigins+"; update task_type set max_queue_length = 3 where type = 'load-git'")
 	const queue = "swh.loader.git.tasks.UpdateGitRepository"
-	for _, want := range []int{3, 3} { // full the second time
+	for _, want := range []int{3, 3} { // the second time, the queue is full
 		if r := ours(t, "-C", config, "origin", "send-origins-from-scheduler-to-celery", "git"); r.code != 0 {
 			t.Fatal(r.stderr)
 		}
@@ -161,14 +161,14 @@ func TestRemoteSend(t *testing.T) {
 	}
 }
 
-// Tasks are made of the origins of a real storage as the Python scheduler makes them, page by
-// page; and, unlike the Python scheduler, of those of a file or of standard input.
+// schedule-origins creates the Python scheduler's tasks from the origins of a real storage, page by page. Unlike it,
+// ours also reads a file or standard input.
 func TestScheduleOrigins(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes)
 	var urls []string
-	for i := range 230 { // more than two pages
+	for i := range 230 { // three pages
 		urls = append(urls, fmt.Sprintf("https://example.org/%03d", i))
 	}
 	storage := pythonServer(t, append([]string{"storage"}, urls...)...)
@@ -205,9 +205,8 @@ func TestScheduleOrigins(t *testing.T) {
 	}
 }
 
-// The journal client works with an RPC server of ours as the Python one does, and leaves the same
-// behind.
-func TestRemoteJournalClientSameAsThePeer(t *testing.T) {
+// With our RPC server, our journal client leaves the same rows as the Python one.
+func TestRemoteJournalClientSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w, section := newTwins(t), journalSection(t, "  on_eof: stop\n")
 	w.execute(someTaskTypes + ";" + someOrigins + `;

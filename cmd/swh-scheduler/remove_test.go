@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// migrate --remove says what it removes and what would be lost, refuses to lose work, and
-// does it when told to.
+// migrate --remove lists the objects that it removes and the data that is lost. It refuses to lose work unless an option
+// allows that.
 func TestMigrateRemove(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -17,7 +17,7 @@ import (
 	ports "swh-scheduler/internal/testenv/throwaway"
 )
 
-// startPeers starts a daemon of the Python scheduler's; stop ends it as systemd would.
+// startPeers starts a daemon of the Python scheduler. stop ends it as systemd does.
 func startPeers(t *testing.T, config string, args ...string) (stop func()) {
 	t.Helper()
 	return startPython(t, config, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler"}, args...)...)
@@ -34,13 +34,13 @@ func startPython(t *testing.T, config, program string, args ...string) (stop fun
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // ended by our signal
+		_ = cmd.Wait() // our signal ended it
 	}()
 	stop = func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
-		case <-time.After(patience): // killed, it would lose work
+		case <-time.After(patience): // killing it would lose work
 			_ = cmd.Process.Kill()
 			<-ended
 		}
@@ -49,14 +49,13 @@ func startPython(t *testing.T, config, program string, args ...string) (stop fun
 	return stop
 }
 
-// replacement is a scheduler whose daemons are replaced one after the other, and
-// what it has been given to do.
+// replacement is a scheduler whose daemons are replaced one by one, and the work that it has received.
 type replacement struct {
 	t       *testing.T
 	config  string
 	conn    *pgx.Conn
 	lister  *testenv.Script                         // testdata/lister.py
-	produce func(partition int32, values ...[]byte) // to the journal
+	produce func(partition int32, values ...[]byte) // writes to the journal
 
 	tasks, origins, days int
 }
@@ -73,14 +72,13 @@ func (r *replacement) count(query string) int {
 	return testenv.Value[int](r.t, r.conn, query)
 }
 
-// startLister starts the Python scheduler's RPC client.
+// startLister starts a Python RPC client.
 func (r *replacement) startLister() {
 	r.t.Helper()
 	r.lister = testenv.StartScript(r.t, environment("PYTHONDONTWRITEBYTECODE=1"), filepath.Join("testdata", "lister.py"))
 }
 
-// list has tasks of two types made, a quarter of them with a priority, and origins
-// recorded, by RPC calls to the servers in turn.
+// list creates tasks of two types, a quarter of them with a priority, and records origins. It calls the servers in turn.
 func (r *replacement) list(tasks, origins int, servers []string) {
 	r.t.Helper()
 	type task struct {
@@ -107,8 +105,8 @@ func (r *replacement) list(tasks, origins int, servers []string) {
 	}
 }
 
-// work has tasks made and origins listed and a visit of each of some more origins
-// told by the journal, and waits until all are run, sent and recorded.
+// work creates tasks and listed origins, and writes visits of further origins to the journal. It waits until all are
+// run, sent and recorded.
 func (r *replacement) work(step string, origins int, servers ...string) {
 	r.t.Helper()
 	const visited = 20
@@ -130,7 +128,7 @@ func (r *replacement) work(step string, origins int, servers ...string) {
 	})
 }
 
-// startPeersRunners starts the Python scheduler's runners, without and with priority.
+// startPeersRunners starts the Python scheduler's runners, one with priority and one without.
 func (r *replacement) startPeersRunners(more ...string) (stop func()) {
 	r.t.Helper()
 	command := append([]string{"start-runner", "--period", "1"}, more...)
@@ -146,13 +144,13 @@ func (r *replacement) startPeersJournalClient() (stop func()) {
 	return startPython(r.t, r.config, testenv.Python(r.t), filepath.Join("testdata", "journal_client.py"), r.config)
 }
 
-// start starts a daemon of ours.
+// start starts one of our daemons.
 func (r *replacement) start(args ...string) *process {
 	r.t.Helper()
 	return start(r.t, append([]string{"-C", r.config}, args...)...)
 }
 
-// stop ends daemons of ours.
+// stop stops our daemons.
 func (r *replacement) stop(daemons ...*process) {
 	r.t.Helper()
 	for _, p := range daemons {
@@ -160,11 +158,11 @@ func (r *replacement) stop(daemons ...*process) {
 	}
 }
 
-// startReplacement prepares a database that the Python scheduler made, and a configuration whose daemons have
-// the scheduler section given, without its braces.
+// startReplacement prepares a database that the Python scheduler created. Its daemons' configuration has the given
+// scheduler section, without braces.
 func startReplacement(t *testing.T, dsn string, mq testenv.Broker, scheduler string) *replacement {
 	t.Helper()
-	// What leaves without a word is missed after the session's time.
+	// If a consumer ends without leaving the group, Kafka waits for the session's time.
 	section := journalSection(t, "  consumer_settings: {session.timeout.ms: 6000, heartbeat.interval.ms: 1000}\n")
 	conn := testenv.Connect(t, dsn)
 	r := &replacement{t: t, conn: conn, produce: journalTopic(t, section), config: configFile(t, fmt.Sprintf(`scheduler: {%s}
@@ -181,10 +179,9 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	return r
 }
 
-// docs/how-to/replace.md, step by step: the Python scheduler's daemons and ours in turn, and at the
-// same time where that is said to do, on a database that the Python scheduler made, with a real
-// worker and the Python scheduler's RPC client. Every task runs once, every origin is sent once,
-// and every visit is recorded once.
+// docs/how-to/replace.md works step by step on a database that the Python scheduler created. Both schedulers' daemons
+// run in turn, and in parallel where the page says so. Each task runs once, each origin is sent once, and each visit is
+// recorded once.
 func TestReplacingThePythonDaemons(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.PythonDatabase(t), testenv.RabbitMQ(t)
@@ -197,7 +194,7 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 	peers, stopPeersServer := stoppablePythonServer(t, "scheduler", dsn)
 	r.work("the Python scheduler's alone", 0, peers)
 
-	// Before: migrate, while they work.
+	// Before the replacement, migrate runs beside the Python scheduler's daemons.
 	if r := ours(t, "-C", r.config, "migrate"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
@@ -206,7 +203,7 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 	}
 	r.work("the Python scheduler's on the prepared database", 0, peers)
 
-	// At the same time: runners on different task types, the others on all.
+	// In parallel: runners on different task types, and the other daemons on all of them.
 	listener, journal := r.start("start-listener"), r.start("journal-client")
 	listener.logs(t, "reading queue")
 	journal.logs(t, "partitions assigned")
@@ -226,7 +223,7 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 	recurrent := r.start("schedule-recurrent", "--visit-type", "git")
 	r.work("ours alone", 30, ourURL)
 
-	// And back.
+	// Back to the Python scheduler.
 	r.stop(runner, priority, recurrent, listener, journal, server)
 	doors.stop(t)
 	if n := r.count("select count(*) from scheduler_go.work where state = 'outgoing'"); n > 0 {
@@ -244,7 +241,7 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 	r.work("the Python scheduler's, with nothing of ours left", 30, peers)
 
 	r.waitForVisits(mq)
-	// Nothing more is sent or run from here on.
+	// From here on, nothing is sent or run.
 	stopPeersRunners()
 	stopPeersRecurrent()
 	stopPeersListener()
@@ -252,8 +249,7 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 	r.checkAll(mq, worker.notes())
 }
 
-// waitForVisits waits until as many visits are sent as there are origins: the Python scheduler marks origins before it
-// sends them.
+// waitForVisits waits until each origin has a message: the Python scheduler marks origins before it sends them.
 func (r *replacement) waitForVisits(mq testenv.Broker) {
 	r.t.Helper()
 	channel := testenv.Channel(r.t, mq.URL)
@@ -284,10 +280,9 @@ func (r *replacement) checkAll(mq testenv.Broker, notes []note) {
 	r.checkOrigins(testenv.Take(r.t, channel, "swh.test.LoadGit"))
 }
 
-// Production's form: the RPC server alone has the database, and every daemon is on cls: remote, with one file. All
-// goes from the Python scheduler to ours, back, to ours again, and back, in the order of docs/how-to/replace.md. The
-// daemons of the Python scheduler also run on our RPC server. Every task runs once, every origin is sent once, and
-// every visit is recorded once.
+// As in production, only the RPC server has the database; all daemons share one file with cls: remote. The schedulers
+// replace each other four times, in the order of docs/how-to/replace.md. The Python daemons also use our RPC server.
+// Each task runs once, each origin is sent once, and each visit is recorded once.
 func TestReplacingOnAnRPCServer(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.PythonDatabase(t), testenv.RabbitMQ(t)
@@ -341,11 +336,10 @@ func TestReplacingOnAnRPCServer(t *testing.T) {
 	r.checkAll(mq, worker.notes())
 }
 
-// checkTasks fails unless each task has one run, and a worker noted that once.
+// checkTasks fails unless each task has one run and a worker noted it once.
 func (r *replacement) checkTasks(notes []note) {
 	r.t.Helper()
-	// The Python scheduler's listener may turn the status of a run back to started, by an event
-	// that comes late; its end stays.
+	// A late event may make the Python scheduler's listener set a run back to started. Its end remains.
 	runs := testenv.Column[string](r.t, r.conn, `select r.backend_id || ' of ' || (t.arguments -> 'args' ->> 0) || case when r.ended is not null and r.status in ('eventful', 'started') then '' else ', which did not end well' end
 		from task t left join task_run r on r.task = t.id`)
 	ran := make([]string, len(notes))
@@ -364,7 +358,7 @@ func (r *replacement) checkTasks(notes []note) {
 	}
 }
 
-// checkOrigins fails unless a visit of each origin was sent once.
+// checkOrigins fails unless one visit of each origin was sent.
 func (r *replacement) checkOrigins(visits []amqp.Delivery) {
 	r.t.Helper()
 	var want, sent []string
@@ -387,7 +381,7 @@ func (r *replacement) checkOrigins(visits []amqp.Delivery) {
 	}
 }
 
-// without is what a multiset has more of than another.
+// without returns the multiset difference of two lists.
 func without(all, others []string) (more []string) {
 	left := map[string]int{}
 	for _, s := range others {

@@ -10,9 +10,9 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// What a person revokes does not run again by itself, though its type has retries: on a real worker, of which
-// one run is terminated, and another is dropped before it begins. In a graph it has failed: what needs it
-// never runs, what cleans up after it does. It runs again once somebody retries its graph.
+// A run that an operator revokes doesn't run again by itself, even if its type has retries, whether it is terminated or
+// dropped. In a graph it counts as failed: its dependents don't run, its clean-up does. It runs again once an operator
+// retries the graph.
 func TestRevokedRunsDoNotRunAgain(t *testing.T) {
 	t.Parallel()
 	r := newGraphRoom(t)
@@ -59,7 +59,7 @@ func TestRevokedRunsDoNotRunAgain(t *testing.T) {
 		t.Helper()
 		testenv.Becomes(t, "the runs of task "+task, want, func() string { return strings.Join(ends(task), "; ") })
 	}
-	// The runner that sent the clean-up saw all that was ready then.
+	// The runner that sent the clean-up had read all ready tasks.
 	const terminated = "failed, revoked: revoked, and its process terminated by signal 15"
 	is(load, terminated)
 	is(fmt.Sprint(recurring), "failed, revoked: revoked before a worker began it")

@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// poorRole makes a role that may log in, without rights, and returns its name and its DSN.
+// poorRole creates a login role without rights, and returns its name and DSN.
 func poorRole(t *testing.T, dsn string) (role, own string) {
 	t.Helper()
 	role = "poor_" + strings.ReplaceAll(uuid.NewString(), "-", "")
@@ -26,7 +26,7 @@ func poorRole(t *testing.T, dsn string) (role, own string) {
 	return role, u.String()
 }
 
-// grantFor grants a role what a daemon is said to need.
+// grantFor grants a role the documented rights of a daemon.
 func grantFor(t *testing.T, dsn, own, daemon string) {
 	t.Helper()
 	store := testenv.Open(t, own)
@@ -46,9 +46,8 @@ func grantFor(t *testing.T, dsn, own, daemon string) {
 	t.Fatal("the grants don't give what is missing")
 }
 
-// A daemon whose user lacks rights says which, by name of the user, with the statements that grant
-// them, as it starts; and not that the database is not reachable. Once they are granted it goes on,
-// and its work and maintenance lack none.
+// A daemon whose user lacks rights lists them at its start, with the user's name and the statements that grant them. It
+// doesn't report an unreachable database. Once they are granted, it starts, and its work and maintenance lack none.
 func TestDaemonsSayWhichRightsAreMissing(t *testing.T) {
 	t.Parallel()
 	for daemon, lacks := range map[string]string{
@@ -67,10 +66,10 @@ func TestDaemonsSayWhichRightsAreMissing(t *testing.T) {
 			count := func(query string) int64 { return testenv.Value[int64](t, conn, "select count(*) from "+query) }
 			config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", own, mq.URL, mq.ManagementURL))
 			args := strings.Fields(daemon)
-			p := startWith(t, []string{ownFile}, append([]string{"-C", config}, args...)...) // the door's role lacks none
+			p := startWith(t, []string{ownFile}, append([]string{"-C", config}, args...)...) // the door's role has all rights
 			p.logs(t, "is reachable, but refuses; retrying")
 			p.logs(t, "user="+role)
-			// What one daemon needs is named, and nothing else granted.
+			// The report names only this daemon's rights.
 			for _, want := range []string{lacks, "SELECT, INSERT, UPDATE, DELETE on table scheduler_go.", ": grant select, insert, update, delete on table scheduler_go.", " to " + role} {
 				p.logs(t, want)
 			}
@@ -86,7 +85,7 @@ func TestDaemonsSayWhichRightsAreMissing(t *testing.T) {
 			grantFor(t, dsn, own, args[0])
 			p.logs(t, "msg=started")
 			jobs := "'old notes', 'set aside'"
-			if args[0] == "start-listener" { // which has no rights on origins, and leaves these to others
+			if args[0] == "start-listener" { // the listener has no rights on origins, and leaves these to other daemons
 				jobs = "'graphs', 'count of runs'"
 			}
 			testenv.Becomes(t, "maintenance was done", true, func() bool {

@@ -16,17 +16,17 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// ownFile in its environment has a daemon read the file that the test names, whatever the road.
+// ownFile in its environment makes a daemon read the test's own file, whatever SWH_TEST_ROAD is.
 const ownFile = "SWH_TEST_OWN_FILE=yes"
 
 var daemonCommands = []string{"start-runner", "start-runner-first-visits", "start-listener", "schedule-recurrent", "journal-client"}
 
-// schedulerSection is a configuration's section that names a database.
+// schedulerSection matches a configuration's section with a database.
 var schedulerSection = regexp.MustCompile(`scheduler: \{cls: (?:postgresql|local), db: "([^"]+)"\}`)
 
-// onRoad returns the arguments of a command line on the road of this run (SWH_TEST_ROAD). By the door, those
-// of a daemon with a database are changed to a configuration with an RPC server on that database. A database that
-// is away stays, as its door can't be opened. By roles, a program is a user with the rights of its daemon only.
+// onRoad returns the arguments for this run's value of SWH_TEST_ROAD. With the door, a daemon's configuration names an
+// RPC server on its database, unless that database is away. With roles, a program's user has only the rights of its
+// daemon.
 func onRoad(t *testing.T, args []string) []string {
 	t.Helper()
 	i := slices.Index(args, "-C")
@@ -38,7 +38,7 @@ func onRoad(t *testing.T, args []string) []string {
 	}
 	text, err := os.ReadFile(args[i+1])
 	if err != nil {
-		return args // the test is about that
+		return args // the test itself is about the door
 	}
 	section := schedulerSection.FindStringSubmatch(string(text))
 	if section == nil {
@@ -53,7 +53,7 @@ func onRoad(t *testing.T, args []string) []string {
 	return args
 }
 
-// withItsRole returns the arguments of a daemon's command line with another file, in the place given.
+// withItsRole returns a daemon's arguments with another file at the given position.
 func withItsRole(t *testing.T, args []string, file int) []string {
 	t.Helper()
 	at := slices.IndexFunc(args, func(a string) bool { return slices.Contains(roleCommands, a) })
@@ -62,7 +62,7 @@ func withItsRole(t *testing.T, args []string, file int) []string {
 		return args
 	}
 	section := schedulerSection.FindStringSubmatch(string(text))
-	if section == nil || strings.Contains(string(text), "direct:") { // a pooler knows its users
+	if section == nil || strings.Contains(string(text), "direct:") { // a pooler has a fixed list of users
 		return args
 	}
 	as, ok := testenv.AsDaemon(t, section[1], args[at])
@@ -77,17 +77,17 @@ func withItsRole(t *testing.T, args []string, file int) []string {
 // roleCommands have roles of their own.
 var roleCommands = append(slices.Clone(daemonCommands), "rpc-serve", "dashboard", "update-metrics")
 
-// doors are the RPC servers whose doors are open.
+// doors are the RPC servers with open doors.
 var doors = servers{users: make(map[string]int), all: make(map[string]*process)}
 
 type servers struct {
 	mu    sync.Mutex
-	users map[string]int      // tests whose doors are open, by DSN
-	all   map[string]*process // servers by test and DSN
+	users map[string]int      // number of tests with an open door, by DSN
+	all   map[string]*process // servers, by test and DSN
 }
 
-// server returns the URL of an RPC server, by a configuration with a database, whose door is open. It
-// ends with the test. It reports false if the database is away.
+// server returns the URL of an RPC server with an open door, for a configuration with a database. The server ends with
+// the test. ok is false if the database is away.
 func (s *servers) server(t *testing.T, dsn, config string) (url string, ok bool) {
 	t.Helper()
 	s.mu.Lock()
@@ -105,7 +105,7 @@ func (s *servers) server(t *testing.T, dsn, config string) (url string, ok bool)
 	return p.serverURL(t), true
 }
 
-// stop ends the servers of a test.
+// stop stops the servers of a test.
 func (s *servers) stop(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
@@ -118,12 +118,11 @@ func (s *servers) stop(t *testing.T) {
 	}
 }
 
-// addresses are the sections of a configuration that say where the database is.
+// addresses match a configuration's sections with database addresses.
 var addresses = regexp.MustCompile(`(?m)^(?:scheduler|database): .*$`)
 
-// open opens the door of a database, by a configuration, until all tests with it have ended. What
-// else the configuration asks of the database is left to the test. It reports false if the
-// database is away. The lock is held.
+// open opens a database's door until all tests that use it have ended. The configuration's other requirements are the
+// test's. It returns false if the database is away. The caller holds the lock.
 func (s *servers) open(t *testing.T, dsn, config string) bool {
 	t.Helper()
 	config = configFile(t, strings.Join(addresses.FindAllString(string(testenv.Read(t, config)), -1), "\n"))
@@ -143,7 +142,7 @@ func (s *servers) open(t *testing.T, dsn, config string) bool {
 		if s.users[dsn]--; s.users[dsn] > 0 {
 			return
 		}
-		var stderr testenv.Buffer // the role is not a database's, so it would stay
+		var stderr testenv.Buffer // a role belongs to all databases, so it would remain
 		if code := cli.Run(context.WithoutCancel(t.Context()), "", []string{"-l", "error", "-C", config, "migrate", "--no-door"}, io.Discard, &stderr); code != 0 && !strings.Contains(stderr.String(), "is not reachable") {
 			t.Errorf("migrate --no-door: %s", stderr.String())
 		}
@@ -151,7 +150,7 @@ func (s *servers) open(t *testing.T, dsn, config string) bool {
 	return true
 }
 
-// doorServer returns the URL of an RPC server on a database, whose door is open. It ends with the test.
+// doorServer returns the URL of an RPC server with an open door on a database. The server ends with the test.
 func doorServer(t *testing.T, dsn string) string {
 	t.Helper()
 	url, ok := doors.server(t, dsn, databaseConfig(t, dsn))
@@ -161,7 +160,7 @@ func doorServer(t *testing.T, dsn string) string {
 	return url
 }
 
-// openDoor lets RPC servers on a database pass daemons through, until the test ends.
+// openDoor opens a database's door until the test ends.
 func openDoor(t *testing.T, dsn string) {
 	t.Helper()
 	doors.mu.Lock()

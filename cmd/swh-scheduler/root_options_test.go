@@ -19,8 +19,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The options of the Python program swh are understood where it takes them, and after the
-// command, also from its environment variables, under a link named swh.
+// Options of the Python program swh are accepted at its positions and after the command. Its environment variables and a
+// link named swh work too.
 func TestRootOptionsOfSwh(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -61,7 +61,7 @@ func TestRootOptionsOfSwh(t *testing.T) {
 	}
 }
 
-// reported is a Sentry that keeps what it is sent.
+// reported is a Sentry server that stores what it receives.
 type reported struct {
 	*httptest.Server
 	m    sync.Mutex
@@ -87,8 +87,8 @@ func (r *reported) all() string {
 	return r.text.String()
 }
 
-// The error that ends a command is reported to the Sentry that is configured, of which the
-// environment wins, as with the Python scheduler; a wrong command line is not.
+// An error that ends a command is reported to the configured Sentry. The environment overrides the file, as in the
+// Python scheduler. Errors in a command line aren't reported.
 func TestErrorsAreReportedToSentry(t *testing.T) {
 	t.Parallel()
 	configured, given, other := newSentry(t), newSentry(t), newSentry(t)
@@ -117,13 +117,13 @@ func TestErrorsAreReportedToSentry(t *testing.T) {
 	if r := ours(t, "--sentry-dsn", dsn(given), "task", "nope"); r.code != 2 || len(given.all()) != before {
 		t.Errorf("%+v", r)
 	}
-	// SWH_SENTRY_DSN may be empty, to report nothing.
+	// An empty SWH_SENTRY_DSN disables reports.
 	if r := oursWith(t, []string{"SWH_SENTRY_DSN="}, "--sentry-dsn", dsn(given), "-C", config, "task", "list"); r.code != 1 || len(given.all()) != before {
 		t.Errorf("%+v", r)
 	}
 }
 
-// statsd receives packets, and has name, type and tags of each once, sorted.
+// statsd receives packets. packets returns each distinct name, type and tags once, sorted.
 func statsd(t *testing.T) (environ []string, packets func() []string) {
 	t.Helper()
 	server, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -148,9 +148,9 @@ func statsd(t *testing.T) (environ []string, packets func() []string) {
 	}
 }
 
-// The daemons send the Python scheduler's counters where StatsD is configured: the same
-// names, types and tags for the same work.
-func TestStatsdSameAsThePeer(t *testing.T) {
+// If StatsD is configured, the daemons send the Python scheduler's counters. Names, types and tags are the same for the
+// same work.
+func TestStatsdSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	mq, section := testenv.RabbitMQ(t), journalSection(t, "  on_eof: stop\n")
 	w := newTwins(t)
@@ -179,7 +179,7 @@ func TestStatsdSameAsThePeer(t *testing.T) {
 	}
 }
 
-// rpc-serve --debug logs each call, as does --log-level debug.
+// rpc-serve --debug logs each call, like --log-level debug.
 func TestRPCServeDebug(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

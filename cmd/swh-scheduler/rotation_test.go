@@ -24,38 +24,38 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// argonOf returns a cheap hash of a password by argon2id.
+// argonOf returns an argon2id hash with low costs.
 func argonOf(password string) string {
 	salt := []byte("saltsalt")
 	b64 := base64.RawStdEncoding.EncodeToString
 	return fmt.Sprintf("$argon2id$v=19$m=8192,t=1,p=1$%s$%s", b64(salt), b64(argon2.IDKey([]byte(password), salt, 1, 8192, 1, 32)))
 }
 
-// caller is an honest client that calls without a pause.
+// caller is an honest client that calls without pauses.
 type caller struct {
 	name  string
 	call  func(ctx context.Context) error
-	calls atomic.Int64 // that went well
-	ends  atomic.Bool  // it is revoked: the first failure is its end
-	last  atomic.Int64 // when the last call that went well began, in Unix nanoseconds
+	calls atomic.Int64 // successful calls
+	ends  atomic.Bool  // set for a revoked client: its first failure ends it
+	last  atomic.Int64 // start of the last successful call, in Unix nanoseconds
 	ended chan struct{}
 }
 
-// rotation is a running rpc-serve with TLS and a dashboard, whose credentials an operator replaces under its clients.
+// rotation is a running rpc-serve with TLS and a dashboard. An operator replaces its credentials while clients call.
 type rotation struct {
 	t      *testing.T
 	dir    string
 	file   string
 	server string // URL
 	p      *process
-	log    int // how much of the log has been looked at
+	log    int // length of the log that has been searched
 
-	client atomic.Pointer[map[string]string] // what the clients show now, by their names
-	roots  atomic.Pointer[x509.CertPool]     // whom they believe
-	cert   atomic.Pointer[tls.Certificate]   // that of the one with a certificate
+	client atomic.Pointer[map[string]string] // credentials that the clients send now, by client
+	roots  atomic.Pointer[x509.CertPool]     // the authorities that they trust
+	cert   atomic.Pointer[tls.Certificate]   // the certificate of the client that has one
 }
 
-// replace writes a file as certbot does, by another one that takes its place.
+// replace replaces a file by renaming a new one, as certbot does.
 func (r *rotation) replace(name, text string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
@@ -64,17 +64,17 @@ func (r *rotation) replace(name, text string) {
 	}
 }
 
-// says waits until the server has logged something since the last time.
+// says waits until the server's log since the last call contains text.
 func (r *rotation) says(text string) {
 	r.t.Helper()
 	testenv.Shows(r.t, text, func() string { return r.p.log()[r.log:] })
 	r.log = len(r.p.log())
 }
 
-// shows returns what a client shows now.
+// shows returns the credential that a client sends now.
 func (r *rotation) shows(name string) string { return (*r.client.Load())[name] }
 
-// use has a client show something else from its next call on.
+// use sets the credential of a client's next calls.
 func (r *rotation) use(name, credential string) {
 	now := map[string]string{}
 	for name, credential := range *r.client.Load() {
@@ -84,7 +84,7 @@ func (r *rotation) use(name, credential string) {
 	r.client.Store(&now)
 }
 
-// https returns a client that believes whom the clients believe now, on a connection of its own.
+// https returns a client with the clients' current authorities and a connection of its own.
 func (r *rotation) https() *http.Client {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: r.roots.Load()}
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return r.cert.Load(), nil }
@@ -94,7 +94,7 @@ func (r *rotation) https() *http.Client {
 	}
 }
 
-// ask makes one request.
+// ask sends one request.
 func ask(ctx context.Context, client *http.Client, method, address string, header http.Header, form url.Values) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -108,7 +108,7 @@ func ask(ctx context.Context, client *http.Client, method, address string, heade
 	return response, err
 }
 
-// calls returns a call with what a client shows, on connections that are kept for ten calls.
+// calls returns a function that makes a call with a client's credential. It keeps each connection for ten calls.
 func (r *rotation) calls(authorization func() string) func(ctx context.Context) error {
 	n, client := 0, r.https()
 	return func(ctx context.Context) error {
@@ -132,8 +132,8 @@ func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// throughDoor returns a call that works on the database through the door. It connects again when it is to show another
-// token, as a daemon that is started again does.
+// throughDoor returns a function that queries the database through the door. For another token it connects again, as a
+// restarted daemon does.
 func (r *rotation) throughDoor() func(ctx context.Context) error {
 	var conn *pgx.Conn
 	used := ""
@@ -166,9 +166,9 @@ func (r *rotation) throughDoor() func(ctx context.Context) error {
 	}
 }
 
-// An operator replaces every credential of a running rpc-serve under clients that call without a pause: tokens, passwords,
-// names in certificates, the authority of clients, the server's certificate and its authority. No call fails. A user's
-// session of the dashboard goes on meanwhile. Then each is revoked: its calls end, and those of the others go on.
+// An operator replaces each credential of a running rpc-serve while clients call: tokens, passwords, names in
+// certificates, authorities and the server's certificate. No call fails, and a dashboard session goes on. Then each
+// credential is revoked: its calls fail, and the others' don't.
 func TestCredentialsAreReplacedUnderCalls(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -187,7 +187,7 @@ func TestCredentialsAreReplacedUnderCalls(t *testing.T) {
 	}
 	serveWith := func(by testenv.Pair) {
 		pair := by.Issue(t, "127.0.0.1")
-		r.replace("server.key", pair.KeyPEM) // for a moment, they don't belong together
+		r.replace("server.key", pair.KeyPEM) // for a moment, key and certificate don't match
 		r.replace("server.crt", pair.PEM)
 	}
 	certificate := func(by testenv.Pair, host string) {
@@ -278,7 +278,7 @@ func TestCredentialsAreReplacedUnderCalls(t *testing.T) {
 			}
 		})
 	}
-	// Each has made calls with what it shows, and all that began before are over.
+	// Each client has made calls with its current credential, and all earlier calls have ended.
 	goesOn := func() {
 		t.Helper()
 		for _, c := range callers {
@@ -314,7 +314,7 @@ func TestCredentialsAreReplacedUnderCalls(t *testing.T) {
 	r.says(reread)
 	certificate(clients, "second.example")
 	goesOn()
-	goesOn() // the connections with the former one are over: each is kept for ten calls
+	goesOn() // each connection is kept for ten calls, so the former ones have ended
 	goesOn()
 	goesOn()
 	write("certificate", `certificate: ["DNS:second.example"]`, reads)
@@ -344,8 +344,8 @@ func TestCredentialsAreReplacedUnderCalls(t *testing.T) {
 		goesOn()
 	}
 
-	// Revoked, one after the other. From when the server has said that it has read the file again, no call is answered; that
-	// in hand may be.
+	// The credentials are revoked one after another. Once the server has logged that it has read the file, no new call
+	// succeeds.
 	revoked := func(name, said string, do func()) {
 		t.Helper()
 		c := callers[name]
@@ -362,7 +362,7 @@ func TestCredentialsAreReplacedUnderCalls(t *testing.T) {
 			t.Fatalf("%s still calls", name)
 		}
 		last := time.Unix(0, c.last.Load())
-		if name == "door" { // it ends once it is outside of a statement, and in any case after this time
+		if name == "door" { // it ends between two statements, at the latest after this time
 			told = told.Add(10 * time.Second)
 		}
 		if last.After(told) {

@@ -9,8 +9,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// What the runbooks have an operator type is there: our commands and their options, and the tables
-// and columns of statements.
+// All commands, options, tables and columns in the runbooks exist.
 func TestRunbooksCanBeFollowed(t *testing.T) {
 	t.Parallel()
 	page := string(testenv.Read(t, filepath.Join("..", "..", "docs", "how-to", "runbooks.md")))

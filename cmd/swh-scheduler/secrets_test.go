@@ -19,22 +19,21 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// planted are secrets by where they are, each in a place of its own, so that what
-// shows one says from where it leaks.
+// planted are secrets by place. Each place has its own, so that a leaked secret names its source.
 type planted map[string]string
 
-// in makes the secret of a place, with what URLs, YAML and DSNs have to escape.
+// in creates the secret of a place, with characters that URLs, YAML and DSNs must escape.
 func (p planted) in(place string) string {
 	p[place] = "planted" + rand.Text()[:10]
 	return p[place] + "/@:#%3' " + p[place]
 }
 
-// user is the user information of a URL with the secret of a place.
+// user returns a URL's user information with the secret of a place.
 func (p planted) user(place string) string {
 	return url.UserPassword("swh", p.in(place)).String() + "@"
 }
 
-// absentFrom fails the test if a text shows a secret.
+// absentFrom fails the test if a text contains a secret.
 func (p planted) absentFrom(t *testing.T, what, text string) {
 	t.Helper()
 	for place, secret := range p {
@@ -46,24 +45,23 @@ func (p planted) absentFrom(t *testing.T, what, text string) {
 
 var logFormats = []string{"text", "json"}
 
-// guarded is a configuration with a secret wherever there can be one, of services
-// that take them and can be cut off.
+// guarded is a configuration with a secret at each possible place. Its services accept them, and can be cut off.
 type guarded struct {
 	planted
 	t         *testing.T
-	dsn       string // without a secret, and not to be cut off
+	dsn       string // without a secret, and never cut off
 	broker    string
 	config    string // file
 	environ   []string
 	traces    *collecting
 	produce   func(partition int32, values ...[]byte)
-	rpcUsers  []string // user information of URLs: what rpc-serve takes, none, and what it does not
+	rpcUsers  []string // user information of URLs: accepted by rpc-serve, none, and refused
 	collector *testenv.Toxic
 	sentry    *reported
 	cut       func() // cuts off all but Kafka and Sentry
 }
 
-// withUser is a URL with another user.
+// withUser returns a URL with another user.
 func withUser(t *testing.T, address string, user *url.Userinfo) string {
 	t.Helper()
 	u := testenv.URL(t, address)
@@ -71,7 +69,7 @@ func withUser(t *testing.T, address string, user *url.Userinfo) string {
 	return u.String()
 }
 
-// proxied is an address by way of a proxy, with another user.
+// proxied returns an address through a proxy, with another user.
 func proxied(t *testing.T, address string, user *url.Userinfo) (string, *testenv.Toxic) {
 	t.Helper()
 	address, proxy := testenv.Through(t, address, testenv.Proxy)
@@ -134,8 +132,7 @@ scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1}]}
 	return g
 }
 
-// run runs a command, whose output must show nothing. It may be called from many
-// goroutines.
+// run runs a command, whose output must contain no secret. Several goroutines may call it.
 func (g *guarded) run(more []string, args ...string) {
 	cmd := exec.Command(binary, args...)
 	cmd.Env = environment(append(slices.Clone(g.environ), more...)...)
@@ -147,7 +144,7 @@ func (g *guarded) run(more []string, args ...string) {
 	g.absentFrom(g.t, fmt.Sprintf("output of %q", args), string(out))
 }
 
-// commands runs those that use the services, whether these are there or not.
+// commands runs the commands that use the services, whether these are reachable or not.
 func (g *guarded) commands(logFormat string) {
 	var all sync.WaitGroup
 	for _, words := range []string{
@@ -163,12 +160,12 @@ func (g *guarded) commands(logFormat string) {
 	all.Wait()
 }
 
-// No secret shows in what a daemon or command writes, serves or sends as traces or to Sentry,
-// with services that are there and that go away; and a log in JSON is JSON.
+// No output, log, response, trace or Sentry report of a daemon or command contains a secret, with services that work and
+// that fail. A log in JSON is valid.
 func TestSecretsShowNowhere(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
-	// What each daemon has to say when the services are cut off.
+	// These are the messages of each daemon without its services.
 	words := map[string]string{
 		"start-runner --period 1": "is not reachable", "start-runner --period 1 --with-priority": "is not reachable",
 		"start-runner-first-visits --period 1": "is not reachable", "schedule-recurrent": "is not reachable",
@@ -191,7 +188,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 			}
 		}
 	}
-	// calls makes calls with the right password, with none and with a wrong one.
+	// calls makes calls with the right password, without one, and with a wrong one.
 	calls := func() {
 		t.Helper()
 		var all sync.WaitGroup
@@ -235,7 +232,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 
 	g.collector.Cut()
 	addTasks()
-	// One of those that deliver has spans that it cannot send.
+	// One of the sending daemons has spans for the missing collector.
 	testenv.Becomes(t, "somebody misses the collector", true, func() bool {
 		for _, w := range daemons {
 			if strings.Contains(w.log(), "the collector of traces is not reachable") {
@@ -276,14 +273,14 @@ func TestSecretsShowNowhere(t *testing.T) {
 	g.absentFrom(t, "events of Sentry", events)
 }
 
-// No secret shows in what is said of a setting that is wrong.
+// No error about an invalid setting contains a secret.
 func TestSecretsOfWrongSettingsShowNowhere(t *testing.T) {
 	t.Parallel()
 	mq, p := testenv.RabbitMQ(t), planted{}
 	dsn := testenv.Database(t)
 	database := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn)
 	broker := fmt.Sprintf("celery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", mq.URL, mq.ManagementURL)
-	// refused is an address with a password that is not the user's.
+	// refused returns an address with a wrong password.
 	refused := func(address, place string) string {
 		return withUser(t, address, url.UserPassword("guest", p.in(place)))
 	}
@@ -322,7 +319,7 @@ func TestSecretsOfWrongSettingsShowNowhere(t *testing.T) {
 		})
 	}
 
-	// What a daemon goes on with all the same.
+	// These settings only cause warnings.
 	for i, tc := range []struct {
 		name    string
 		config  string

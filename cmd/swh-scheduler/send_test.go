@@ -15,7 +15,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// withBrokers gives each twin a broker of its own.
+// withBrokers gives each twin its own broker.
 func (w *twins) withBrokers() (peer, ours string) {
 	w.t.Helper()
 	var urls [2]string
@@ -28,8 +28,7 @@ func (w *twins) withBrokers() (peer, ours string) {
 	return urls[0], urls[1]
 }
 
-// taskMessages takes all messages out of queues: the task's name and arguments,
-// sorted; what a task is called by (its id) is not among them.
+// taskMessages takes all messages out of queues. It returns their names and arguments, sorted, without task ids.
 func taskMessages(t *testing.T, url string, queues ...string) []string {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -39,7 +38,7 @@ func taskMessages(t *testing.T, url string, queues ...string) []string {
 	defer func() { _ = conn.Close() }()
 	var messages []string
 	for _, queue := range queues {
-		channel, err := conn.Channel() // a missing queue closes it
+		channel, err := conn.Channel() // a missing queue closes the channel
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,11 +62,11 @@ func taskMessages(t *testing.T, url string, queues ...string) []string {
 	return messages
 }
 
-// taskID is what differs between the messages of two programs.
+// taskID matches the part that differs between two programs' messages.
 var taskID = regexp.MustCompile(`'task_id': '[0-9a-f-]{36}'`)
 
-// What the commands send to Celery, and print of it, is what the Python scheduler sends.
-func TestSendSameAsThePeer(t *testing.T) {
+// The commands send the same messages to Celery as the Python scheduler, with the same output.
+func TestSendSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	peer, ours := w.withBrokers()
@@ -102,7 +101,7 @@ func TestSendSameAsThePeer(t *testing.T) {
 		{"origin", send, "load-hg-bitbucket", archives, "--dry-run"},
 		{"origin", send, "load-hg", os.DevNull},
 	} {
-		w.compare([]string{"SWH_CONFIG_FILENAME=" + w.peerC}, args...) // the Python scheduler's senders read that one only
+		w.compare([]string{"SWH_CONFIG_FILENAME=" + w.peerC}, args...) // the Python scheduler's senders read only this variable
 		queues := []string{"swh.loader.git.tasks.UpdateGitRepository", "other", "disabled", "add_forge_now:swh.load-pypi", "x:swh.load-pypi",
 			"x:swh.loader.git.tasks.UpdateGitRepository", "large:swh.loader.git.tasks.UpdateGitRepository", "swh.svn", "swh.hg"}
 		want, got := taskMessages(t, peer, queues...), taskMessages(t, ours, queues...)
@@ -116,7 +115,7 @@ func TestSendSameAsThePeer(t *testing.T) {
 	}
 }
 
-// A file that is longer than its queue has room for is sent as room comes, up to the limit.
+// A file with more origins than the queue's free slots is sent as slots become free, up to the limit.
 func TestSendFromFileWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	text := services(t)
@@ -152,7 +151,7 @@ func TestSendFromFileWaitsForRoom(t *testing.T) {
 	}
 }
 
-// publish puts something into a queue, and waits until the broker has it.
+// publish puts a message into a queue and waits for the broker's confirmation.
 func publish(t *testing.T, channel *amqp.Channel, queue string) {
 	t.Helper()
 	if err := channel.Confirm(false); err != nil {
@@ -167,9 +166,8 @@ func publish(t *testing.T, channel *amqp.Channel, queue string) {
 	}
 }
 
-// Visits sent by hand to a queue that groups share count for their groups, and go
-// by the queue's lanes; so do those sent to a queue with a prefix, and what is sent from a file.
-// Those sent to another queue do neither.
+// Visits that an operator sends to a queue with shares and lanes count for their groups and use the lanes. The same
+// holds for a queue with a prefix, and for a file. It doesn't for visits to another queue.
 func TestSendToASharedQueueWithLanes(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)

@@ -14,20 +14,18 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// inHandAtMost is how many messages one deliverer has in hand, as docs/explanation/guarantees.md
-// says.
+// inHandAtMost is how many messages one deliverer has in progress (docs/explanation/guarantees.md).
 const inHandAtMost = 500
 
-// sentAgain disturbs daemons while they deliver, and keeps account of what may be sent
-// again for it: the outgoing rows that they had locked or leased, which they may have
-// sent and not written down as confirmed.
+// sentAgain disturbs daemons during deliveries and records which messages may be sent again. These are the outgoing rows
+// that the daemons had locked or leased, perhaps sent without a recorded confirmation.
 type sentAgain struct {
 	t    *testing.T
 	conn *pgx.Conn // not through a proxy
 	rows map[string]int
-	hits int // kills and cuts of which there were such rows
+	hits int // number of kills and cuts that found such rows
 
-	// history is what happened to each message, for a failure to tell.
+	// history is the history of each message, for the text of a failure.
 	history map[string][]string
 }
 
@@ -42,7 +40,7 @@ func (s *sentAgain) tell(id, format string, args ...any) {
 	s.history[id] = append(s.history[id], time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// start starts a daemon whose transactions can be told from others'.
+// start starts a daemon whose transactions have their own application name.
 func (s *sentAgain) start(args ...string) *process {
 	s.t.Helper()
 	name := fmt.Sprintf("killed-%d", time.Now().UnixNano())
@@ -51,11 +49,11 @@ func (s *sentAgain) start(args ...string) *process {
 	return p
 }
 
-// lookAgain is for how long rows in hand are looked for once daemons are stopped:
-// PostgreSQL may only then get what they asked for, and lock more rows for them.
+// lookAgain is how long inHand polls after daemons are stopped: PostgreSQL may still run their last statements and lock
+// more rows.
 const lookAgain = 300 * time.Millisecond
 
-// freeze stops daemons where they are, and returns which rows they have in hand.
+// freeze stops daemons with SIGSTOP, and returns the rows that they have in progress.
 func (s *sentAgain) freeze(daemons ...*process) (inHand map[string]bool) {
 	s.t.Helper()
 	var names []string
@@ -89,12 +87,11 @@ func (s *sentAgain) freeze(daemons ...*process) (inHand map[string]bool) {
 	return all
 }
 
-// inHand finds the messages that some daemons have locked, with the daemon, and those that
-// are leased, with "".
+// inHand calls found for each message that one of some daemons has locked, and, with "", for each leased message.
 func (s *sentAgain) inHand(daemons []string, found func(id, daemon string)) {
 	s.t.Helper()
-	// xmax is the transaction that has locked a row last, or the number of a set of them: a journal
-	// client may lock a row beside the daemon that sends it. A leased row is locked by none.
+	// xmax is the last transaction that locked a row, or a multixact: a journal client may lock a row beside the daemon
+	// that sends it. No transaction locks a leased row.
 	rows, err := s.conn.Query(s.t.Context(), `select o.task_id::text, coalesce(a.application_name, '') from scheduler_go.work o
 		cross join lateral (select array_agg(m.xid) as members from pg_get_multixact_members(case when o.xmax <> '0' and mxid_age(o.xmax) > 0 then o.xmax end) m) lockers
 		left join pg_stat_activity a on a.backend_xid = any(o.xmax || lockers.members) and a.datname = current_database() and a.application_name = any($1)
@@ -111,7 +108,7 @@ func (s *sentAgain) inHand(daemons []string, found func(id, daemon string)) {
 	}
 }
 
-// note has rows in hand sent again once more.
+// note adds one allowed repeat for each row in progress.
 func (s *sentAgain) note(inHand map[string]bool) {
 	for id := range inHand {
 		s.rows[id]++
@@ -121,7 +118,7 @@ func (s *sentAgain) note(inHand map[string]bool) {
 	}
 }
 
-// resume has stopped daemons go on.
+// resume continues stopped daemons.
 func (s *sentAgain) resume(daemons ...*process) {
 	s.t.Helper()
 	for _, p := range daemons {
@@ -131,7 +128,7 @@ func (s *sentAgain) resume(daemons ...*process) {
 	}
 }
 
-// kill kills daemons, and returns how many messages they had in hand.
+// kill kills daemons, and returns how many messages they had in progress.
 func (s *sentAgain) kill(daemons ...*process) (inHand int) {
 	s.t.Helper()
 	rows := s.freeze(daemons...)
@@ -153,7 +150,7 @@ func (s *sentAgain) await(what string, until func() bool) {
 	testenv.Becomes(s.t, what, true, until)
 }
 
-// waiting is how many of the messages that were in hand are outgoing.
+// waiting returns how many messages that were in progress are outgoing.
 func (s *sentAgain) waiting() int {
 	s.t.Helper()
 	return testenv.Value[int](s.t, s.conn, "select count(*) from scheduler_go.work where state = 'outgoing' and task_id = any($1::uuid[])", slices.Collect(maps.Keys(s.rows)))
@@ -169,7 +166,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// cut cuts daemons off from a service for a while.
+// cut disconnects daemons from a service for a while.
 func (s *sentAgain) cut(service *testenv.Toxic, d time.Duration, daemons ...*process) {
 	s.t.Helper()
 	s.note(s.freeze(daemons...))
@@ -179,8 +176,8 @@ func (s *sentAgain) cut(service *testenv.Toxic, d time.Duration, daemons ...*pro
 	service.Restore()
 }
 
-// check compares how often each message was sent with how often it may have been, and
-// fails unless so many of the kills and cuts hit work in hand.
+// check fails if a message was sent more often than allowed, or if fewer than hits kills and cuts met messages in
+// progress. It returns the number of repeats.
 func (s *sentAgain) check(sent map[string]int, hits int) (again int) {
 	s.t.Helper()
 	wrong := 0
@@ -202,9 +199,9 @@ func (s *sentAgain) check(sent map[string]int, hits int) (again int) {
 	return again
 }
 
-// A message is in hand of the daemon that has locked it, also while a journal client has locked
-// it, too; and in somebody's while it is leased.
-func TestMessagesInHandAreSeen(t *testing.T) {
+// A locked message is in progress at its daemon, also while a journal client locks it too. A leased one is in progress
+// at an unknown daemon.
+func TestLockedAndLeasedMessagesAreInProgress(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	conn := testenv.Connect(t, dsn)

@@ -17,7 +17,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// hashOf has the program hash a password, or what else it reads.
+// hashOf runs hash-password with an input.
 func hashOf(t *testing.T, input string) result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, "config", "hash-password")
@@ -25,11 +25,11 @@ func hashOf(t *testing.T, input string) result {
 	cmd.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run() // the exit code says it
+	_ = cmd.Run() // the result has the exit code
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// A password is read from standard input, never from an argument, and its hash is one of that password.
+// hash-password reads a password from standard input, never from an argument. Its hash matches that password.
 func TestHashPassword(t *testing.T) {
 	t.Parallel()
 	for input, password := range map[string]string{"correct horse\n": "correct horse", "pässwörd\r\nmore\n": "pässwörd", "without-end": "without-end"} {
@@ -48,8 +48,8 @@ func TestHashPassword(t *testing.T) {
 	}
 }
 
-// The password of a hash that the program made logs in to the command dashboard, and rpc-serve has the session, too. An
-// operator sees it, and ends it for both.
+// A user whose hash the program made can log in to the command dashboard, and rpc-serve has the same session. An
+// operator can list the session and end it for both.
 func TestSessionsOfPrograms(t *testing.T) {
 	t.Parallel()
 	text := fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {token: t0ken}\ndashboard: {require_login: true, in_rpc_serve: true, users: [{name: ann, password_hash: %q, roles: [tasks]}]}\n",
@@ -148,7 +148,7 @@ func TestSessionsOfPrograms(t *testing.T) {
 	}
 }
 
-// config check says that the credentials of calls open no dashboard, and what to write.
+// config check reports that credentials of calls don't open the dashboard, and says what to write.
 func TestConfigCheckOfADashboardForNobody(t *testing.T) {
 	t.Parallel()
 	text := services(t) + "rpc_serve: {token: s3cret}\n"

@@ -12,9 +12,9 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// On real services and a real worker: 30, 50 and 20 of the work, 37.5 and 62.5
-// while the third has nothing to do, and 30, 50 and 20 again, without a rush, when
-// it has; `shares status` tells. And one with most of the weight stays below its ceiling.
+// On real services, three groups receive 30, 50 and 20 % of the work. Without work for the third, they receive 37.5 and
+// 62.5 %. Once it has work, it receives 20 % without a burst. `shares status` prints these parts. A group with most of
+// the weight stays below its ceiling.
 func TestSharesOnARealWorker(t *testing.T) {
 	t.Parallel()
 	const limit = 100
@@ -34,7 +34,7 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 		select 'work', jsonb_build_object('args', '[]'::jsonb, 'kwargs', jsonb_build_object('owner', owner, 'seconds', 0.01)), now(), 'next_run_not_scheduled', 'oneshot'
 		from unnest(array['a', 'b', 'c']) owner, generate_series(1, 5000) n`)
 
-	// Without what shares need, the runner says what to do.
+	// If shares lack a setting, the runner says what to do.
 	start(t, "-C", config, "start-runner", "--period", "1").logs(t, "with this configuration")
 	if err := <-start(t, "-C", config, "migrate").done; err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 	startWorker(t, mq.URL, "worker@shares", "swh.test.Sleep")
 	start(t, "-C", config, "start-runner", "--period", "1").logs(t, "started")
 
-	// used is the work that ended so far, in seconds by owner, and how many pieces.
+	// used returns the ended work: seconds by owner, and the number of messages.
 	used := func() (seconds map[string]float64, pieces int) {
 		t.Helper()
 		seconds = map[string]float64{}
@@ -67,9 +67,8 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 		})
 		return seconds
 	}
-	// want waits until the parts that each owner has of the time are those wanted, from when
-	// what is in the queue now is done, over 250 pieces or more: a piece that takes long, as
-	// the machine is busy, is made good in the claims after it.
+	// want waits until each owner's part of the time is as wanted, over at least 250 messages after those now in the
+	// queue. If one takes long on a busy machine, later claims compensate for it.
 	want := func(phase string, want map[string]float64) {
 		t.Helper()
 		_, done := used()
@@ -143,7 +142,7 @@ shares: {work: {by: kwargs.owner, weights: {a: 30, b: 50, d: 900}, default: 20, 
 	}
 }
 
-// percents writes parts of a whole by name.
+// percents formats parts of a whole by name.
 func percents(parts map[string]float64) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
@@ -152,9 +151,8 @@ func percents(parts map[string]float64) string {
 	return b.String()[1:]
 }
 
-// As the design says of 10 slots: one task is not kept waiting by another group's 1,000, nor are
-// those of ten groups. Each begins when at most what was in the queue before, and a slot of each
-// other group, has begun; in a queue without shares it would wait for all 1,000.
+// In a queue of 10 slots, one task doesn't wait for the 1,000 of another group, nor for ten groups. It begins after the
+// messages in the queue and one slot of each other group. Without shares it would wait for all 1,000.
 func TestSmallGroupsPassALargeOne(t *testing.T) {
 	t.Parallel()
 	const limit, large = 10, 1000
@@ -180,7 +178,7 @@ shares: {work: {by: kwargs.owner}}
 		start(t, append([]string{"-C", config}, args...)...).logs(t, "started")
 	}
 	worker := startWorker(t, mq.URL, "worker@small", "swh.test.Sleep")
-	// begun are the owners of the tasks that have begun, in their order.
+	// begun returns the owners of the begun tasks, in order.
 	begun := func() (owners []string) {
 		t.Helper()
 		for _, n := range worker.notes() {
@@ -216,7 +214,7 @@ shares: {work: {by: kwargs.owner}}
 	}
 }
 
-// Names in the configuration that nothing has are said when a daemon starts.
+// At its start, a daemon warns of names in the configuration that don't exist.
 func TestSharesWarnOfUnknownNames(t *testing.T) {
 	t.Parallel()
 	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)

@@ -8,9 +8,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// All connections to PostgreSQL fall silent, without an end, while runners and the
-// recurrent scheduler send and claim; new ones work. All daemons go on within 45 s: what
-// is ready then is sent, also what silent transactions had locked.
+// All connections to PostgreSQL fall silent while runners and the recurrent scheduler send; new ones work. All daemons
+// continue within 45 s. Ready messages are sent, even those that silent transactions have locked.
 func TestDaemonsGoOnAfterSilence(t *testing.T) {
 	t.Parallel()
 	const tasks, origins, bound = 20_000, 500, 45 * time.Second
@@ -51,7 +50,7 @@ func TestDaemonsGoOnAfterSilence(t *testing.T) {
 	silent, left := time.Now(), unsent()
 	addTasks(100)
 	addOrigins("after/")
-	// To send all may take longer, on a loaded machine.
+	// On a busy machine, sending all takes longer.
 	for n, progress := unsent(), silent; n > 0; pause(100 * time.Millisecond) {
 		if now := unsent(); now < n {
 			n, progress = now, time.Now()

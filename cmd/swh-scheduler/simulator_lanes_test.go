@@ -14,8 +14,8 @@ const simulatedLanesFile = `lanes:
   - {name: slow, time_limit: 4 hours, slots: 44, max_slots: 47}
 `
 
-// Waits with a configuration's lanes and without, of the runtimes in a file: short
-// work waits less; the same seed gives the same numbers, and needs no database.
+// From a file of runtimes, the simulator computes waiting times with and without a configuration's lanes. Short work
+// waits less. Equal seeds have equal results, without a database.
 func TestSimulatorComparesLanes(t *testing.T) {
 	t.Parallel()
 	lanes, runtimes, csv := configFile(t, simulatedLanesFile), configFile(t, "runtime,origin\n"+strings.Repeat("1,\n", 95)+strings.Repeat("3000,slow\n", 5)), filepath.Join(t.TempDir(), "waits.csv")

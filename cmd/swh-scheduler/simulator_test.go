@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Both commands, in the Python scheduler's words: what they print, and the files they write.
+// Both commands have the Python scheduler's output and write its files.
 func TestSimulator(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -44,7 +44,7 @@ func TestSimulator(t *testing.T) {
 	}
 }
 
-// What a simulation comes to can be had as JSON; it may take all policies.
+// A simulation's result is available as JSON, and one simulation can run all policies.
 func TestSimulatorPolicies(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"pools", "configured", "stop_after_success", "freshness"} {
@@ -63,7 +63,7 @@ func TestSimulatorPolicies(t *testing.T) {
 	}
 }
 
-// What cannot be simulated is said before anything is written.
+// Arguments that can't be simulated are refused before anything is written.
 func TestSimulatorMistakes(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -91,7 +91,7 @@ func TestSimulatorMistakes(t *testing.T) {
 	}
 }
 
-// What shares would make of it is in each form of the report.
+// Each form of the report has the effect of shares.
 func TestSimulatorShares(t *testing.T) {
 	t.Parallel()
 	shares := configFile(t, "shares: {load-test-git: {by: lister, weights: {busy: 3}, default: 1}}\n")
@@ -112,7 +112,7 @@ func TestSimulatorShares(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a simulation that has no end, with its report.
+// Ctrl-C ends an endless simulation with its report.
 func TestSimulatorInterrupted(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), binary, "-d", testenv.Database(t), "simulator", "run", "--origins", "100")
@@ -132,14 +132,14 @@ func TestSimulatorInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() { // until it ends
+	for lines.Scan() { // until the simulation ends
 	}
 	if err := cmd.Wait(); err != nil || !regexp.MustCompile(`^total simulated time: .*\nTotal visits: [1-9]`).MatchString(out.String()) {
 		t.Errorf("%v: %q", err, out.String())
 	}
 }
 
-// Policies are compared on recorded changes without a database, as a table, JSON, a page and a file.
+// Policies are compared on recorded changes without a database. The result is a table, JSON, a page and a file.
 func TestSimulatorCompare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// soakTime is how long the soak lasts: SWH_SOAK (such as 5m), or some seconds.
+// soakTime returns how long the soak lasts: SWH_SOAK, such as 5m, or some seconds.
 func soakTime(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("SWH_SOAK")
@@ -33,8 +33,8 @@ func soakTime(t *testing.T) time.Duration {
 	return d
 }
 
-// visitor takes visits from a queue, holds each for a moment, and writes to the
-// journal how it ended, as a loader and the archive do.
+// visitor plays a loader and the archive. It takes visits from a queue, holds each for a moment, and writes its outcome
+// to the journal.
 type visitor struct {
 	t       *testing.T
 	queue   string
@@ -49,8 +49,7 @@ type visitor struct {
 	origins map[string]int // by URL
 }
 
-// turn takes a message, if there is one, and ends the oldest of those held when
-// there are ten.
+// turn takes a message, if there is one, and ends the oldest one once ten are held.
 func (v *visitor) turn() {
 	v.t.Helper()
 	d, ok, err := v.ch.Get(v.queue, false)
@@ -89,7 +88,7 @@ func (v *visitor) end(d amqp.Delivery) {
 	}
 }
 
-// length is how many messages the queue holds, ready and unacknowledged.
+// length returns how many messages the queue holds, ready and unacknowledged.
 func (v *visitor) length() int {
 	v.t.Helper()
 	q, err := v.ch.QueueDeclarePassive(v.queue, true, false, false, false, nil)
@@ -99,19 +98,16 @@ func (v *visitor) length() int {
 	return q.Messages + len(v.held)
 }
 
-// soakedDaemon is a place for a daemon, with a way to the broker of its own.
+// soakedDaemon is a slot for a daemon, with its own proxy to the broker.
 type soakedDaemon struct {
 	*process
 	config string
 	broker *testenv.Toxic
 }
 
-// Visits are scheduled by two daemons, consumed, and their results written back by
-// the journal client, for a while in which the daemons are killed while messages are on
-// their way to the broker or its confirms on the way back, and started again: the queue
-// never holds more than its limit and what is there twice, no origin is marked as
-// scheduled without its message, no message is without its origin, and what was sent
-// again was in hand at a kill.
+// Two daemons send visits, a worker consumes them, and the journal client records the outcomes, while the daemons are
+// killed and started again. The queue never exceeds its limit plus its duplicates. Each marked origin has a message, and
+// each message an origin. Only messages in progress at a kill were sent again.
 func TestSoakOfRecurrentVisits(t *testing.T) {
 	t.Parallel()
 	const limit, queue = 200, "swh.loader.git"
@@ -162,9 +158,9 @@ scheduling_policy:
 		schedule(daemons[i])
 	}
 	kills, most, samples := 0, 0, 0
-	// What is sent again is in the queue beside the first of it, until that is taken.
-	// So the queue may hold as much more from a kill until all was taken that was in
-	// the queue when the last of that had been sent again. Then comes the next kill.
+	// A repeated message is in the queue beside its first copy until a worker takes it. So after a kill the queue may
+	// hold that many more. This ends once all messages are taken that were in the queue at the last repeat. Then the
+	// next kill follows.
 	again, againUntil := 0, 0
 	turn := func() {
 		t.Helper()
@@ -213,10 +209,10 @@ scheduling_policy:
 		next = time.Now().Add(3 * time.Second)
 	}
 	for _, d := range daemons {
-		d.logs(t, "msg=started") // from when on it heeds signals
+		d.logs(t, "msg=started") // from here on it handles signals
 		d.stop(t, syscall.SIGTERM)
 	}
-	// What is in the outbox after the kills is sent by whoever delivers next.
+	// After the kills, the next deliverer sends all outgoing messages.
 	if r := ours(t, "-C", direct, "start-runner"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
@@ -237,8 +233,7 @@ scheduling_policy:
 	if len(marked) != len(v.origins) || len(marked) < limit {
 		t.Errorf("%d origins are marked, %d were sent", len(marked), len(v.origins))
 	}
-	// With the usual cooldowns no origin is sent for a second visit, so there is one
-	// task id for each.
+	// With the usual cooldowns no origin is sent twice, so each has one task id.
 	if len(v.visits) != len(v.origins) {
 		t.Errorf("%d task ids for %d origins", len(v.visits), len(v.origins))
 	}

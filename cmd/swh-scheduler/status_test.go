@@ -2,7 +2,7 @@ package main
 
 import "swh-scheduler/internal/status"
 
-// What `shares status` and `lanes status` print with --output json.
+// These types are the JSON output of `shares status` and `lanes status`.
 type (
 	shareStatus = status.Group
 	laneStatus  = status.Lane

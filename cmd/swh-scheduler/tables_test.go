@@ -15,7 +15,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// onTerminal runs our program on a terminal so many characters wide, and returns what it shows.
+// onTerminal runs our program on a terminal of the given width in characters, and returns its output.
 func onTerminal(t *testing.T, width uint16, args ...string) string {
 	t.Helper()
 	keyboard, screen := openTerminal(t)
@@ -36,11 +36,11 @@ func onTerminal(t *testing.T, width uint16, args ...string) string {
 	if err != nil {
 		t.Errorf("%q: %v\n%s", args, err, &stderr)
 	}
-	return strings.ReplaceAll(x.written(), "\r\n", "\n") // a terminal's ends of lines
+	return strings.ReplaceAll(x.written(), "\r\n", "\n") // a terminal's line ends
 }
 
-// Tables of status commands fit the terminal: they shorten names, or become lists; their heads are bold there, and an
-// empty one says why.
+// Tables of status commands fit the terminal: they shorten names or become lists. Heads are bold, and an empty table
+// says why.
 func TestTablesFitTheTerminal(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -68,7 +68,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 }
 
-// A watched table is shown again, also after the database ended its connections.
+// A watched table is printed again after the database closed its connections.
 func TestWatchedTableGoesOn(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -98,7 +98,7 @@ func TestWatchedTableGoesOn(t *testing.T) {
 	}
 }
 
-// A name that nothing has, and for which nothing is found, is named on standard error, with the nearest that there is.
+// If a name doesn't exist and nothing is found, standard error has the name and the nearest existing one.
 func TestUnknownNamesAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
@@ -112,7 +112,7 @@ func TestUnknownNamesAreNamed(t *testing.T) {
 		{[]string{"origin", "peek-next", "gti", "3"}, "did_you_mean=load-git"},
 		{[]string{"task", "list", "-t", "load-git"}, ""},
 	} {
-		if one.says == "" || one.args[1] != "peek-next" { // Python's has other columns
+		if one.says == "" || one.args[1] != "peek-next" { // Python prints other columns
 			w.compare(nil, one.args...)
 		}
 		got := ours(t, append([]string{"-d", w.ours}, one.args...)...)

@@ -11,8 +11,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// task archive says what would go, and then has it go, after the line that a crash cut in the
-// file. Without a configuration, and where it can't write, it deletes nothing.
+// task archive prints what it would archive, and archives it on request. It continues after a line that a crash has cut
+// short in the file. Without a configuration, or if it can't write, it deletes nothing.
 func TestTaskArchive(t *testing.T) {
 	t.Parallel()
 	dsn, dir := testenv.Database(t), t.TempDir()
@@ -25,7 +25,7 @@ func TestTaskArchive(t *testing.T) {
 	if r := ours(t, "-C", config(""), "task", "archive"); r.code != 1 || !strings.Contains(r.stderr, "archive.after is missing") {
 		t.Errorf("%+v", r)
 	}
-	for _, directory := range []string{"/nowhere", "/etc/passwd"} { // also with nothing to archive, and before it is due
+	for _, directory := range []string{"/nowhere", "/etc/passwd"} { // even if nothing is due
 		path := config(fmt.Sprintf("archive: {after: {default: 4000 days}, directory: %q}", directory))
 		if r := ours(t, "-C", path, "task", "archive"); r.code != 1 || !strings.HasPrefix(r.stderr, "swh-scheduler: archive.directory: ") || !strings.Contains(r.stderr, directory) {
 			t.Errorf("%+v", r)

@@ -8,9 +8,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Runs are listed as the Python scheduler lists them: without a date or with one, with
-// metadata of any kind or none.
-func TestTaskListOfRunsSameAsThePeer(t *testing.T) {
+// Runs are listed as by the Python scheduler, with and without a date and metadata.
+func TestTaskListOfRunsSameAsThePythonScheduler(t *testing.T) {
 	t.Parallel()
 	w := newTwins(t)
 	w.execute(someTaskTypes)
@@ -30,7 +29,7 @@ func TestTaskListOfRunsSameAsThePeer(t *testing.T) {
 	}
 }
 
-// A task whose message the broker refused says so, with the reason.
+// A task whose message the broker has refused is listed with the reason.
 func TestTaskListShowsWhatWasNotSent(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -8,8 +8,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Task types come from what a running worker knows, or from a file; those that are
-// there stay as they are.
+// Task types come from a running worker's tasks, or from a file. Existing ones don't change.
 func TestTaskTypeRegister(t *testing.T) {
 	t.Parallel()
 	mq, dsn := testenv.RabbitMQ(t), testenv.PythonDatabase(t)
@@ -77,8 +76,8 @@ load-x:
 	}
 }
 
-// Without workers, with no broker in the file as in an RPC server's, or with one that doesn't answer, the known task
-// types are registered, with the settings that their packages give them, and the log says which and why.
+// Without workers, task-type register adds the known task types with the settings of their packages, and logs which and
+// why. The broker may be missing from the file, or silent.
 func TestTaskTypeRegisterWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PythonDatabase(t)

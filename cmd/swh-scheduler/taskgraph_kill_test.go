@@ -9,10 +9,8 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// Runners and listeners are killed again and again, at random moments, and while
-// messages are on their way to the broker or its confirms on the way back, while graphs
-// run on real workers: no release is lost, no task is released twice or too early, and
-// what was sent again was in hand at a kill.
+// Runners and listeners are killed at random moments and during deliveries, while graphs run on real workers. No release
+// is lost, and no task is released twice or too early. Only messages in progress at a kill are sent again.
 func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 	t.Parallel()
 	r := newGraphRoom(t)
@@ -32,19 +30,19 @@ func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 	held, surelySentAgain := 0, 0
 	random := seed.Rand(t)
 	for round := range rounds {
-		var reached <-chan struct{} // nil if the kill is at a random moment
-		var resume func()           // of the worker; nil if it isn't stopped
+		var reached <-chan struct{} // nil: the kill is at a random moment
+		var resume func()           // resumes the worker; nil if it isn't paused
 		switch round % 4 {
 		case 1:
 			reached = broker.Hold(testenv.Confirms, random.IntN(2))
-		case 2: // What the worker runs before the kill may be known by then, and isn't sent again.
+		case 2: // A message is not sent again if its run is known before the kill.
 			resume = worker.pause()
-			reached = broker.Hold(testenv.Confirms, 0) // the worker has to go on for a second one
+			reached = broker.Hold(testenv.Confirms, 0) // the worker must continue for a second one
 			surelySentAgain++
 		case 3:
-			reached = broker.Hold(testenv.Publishes, random.IntN(n)) // of the first task, or of those that wait for it
+			reached = broker.Hold(testenv.Publishes, random.IntN(n)) // of the first task, or of its dependents
 		}
-		graphs = append(graphs, r.submit(wide(n))) // there is something to send
+		graphs = append(graphs, r.submit(wide(n))) // so that the kill finds something to send
 		startAll()
 		if reached == nil {
 			for _, p := range daemons {
@@ -70,7 +68,7 @@ func TestKilledDaemonsLoseNoRelease(t *testing.T) {
 		r.await(g.Graph, map[string]int{"completed": n + 2})
 	}
 	for _, p := range daemons {
-		p.logs(t, "msg=started") // from when on it heeds signals
+		p.logs(t, "msg=started") // from here on it handles signals
 		p.stop(t, syscall.SIGTERM)
 	}
 	worker.stop()

@@ -20,8 +20,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// graphRoom is a database, a broker, a configuration of both, and task types for
-// the steps of graphs, of whose queues each holds stepLimit messages.
+// graphRoom is a database, a broker and a configuration, with task types for the steps of graphs. The queue of each type
+// holds stepLimit messages.
 type graphRoom struct {
 	t      *testing.T
 	dsn    string
@@ -30,7 +30,7 @@ type graphRoom struct {
 	config string
 }
 
-// withBroker is the configuration with another way to the broker.
+// withBroker returns the configuration with another URL of the broker.
 func (r *graphRoom) withBroker(url string) (config string) {
 	r.t.Helper()
 	text := testenv.Read(r.t, r.config)
@@ -39,7 +39,7 @@ func (r *graphRoom) withBroker(url string) (config string) {
 
 const stepLimit = 100
 
-// patience is how long a state is waited for, on a machine with much else to do.
+// patience is how long a test waits for a state on a busy machine.
 const patience = 90 * time.Second
 
 func newGraphRoom(t *testing.T) *graphRoom {
@@ -56,21 +56,21 @@ func newGraphRoom(t *testing.T) *graphRoom {
 	return r
 }
 
-// overRPC is the room with commands that speak to an RPC server of ours.
+// overRPC returns the room with commands that use our RPC server.
 func (r *graphRoom) overRPC() *graphRoom {
 	remote := *r
 	remote.config = configFile(r.t, fmt.Sprintf("scheduler: {cls: remote, url: %q}\n", ourServer(r.t, r.dsn)))
 	return &remote
 }
 
-// onBoth runs a test on a database, and through an RPC server.
+// onBoth runs a test with a database and with an RPC server.
 func onBoth(t *testing.T, do func(t *testing.T, r *graphRoom)) {
 	t.Parallel()
 	t.Run("database", func(t *testing.T) { do(t, newGraphRoom(t)) })
 	t.Run("server", func(t *testing.T) { do(t, newGraphRoom(t).overRPC()) })
 }
 
-// run runs a command that must succeed, and returns what it prints.
+// run runs a command that must succeed, and returns its output.
 func (r *graphRoom) run(args ...string) string {
 	r.t.Helper()
 	result := ours(r.t, append([]string{"-l", "error", "-C", r.config}, args...)...)
@@ -100,7 +100,7 @@ func (r *graphRoom) submit(text string) submittedGraph {
 	return r.send(text, "submit")
 }
 
-// send runs a command of task graph with a graph in YAML.
+// send runs a command of task graph with a graph in YAML as input.
 func (r *graphRoom) send(text string, command ...string) (s submittedGraph) {
 	r.t.Helper()
 	path := testenv.File(r.t, "graph.yml", text)
@@ -108,7 +108,7 @@ func (r *graphRoom) send(text string, command ...string) (s submittedGraph) {
 	return s
 }
 
-// await waits until a graph has counts of states.
+// await waits until a graph has the given counts of states.
 func (r *graphRoom) await(graph int64, want map[string]int) {
 	r.t.Helper()
 	r.awaitFor(patience, graph, want)
@@ -148,8 +148,7 @@ func (r *graphRoom) startWorker() *notedWorker {
 	return startNotedWorker(r.t, cmd)
 }
 
-// inOrder fails unless every run was sent after all that its task depends on had
-// ended, and every task was sent once.
+// inOrder fails unless each run was sent once, after all dependencies of its task had ended.
 func (r *graphRoom) inOrder() {
 	r.t.Helper()
 	early := r.count(`select count(*) from scheduler_go.graph_edges e
@@ -162,11 +161,10 @@ func (r *graphRoom) inOrder() {
 	}
 }
 
-// ranOnceInOrder fails unless the worker ran each run once, after all that its task depends on,
-// and nothing else.
+// ranOnceInOrder fails unless the worker ran each run once, after all dependencies of its task, and nothing else.
 func (r *graphRoom) ranOnceInOrder(w *notedWorker) {
 	r.t.Helper()
-	place := make(map[string]int) // of a run among all, by the id of its message
+	place := make(map[string]int) // position of a run, by the id of its message
 	for i, n := range w.notes() {
 		if _, twice := place[n.ID]; twice {
 			r.t.Errorf("message %s ran twice", n.ID)
@@ -194,8 +192,8 @@ func (r *graphRoom) ranOnceInOrder(w *notedWorker) {
 		testenv.Value[time.Duration](r.t, r.pool, "select max(ended) - min(scheduled) from task_run").Round(time.Second))
 }
 
-// wideSize is that of the design's examples. SWH_TEST_GRAPH_SIZE=10000 is what
-// the design promises; the tests of every day are content with less.
+// wideSize is the size of the design's examples, or SWH_TEST_GRAPH_SIZE: 10000 is the promised size. The default is
+// smaller.
 func wideSize(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("SWH_TEST_GRAPH_SIZE")
@@ -209,7 +207,7 @@ func wideSize(t *testing.T) int {
 	return n
 }
 
-// wide is one task, n that depend on it, and one that depends on all of these.
+// wide returns one task, n tasks that depend on it, and one that depends on all of these.
 func wide(n int) string {
 	var b, all strings.Builder
 	b.WriteString("name: wide\ntasks:\n- {name: first, type: step}\n")
@@ -221,9 +219,8 @@ func wide(n int) string {
 	return b.String()
 }
 
-// The examples of the design run on a real broker, with real workers, two
-// listeners and both runners: a chain, a diamond, many out, many in, a task that
-// depends on itself, and a failure.
+// The design's graphs run on a real broker, real workers, two listeners and both runners: a chain, a diamond, fan-out,
+// fan-in, a task that depends on itself, and a failure.
 func TestGraphsOnRealServices(t *testing.T) {
 	t.Parallel()
 	r := newGraphRoom(t)
@@ -263,13 +260,13 @@ func TestGraphsOnRealServices(t *testing.T) {
 - {name: approve, type: step, depends_on: [approve, build]}
 - {name: publish, type: step, depends_on: [approve]}
 `)
-	// A graph whose tasks wait for those of others.
+	// This graph's task waits for tasks of other graphs.
 	after := r.submit(fmt.Sprintf("tasks:\n- {name: after, type: step, depends_on: [%d, %d]}\n", line.Tasks["c9"], diamond.Tasks["bottom"]))
 
-	// The first tasks of the others wait for a place in the queue beside n of this.
+	// The first tasks of the others wait for a slot behind the n tasks of this graph.
 	r.awaitFor(testenv.Patience+time.Duration(n)*30*time.Millisecond, line.Graph, map[string]int{"completed": 10})
 	r.await(diamond.Graph, map[string]int{"completed": 4})
-	// The worker was handed the number of the task: a number alone, and in a text.
+	// The worker received the task's number alone, and within a text.
 	handed := fmt.Sprintf(`[%d] {"of": "after %[1]d"}`, diamond.Tasks["top"])
 	if !slices.ContainsFunc(worker.notes(), func(n note) bool { return fmt.Sprintf("%s %s", n.Args, n.Kwargs) == handed }) {
 		t.Errorf("no task was handed %s", handed)
@@ -281,7 +278,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 		sent := r.count(`select count(*) from task_run r join task t on t.id = r.task
 			where t.type = 'step' and r.status = 'scheduled' and not exists (
 				select from scheduler_go.work o where o.state = 'outgoing' and o.task_id::text = r.backend_id)`)
-		// Two are at work, and as many may have ended and not been heard of.
+		// Two are running, and as many may have ended without a recorded event.
 		if sent > 2*stepLimit {
 			t.Errorf("%d messages are in a queue for %d", sent, stepLimit)
 		}
@@ -289,7 +286,7 @@ func TestGraphsOnRealServices(t *testing.T) {
 	})
 	r.await(many.Graph, map[string]int{"completed": n + 2})
 
-	// While it waits, it is extended.
+	// The graph is extended while it waits.
 	more := r.send("{tasks: [{name: sign, type: step, depends_on: [approve]}], add_dependencies: {publish: [sign]}, remove_dependencies: {publish: [approve]}}",
 		"extend", strconv.FormatInt(manual.Graph, 10))
 	if more.Graph != manual.Graph || len(more.Tasks) != 1 {
@@ -302,13 +299,13 @@ func TestGraphsOnRealServices(t *testing.T) {
 	r.inOrder()
 	r.ranOnceInOrder(worker)
 
-	// The task that failed is repaired and taken up again, and with it what needs it.
+	// An operator repairs and retries the failed task, and its dependents run.
 	testenv.Exec(t, r.pool, "update task set type = 'step' where id = $1", failing.Tasks["bad"])
 	r.run("task", "graph", "retry", strconv.FormatInt(failing.Graph, 10))
 	r.await(failing.Graph, map[string]int{"completed": 6, "skipped": 1})
 }
 
-// What is wrong with a graph is said, naming the task, and nothing is stored.
+// An error in a graph names the task, and nothing is stored.
 func TestGraphSubmitRefuses(t *testing.T) { onBoth(t, graphSubmitRefuses) }
 
 func graphSubmitRefuses(t *testing.T, r *graphRoom) {
@@ -351,9 +348,9 @@ func graphSubmitRefuses(t *testing.T, r *graphRoom) {
 	}
 }
 
-// Neither of the Python scheduler's runners starts a task that waits, while its clients read
-// and list it; what the task waits for, they start.
-func TestPeerLeavesWaitingTasksAlone(t *testing.T) {
+// The Python scheduler's runners start no task that waits, and its clients can read and list it. They start the tasks
+// that it depends on.
+func TestPythonSchedulerLeavesWaitingTasksAlone(t *testing.T) {
 	t.Parallel()
 	r := newGraphRoom(t)
 	s := r.submit(`tasks:
@@ -386,7 +383,7 @@ func TestPeerLeavesWaitingTasksAlone(t *testing.T) {
 	}
 }
 
-// The pictures are well-formed, whatever the names.
+// Pictures are well-formed, whatever the names.
 func TestGraphShow(t *testing.T) { onBoth(t, graphShow) }
 
 func graphShow(t *testing.T, r *graphRoom) {

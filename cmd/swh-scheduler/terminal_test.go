@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// On a terminal no URL, name or argument of somebody else's can steer it, hide or reorder
-// what is shown, or pass for a line of the answer; in a pipe all is as it is.
+// On a terminal, foreign URLs, names and arguments can't send control sequences, hide or reorder text, or imitate a line
+// of the output. A pipe receives them unchanged.
 func TestHostileTextOnATerminal(t *testing.T) {
 	t.Parallel()
 	const hostile = "https://evil/\x1b]0;title\x07\x1b[2J\u009b2K\u202egnp.exe\u2066\u200b\u2028\r\nFORGED 1 failed"
@@ -27,7 +27,7 @@ func TestHostileTextOnATerminal(t *testing.T) {
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
 	hidden := regexp.MustCompile(`[\x00-\x08\x0b-\x1f\x7f-\x{9f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}]`)
 	for _, tc := range []struct {
-		raw  bool // a pipe has it as it is: not as Python's repr or JSON
+		raw  bool // a pipe receives it raw: not as Python's repr or JSON
 		args []string
 	}{
 		{true, []string{"task", "list", "-r", "--list-runs-metadata"}}, {true, []string{"task-type", "list"}}, {true, []string{"task-type", "list", "-v"}},

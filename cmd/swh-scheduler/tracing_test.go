@@ -51,9 +51,8 @@ func (c *collecting) span(name string) *spans.Span {
 	return nil
 }
 
-// A task's way from claim to outcome is one trace, which its message tells the
-// worker of, and which a worker goes on with that OpenTelemetry's instrumentation of
-// Celery follows.
+// From claim to outcome, a task is one trace, whose context is in its message. A worker with OpenTelemetry's
+// instrumentation of Celery continues the trace.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	receiver := &collecting{}
@@ -68,7 +67,7 @@ func TestTraces(t *testing.T) {
 	startWith(t, traced, "-C", config, "start-listener").logs(t, "reading queue")
 	startWith(t, traced, "-C", config, "start-runner", "--period", "1").logs(t, "tasks claimed")
 
-	// The message tells the worker; it is put back for a real one.
+	// The message has the trace's context. It goes back into the queue for a real worker.
 	awaitMessages(t, mq.URL, "swh.test.Sleep", 1)
 	message, ok, err := testenv.Channel(t, mq.URL).Get("swh.test.Sleep", false)
 	if err != nil || !ok {

@@ -9,9 +9,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// What is wrong with a command line or a configuration is said on standard
-// error, naming the option or the place, with exit code 2, or 1 for the contents
-// of a file; nothing goes to standard output.
+// An error in a command line or configuration names the option or the place on standard error. The exit code is 2, or 1
+// for the contents of a file. Standard output is empty.
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	bad := configFile(t, "scheduler:\n  cls: postgresql\n  db: [s3cret]\n")
@@ -67,8 +66,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// The file named by SWH_CONFIG_FILENAME is read, -C wins over it, -d over both.
-func TestWhereTheConfigurationIsFrom(t *testing.T) {
+// SWH_CONFIG_FILENAME names the configuration. -C overrides it, and -d overrides both.
+func TestConfigurationByOptionAndEnvironment(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	good := configFile(t, "scheduler: {cls: postgresql, db: '"+dsn+"'}\nunknwon: 1\n")
@@ -111,8 +110,7 @@ func TestWhereTheConfigurationIsFrom(t *testing.T) {
 	}
 }
 
-// The words after swh, of which the Python scheduler is a part, are understood too, wherever
-// its options stand.
+// The words after swh, of which the Python scheduler is a part, are accepted, wherever their options are.
 func TestWordsOfSwh(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -136,7 +134,7 @@ func TestWordsOfSwh(t *testing.T) {
 	}
 }
 
-// Help and version need no configuration and no service.
+// --help and --version need no configuration and no service.
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -153,8 +151,8 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// Shells are offered subcommands, the words of choices, and the task types and
-// visit types there are; without a database nothing, at once.
+// Completion offers subcommands, the values of choices, and the database's task types and visit types. Without a
+// database it offers no types, without a delay.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PythonDatabase(t)

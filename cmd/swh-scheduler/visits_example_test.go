@@ -10,17 +10,16 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A queue of 100 slots is filled from the pools as the design of recurrent visits says: (1-r) n
-// of the origins without a date of last modification, r n / 3 of each pool of the others; and by
-// weight, as in the example of the Python scheduler's manual. A real worker then visits every
-// origin that is due once.
+// A queue of 100 slots is filled from the pools by the design's rule: (1-r) n origins without a date of last
+// modification, and r n / 3 from each other pool. Policies with weights fill it as in the Python scheduler's manual. A
+// real worker then visits each due origin once.
 func TestSlotsOfPolicies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		policies      string
 		origins, want map[string]int
 	}{
-		// 80 of 200 origins have no date: r is 0.6.
+		// 80 of 200 origins have no such date: r is 0.6.
 		"pools": {`[{policy: pools}]`, map[string]int{"plain": 80, "new": 40, "lagging": 40, "rest": 40},
 			map[string]int{"plain": 40, "new": 20, "lagging": 20, "rest": 20}},
 		"weights": {`[{policy: origins_without_last_update, weight: 5}, {policy: never_visited_oldest_update_first, weight: 80}, {policy: already_visited_order_by_lag, weight: 15}]`,
@@ -39,7 +38,7 @@ func TestSlotsOfPolicies(t *testing.T) {
 				select url, visit_type, '\x00', now() - case when url ~ 'rest' then interval '5 days' else '20 days' end
 				from listed_origins where url ~ 'lagging|rest'`)
 			store := testenv.Open(t, r.dsn)
-			for more := true; more; { // r is a count of candidates
+			for more := true; more; { // r is a number of candidates
 				kept, err := store.MaintainCandidates(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -75,14 +74,13 @@ func TestSlotsOfPolicies(t *testing.T) {
 	}
 }
 
-// Real workers visit again and again an origin with news at each visit, one without, and one
-// that fails. The intervals follow the design's table: a visit with news is 2 places back in it, one
-// without is 1 further, each within a tenth at random; a failure moves the origin by the shortest
-// one, and after three it rests until its lister sees it again.
+// Real workers visit an origin with news at each visit, one without news, and one that fails. News moves an origin 2
+// places back in the design's table of intervals, no news 1 forward, each within a random tenth. A failure sets the
+// shortest interval. After three, the origin waits until its lister sees it again.
 func TestIntervalsOfRealVisits(t *testing.T) {
 	t.Parallel()
-	// An origin waits from when it was sent until the outcome of that visit is recorded, however
-	// slow the worker is: two outcomes of one batch would move it once, by both intervals.
+	// An origin isn't sent again before its visit's outcome is recorded, however slow the worker is. Two outcomes in one
+	// batch would apply both intervals.
 	r := newLoaderRoom(t, `scheduling_policy: {git: [{policy: oldest_scheduled_first, weight: 1,
   absolute_cooldown: 0, failed_cooldown: 0, scheduled_cooldown: 1 day}]}
 failures_keep_date: true
@@ -110,7 +108,7 @@ failures_keep_date: true
 	r.none("origins with too few visits", fmt.Sprintf(`listed_origins l where l.url !~ 'failing'
 		and (select count(*) from seen s where s.url = l.url) < %d`, visits))
 	r.none("origins that fail and are enabled", "listed_origins where url ~ 'failing' and enabled")
-	// Its lister sees it again, and it is visited once more.
+	// Its lister sees it again, and one more visit follows.
 	r.exec("update listed_origins set enabled = true, last_seen = now() where url ~ 'failing'")
 	r.none("origins that were not tried again", `listed_origins l where url ~ 'failing'
 		and (enabled or (select count(*) from seen s where s.url = l.url) < 4)`)

@@ -16,12 +16,12 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// scaled plays an autoscaler: it has as many workers on each queue as are wanted.
+// scaled plays an autoscaler: it starts as many workers for each queue as are wanted.
 type scaled struct {
 	*lanePlayer
 	url     string
 	workers map[string][]scaledWorker
-	most    map[string]int // workers at once
+	most    map[string]int // largest number of workers at one time
 }
 
 // scaledWorker takes one message at a time.
@@ -30,7 +30,7 @@ type scaledWorker struct {
 	came <-chan amqp.Delivery
 }
 
-// scale starts and stops workers. What a worker that stops has in hand, another one gets.
+// scale starts and stops workers. A message of a stopped worker goes to another one.
 func (s *scaled) scale(queue string, wanted int) {
 	s.t.Helper()
 	for len(s.workers[queue]) < wanted {
@@ -38,7 +38,7 @@ func (s *scaled) scale(queue string, wanted int) {
 		if err := ch.Qos(1, 0, false); err != nil {
 			s.t.Fatal(err)
 		}
-		testenv.Declare(s.t, ch, queue, nil) // as workers do: ready tasks have them start before the first message
+		testenv.Declare(s.t, ch, queue, nil) // as workers do: a ready task starts a worker before its first message
 		came, err := ch.Consume(queue, "", false, false, false, false, nil)
 		if err != nil {
 			s.t.Fatal(err)
@@ -54,7 +54,7 @@ func (s *scaled) scale(queue string, wanted int) {
 	s.most[queue] = max(s.most[queue], wanted)
 }
 
-// work has each worker do one piece of work, if it has one.
+// work makes each worker run one message, if there is one.
 func (s *scaled) work() {
 	for queue, workers := range s.workers {
 		for _, w := range workers {
@@ -69,9 +69,8 @@ func (s *scaled) work() {
 	}
 }
 
-// An autoscaler that has as many workers on each lane's queue as are wanted begins with none, wakes up each lane once there
-// is work for it, goes back to none when nothing is left, and so again: each task runs once, and its time-out in the
-// express lane is no failure.
+// An autoscaler with wanted workers starts from none. It wakes each lane once it has work, and returns to none once it
+// is empty, twice. Each task runs once, and a time-out in the express lane is no failure.
 func TestWantedWorkersScaleLanesFromZero(t *testing.T) {
 	t.Parallel()
 	const loader, express, most = "swh.loader.git", "express:swh.loader.git", 4

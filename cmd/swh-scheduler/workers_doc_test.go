@@ -13,8 +13,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The worker, the listers and the loader of docs/tutorials/first-worker.md work as they stand, with the addresses changed, by
-// the Python scheduler's base class and by plain Celery.
+// The worker, listers and loader of docs/tutorials/first-worker.md work as printed, with other addresses. They work with
+// the Python scheduler's base class and with plain Celery.
 func TestFirstWorker(t *testing.T) {
 	t.Parallel()
 	text := testenv.Read(t, filepath.Join("..", "..", "docs", "tutorials", "first-worker.md"))
@@ -50,7 +50,7 @@ func TestFirstWorker(t *testing.T) {
 			defer output.Close()
 			cmd.Stdout, cmd.Stderr = output, output
 			err = cmd.Run()
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what goes on in the background
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // kills child processes in the background
 			said := testenv.Read(t, output.Name())
 			if err != nil {
 				t.Errorf("%v\n%s", err, said)
