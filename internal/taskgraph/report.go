@@ -98,14 +98,14 @@ func (g Graph) Report(now time.Time) Report {
 	if ended := g.endedLately(now); len(path) > 0 && path[0].State == model.GraphSent && r.States[model.GraphRunning]+ended == 0 {
 		r.AwaitsWorker = &path[0]
 	} else {
-		r.ExpectedEnd = g.expectedEnd(now, length, len(g.Tasks)-r.Ended, ended)
+		r.ExpectedEnd = g.expectedEnd(now, length, len(g.Tasks)-r.Ended, ended, len(r.UnknownTypes) == 0)
 	}
 	return r
 }
 
 // expectedEnd returns when the longest chain of open tasks ends, or when all open tasks end at the recent pace,
-// whichever is later.
-func (g Graph) expectedEnd(now time.Time, path time.Duration, open, ended int) *time.Time {
+// whichever is later. It returns nil if that is less than a second and the runtimes of some open tasks are unknown.
+func (g Graph) expectedEnd(now time.Time, path time.Duration, open, ended int, complete bool) *time.Time {
 	if open == 0 {
 		return nil
 	}
@@ -113,10 +113,22 @@ func (g Graph) expectedEnd(now time.Time, path time.Duration, open, ended int) *
 	if ended > 0 {
 		left = max(left, time.Duration(float64(open)/float64(ended)*float64(g.PaceWindow)))
 	}
-	if left == 0 {
+	if left == 0 || left < time.Second && !complete {
 		return nil
 	}
 	return new(now.Add(left).UTC().Truncate(time.Second))
+}
+
+// EndUnknown returns why the report has no expected end; "" if it has one, if the graph has ended, or if AwaitsWorker
+// is the reason.
+func (r Report) EndUnknown() string {
+	switch {
+	case r.ExpectedEnd != nil || r.AwaitsWorker != nil || r.Ended == r.Tasks:
+		return ""
+	case len(r.UnknownTypes) > 0:
+		return "no runtime is known of " + enumerate(r.UnknownTypes, len(r.UnknownTypes))
+	}
+	return "its tasks have run for longer than their mean runtime"
 }
 
 // endedLately counts the tasks that ended in the period over which the pace is measured.

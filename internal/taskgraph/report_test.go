@@ -142,6 +142,30 @@ func TestExpectedEndOfSentTasks(t *testing.T) {
 	}
 }
 
+// Without known runtimes, or with no more than a moment by the pace of the first ends, the end is unknown, and the text
+// has the reason.
+func TestUnknownEnd(t *testing.T) {
+	g := graph("list list completed", "a load running list", "b load waiting a", "c check waiting b")
+	g.Within, g.Ends = 100*time.Millisecond, map[int64]time.Time{1: now.Add(-time.Millisecond)}
+	for name, runtimes := range map[string]map[string]time.Duration{"none known": nil, "a short one known": {"load": 50 * time.Millisecond}} {
+		g.Runtimes = runtimes
+		r := g.Report(now)
+		text := r.Text(now, func(s string) string { return s })
+		if r.ExpectedEnd != nil || !strings.Contains(text, "Expected end: unknown, as no runtime is known of ") || strings.Contains(text, "(in ") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	g.Runtimes = map[string]time.Duration{"load": 50 * time.Millisecond, "check": time.Second}
+	if text := g.Report(now).Text(now, func(s string) string { return s }); !strings.Contains(text, "(in 1 s)") {
+		t.Error(text)
+	}
+	late := graph("a load running")
+	late.Runtimes, late.Tasks[0].Since = map[string]time.Duration{"load": time.Minute}, new(now.Add(-time.Hour))
+	if text := late.Report(now).Text(now, func(s string) string { return s }); !strings.Contains(text, "Expected end: unknown, as its tasks have run for longer than their mean runtime") {
+		t.Error(text)
+	}
+}
+
 // pathBefore goes backwards, each time to the dependency that ended last; for a graph that has ended, from its last
 // task. Running tasks come before ended ones.
 func TestPathBefore(t *testing.T) {

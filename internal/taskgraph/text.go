@@ -120,14 +120,17 @@ func (r Report) future(b *strings.Builder, now time.Time) {
 	}
 	fmt.Fprintf(b, "  Critical path: %s (%s", strings.Join(path, " → "), model.Count(len(r.CriticalPath), "task", "tasks"))
 	if r.PathSeconds > 0 {
-		fmt.Fprintf(b, ", %s", explain.Roughly(model.Duration(r.PathSeconds)))
+		fmt.Fprintf(b, ", %s", explain.RoughSeconds(r.PathSeconds))
 	}
 	b.WriteString(")\n")
-	if len(r.UnknownTypes) > 0 {
+	if len(r.UnknownTypes) > 0 && r.EndUnknown() == "" {
 		fmt.Fprintf(b, "  No runtime is known of: %s\n", enumerate(r.UnknownTypes, len(r.UnknownTypes)))
 	}
 	if r.ExpectedEnd != nil {
 		fmt.Fprintf(b, "  Expected end: %s (in %s)\n", pytext.ISOFormat(*r.ExpectedEnd), explain.Roughly(r.ExpectedEnd.Sub(now)))
+	}
+	if why := r.EndUnknown(); why != "" {
+		fmt.Fprintf(b, "  Expected end: unknown, as %s\n", why)
 	}
 	if r.AwaitsWorker != nil {
 		fmt.Fprintf(b, "  Expected end: unknown, as no worker has begun %s (task %d)\n", r.AwaitsWorker.Name, r.AwaitsWorker.Task)
