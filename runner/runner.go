@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -178,12 +177,9 @@ func (r *Runner) readyJobs(ctx context.Context) ([]job, error) {
 	return r.jobs(ready, all), nil
 }
 
-// wanted applies --task-type and --task-type-pattern: a type passes if it is among the names (or there are none) and
-// starts with a pattern (or there is none).
+// wanted applies --task-type and --task-type-pattern.
 func (r *Runner) wanted(name string) bool {
-	named := len(r.TaskTypes) == 0 || slices.Contains(r.TaskTypes, name)
-	return named && (len(r.TaskTypePatterns) == 0 ||
-		slices.ContainsFunc(r.TaskTypePatterns, func(prefix string) bool { return strings.HasPrefix(name, prefix) }))
+	return model.Restriction{TaskTypes: r.TaskTypes, Patterns: r.TaskTypePatterns}.Admits(name)
 }
 
 // claim fills the free slots of a job's queue with its tasks.

@@ -40,6 +40,9 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery
 	if err := p.RetryAtStart(ctx, func(ctx context.Context) error { return model.CheckTaskTypes(ctx, p.Store, r.TaskTypes) }); err != nil {
 		return sender{}, err
 	}
+	if len(r.TaskTypes)+len(r.TaskTypePatterns) > 0 {
+		p.Restriction = &model.Restriction{TaskTypes: r.TaskTypes, Patterns: r.TaskTypePatterns}
+	}
 	// This comes before anything is sent; the job below repeats it.
 	if err := p.RetryAtStart(ctx, func(ctx context.Context) error { return p.Store.NoteSending(ctx, r.WithPriority) }); err != nil {
 		return sender{}, err

@@ -19,8 +19,9 @@ type Explanation struct {
 	Reasons []string   `json:"reasons"` // sentences: causes and remedies
 	When    *time.Time `json:"when"`    // the earliest time at which it can be scheduled; nil if that needs an operator
 
-	now  time.Time
-	zone *time.Location
+	now    time.Time
+	zone   *time.Location
+	queued bool // it describes the queue
 }
 
 func (e *Explanation) because(format string, args ...any) {
@@ -65,7 +66,8 @@ type Queue struct {
 	Name    string
 	Limit   *int64 // nil or 0: none
 	Ready   int
-	Working int // unacknowledged messages
+	Working int  // unacknowledged messages
+	OfLane  bool // of a lane, whose limits "lanes status" shows
 	// Consumers is the number of the queue's consumers.
 	Consumers int
 	Err       error // why the broker's numbers are unknown; they are then zero
@@ -83,9 +85,12 @@ func messages[N int | int64](n N) string { return model.Count(n, "message", "mes
 
 // describeQueue adds the state of a queue. refill is the part of it that must be free before more is claimed for it.
 func (e *Explanation) describeQueue(q Queue, refill float64) {
+	e.queued = true
 	switch free, limited := q.free(); {
 	case q.Err != nil:
 		e.because("The number of messages in its queue %s is unknown: %s.", q.Name, q.Err)
+	case q.OfLane:
+		e.because("Its queue %s holds %s (%d unacknowledged).", q.Name, messages(q.Ready+q.Working), q.Working)
 	case !limited:
 		e.because("Its queue %s holds %s (%d unacknowledged) and has no limit.", q.Name, messages(q.Ready+q.Working), q.Working)
 	case float64(free) < float64(*q.Limit)*refill || free == 0:

@@ -54,6 +54,17 @@ func (x *Gatherer) queue(ctx context.Context, name string, limit *int64) Queue {
 
 const serviceWait = 5 * time.Second
 
+// sentTo returns the state of the queue that has, or gets, the message of some work: that of a lane if it was sent on
+// one.
+func (x *Gatherer) sentTo(ctx context.Context, lane *db.LanePlace, queue string, limit *int64) Queue {
+	if lane == nil || !lane.Sent {
+		return x.queue(ctx, queue, limit)
+	}
+	q := x.queue(ctx, lane.Queue, nil)
+	q.OfLane = true
+	return q
+}
+
 // Task explains a task.
 func (x *Gatherer) Task(ctx context.Context, id int64) (Explanation, error) {
 	e, err := x.task(ctx, id)
@@ -83,10 +94,12 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		func() (err error) { t.Graph, err = x.Store.GraphTask(ctx, id); return err },
 		func() (err error) { t.SetAside, err = x.Store.SetAsideTask(ctx, id); return err },
 		func() (err error) { t.WaitsFor, err = x.Store.UnmetDependencies(ctx, id, 10); return err },
+		func() (err error) { t.Blockers, err = x.Store.Blockers(ctx, t.waitsFor()); return err },
 		func() (err error) { t.EndsKnown, err = x.Store.EndsKnown(ctx, x.Now); return err },
 		func() (err error) { t.Sending, err = x.Store.SendingSince(ctx); return err },
 		func() (err error) { t.LastSweep, err = x.Store.SilentRuns(ctx); return err },
 		func() (err error) { t.Runners, err = x.Store.ConnectedPrograms(ctx, t.runner()); return err },
+		func() (err error) { t.Others, err = x.otherRunners(ctx, t.runner(), t.Task.Type); return err },
 	} {
 		if err := fact(); err != nil {
 			return Explanation{}, err
@@ -118,7 +131,7 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 			return Explanation{}, err
 		}
 	}
-	t.Queue = x.queue(ctx, queue, t.Type.MaxQueueLength)
+	t.Queue = x.sentTo(ctx, t.Lane, queue, t.Type.MaxQueueLength)
 	return t.Explain(x.Now, x.Zone), nil
 }
 
@@ -364,6 +377,9 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 		}
 		x.nameLane(o.Lane)
 		o.Lanes = x.laned(loader.Type)
+		if o.Listed != nil && o.Listed.Enabled || o.pending() {
+			o.Queue = x.sentTo(ctx, o.Lane, loader.BackendName, loader.MaxQueueLength)
+		}
 	}
 	if o.Listed == nil {
 		return nil
@@ -388,7 +404,6 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	if o.Share != nil && !o.Share.By.OfVisits() { // only tasks are divided
 		o.Share = nil
 	}
-	o.Queue = x.queue(ctx, loader.BackendName, loader.MaxQueueLength)
 	return x.policies(ctx, o)
 }
 
@@ -412,6 +427,9 @@ func (x *Gatherer) visitFacts(ctx context.Context, o *Origin) error {
 		}
 	}
 	o.Rules = x.Config.VisitRules
+	if o.Failure, err = x.Store.LastFailureOfVisit(ctx, key); err != nil {
+		return err
+	}
 	o.Failures, err = x.Store.FailuresInARow(ctx, key)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/origins"
 )
 
@@ -27,6 +28,7 @@ type Origin struct {
 	Hosters        []Hoster                 // with a limit
 	Freshness      *origins.OriginFreshness // nil: its visit type doesn't have that policy
 	Failures       int                      // recorded visits in a row that failed or found nothing
+	Failure        *ledger.FoundFailure     // the last one of a visit; nil: none is stored
 	Rules          model.VisitRules
 }
 
@@ -146,6 +148,7 @@ func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
 	default:
 		o.byPolicies(e)
 	}
+	o.describeSent(e)
 	return *e
 }
 
@@ -180,6 +183,7 @@ func (o Origin) describeVisits(e *Explanation) {
 	s := o.Stats
 	if s == nil {
 		e.because("It has never been scheduled nor visited.")
+		e.describeFailure(o.Failure)
 		return
 	}
 	if s.LastVisit != nil {
@@ -196,9 +200,10 @@ func (o Origin) describeVisits(e *Explanation) {
 	} else {
 		e.because("No visit of it is known.")
 	}
-	if s.LastScheduled != nil && (s.LastVisit == nil || s.LastScheduled.After(*s.LastVisit)) {
+	if o.pending() {
 		e.because("It was scheduled at %s.", e.at(*s.LastScheduled))
 	}
+	e.describeFailure(o.Failure)
 }
 
 // byPolicies adds whether and when each policy can pick the origin.

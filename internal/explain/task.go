@@ -27,12 +27,14 @@ type Task struct {
 	Graph      *graphs.Task        // nil: it is in no graph
 	SetAside   *db.SetAside        // nil: it isn't set aside
 	WaitsFor   []graphs.Dependency // in its graph
+	Blockers   []graphs.Blocker    // where the paths of WaitsFor end
 	LostAfter  time.Duration       // 0: silent runs are not given up
 	EndsKnown  time.Time           // up to when ends of runs are read
 	Sending    model.SendingSince  // when this program began to send
 	LastSweep  db.SilentRuns       // the last sweep for lost runs
 	Ageing     time.Duration       // the wait that raises a priority by one; 0: none does
 	Runners    int                 // connections of its runner
+	Others     []string            // the options of its runners, if each is restricted to other task types
 	Share      *Share              // nil: its queue is not divided between groups
 }
 
@@ -50,7 +52,7 @@ func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
 	case t.SetAside != nil && t.Task.Status == model.TaskNotScheduled:
 		e.isSetAside(*t.SetAside)
 		t.describeLastRun(e)
-	case t.Graph != nil && t.Graph.State.Open() && t.Graph.State == model.GraphWaiting:
+	case t.Graph != nil && (t.Graph.State == model.GraphWaiting || t.Task.Status == model.TaskNotScheduled && t.Task.NextRun.Equal(graphs.Never)):
 		t.waitsInGraph(e)
 	case t.Graph != nil && !t.Graph.State.Open() && t.Task.Status == model.TaskDisabled:
 		t.neverInGraph(e)
@@ -78,6 +80,7 @@ func (t Task) respawn(e *Explanation) {
 
 func (t Task) waitsInGraph(e *Explanation) {
 	e.Summary = fmt.Sprintf("It waits for other tasks of graph %d, where it is called %s.", t.Graph.Graph, t.Graph.Name)
+	t.waitsForRelease(e)
 	for _, d := range t.WaitsFor {
 		name := ""
 		if d.Name != "" {
@@ -93,6 +96,7 @@ func (t Task) waitsInGraph(e *Explanation) {
 			e.because("It waits for task %d%s to %s. That is %s.", d.ID, name, to, d.Status)
 		}
 	}
+	t.describeBlockers(e)
 	if t.Graph.Deadline != nil {
 		e.because("If it still waits at %s, it never runs.", e.at(*t.Graph.Deadline))
 	}
@@ -183,9 +187,7 @@ func (t Task) isScheduled(e *Explanation) {
 		if since != nil {
 			e.because("It was sent at %s.", e.at(*since))
 		}
-		if t.Lane == nil {
-			e.describeQueue(t.Queue, runnerRefill)
-		}
+		e.describeQueue(t.Queue, runnerRefill)
 	}
 	if t.Lane != nil {
 		e.describeLane(*t.Lane)
@@ -307,9 +309,12 @@ func (t Task) isReady(e *Explanation) {
 	default:
 		e.because("%s taken before it.", model.Count(t.Ahead, "ready task of its type is", "ready tasks of its type are"))
 	}
-	if t.Runners == 0 {
+	switch {
+	case t.Runners == 0:
 		e.because("No %s of this program is connected to the database now.", runner)
-	} else {
+	case len(t.Others) > 0:
+		e.because("No connected %s sends its type: each is restricted to others (%s).", runner, strings.Join(t.Others, "; "))
+	default:
 		e.because("It is taken by a pass of %s that finds room for it in its queue.", runner)
 	}
 }

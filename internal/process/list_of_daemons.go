@@ -15,7 +15,7 @@ import (
 // removes the row at its end.
 func (p *Process) listOfDaemons() service.Component {
 	host, _ := os.Hostname() // "" if unknown
-	d := db.Daemon{ID: uuid.New(), Name: p.name(), Version: p.Version, Host: host, Started: time.Now()}
+	d := db.Daemon{ID: uuid.New(), Name: p.name(), Version: p.Version, Host: host, Started: time.Now(), State: db.DaemonState{Restriction: p.Restriction}}
 	return service.Component{Name: "list of daemons", Run: func(ctx context.Context) error {
 		err := service.Every(ctx, time.Minute, p.Log, "updating the list of daemons", func(ctx context.Context) error {
 			d.State.Waiting, d.State.Overdue = p.Health.Durations()

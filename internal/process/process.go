@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
@@ -42,6 +43,8 @@ type Process struct {
 
 	// Workers, if set by a daemon, returns the workers whose events it reads.
 	Workers func() map[string]db.Worker
+	// Restriction, if not nil, is the task types to which a runner is restricted.
+	Restriction *model.Restriction
 	// Open, if set by a daemon, returns the address that needs no credentials, or "".
 	Open func() string
 

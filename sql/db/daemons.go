@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 )
@@ -29,6 +30,8 @@ type DaemonState struct {
 	Last    map[string]time.Time `json:"last"`              // the last successful round, by loop
 	Workers map[string]Worker    `json:"workers,omitempty"` // by name, of a listener
 	Open    string               `json:"open,omitempty"`    // the address, beyond loopback, on which an RPC server admits everybody without a setting for it; else ""
+	// Restriction is the task types to which a runner is restricted; nil: it sends all.
+	Restriction *model.Restriction `json:"restriction,omitempty"`
 }
 
 // Worker is the state of a Celery worker by the events that one listener received.
@@ -52,6 +55,22 @@ func (a MonitorStore) RecordDaemon(ctx context.Context, d Daemon) error {
 // RemoveDaemon deletes the record of a daemon that ends.
 func (a MonitorStore) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
 	return stmt.Failed(a.q.RemoveDaemon(ctx, id), "record that this daemon stops")
+}
+
+// Restrictions returns the restrictions of up to 100 runners with a name that reported in the last five minutes; empty
+// ones for runners without.
+func (a MonitorStore) Restrictions(ctx context.Context, name string) ([]model.Restriction, error) {
+	rows, err := a.q.Restrictions(ctx, name)
+	if err != nil {
+		return nil, stmt.Failed(err, "read which task types runners send")
+	}
+	all := make([]model.Restriction, len(rows))
+	for i, row := range rows {
+		if err := json.Unmarshal([]byte(row), &all[i]); err != nil {
+			return nil, stmt.Failed(err, "read which task types a runner sends")
+		}
+	}
+	return all, nil
 }
 
 // Daemons lists up to limit daemons, those with the newest record first. It includes daemons that ended in

@@ -160,6 +160,26 @@ func (a Queries) UnmetDependencies(ctx context.Context, task int64, limit int) (
 	return rows, stmt.Failed(err, "read what task %d depends on", task)
 }
 
+// Blocker is a task at the end of a path of dependencies that are not met. It is Links dependencies before Direct, where
+// the path begins. State is its state in a graph, the status of a task without a graph, or "deleted".
+type Blocker = queries.BlockersRow
+
+// MaxLinks is the length at which Blockers stops to follow a path.
+const MaxLinks = 1000
+
+// Blockers returns for each of the tasks where one path of unmet dependencies ends: at a task that waits for no other
+// one, or after MaxLinks dependencies.
+func (a Queries) Blockers(ctx context.Context, tasks []int64) ([]Blocker, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	rows, err := a.q.Blockers(ctx, queries.BlockersParams{Tasks: tasks, MaxLinks: MaxLinks})
+	return rows, stmt.Failed(err, "read what blocks tasks of graphs")
+}
+
+// Never is the next run of a task that waits in a graph (scheduler_go.never).
+var Never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // GraphTask returns a task's row in its graph; nil for a task without a graph.
 func (a Queries) GraphTask(ctx context.Context, task int64) (*Task, error) {
 	rows, err := a.q.GraphTask(ctx, task)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 )
@@ -55,6 +56,18 @@ func (a Queries) SampleFailures(ctx context.Context, types, exceptions []string)
 func (a Queries) FailuresOfOrigin(ctx context.Context, url string, limit int) ([]FoundFailure, error) {
 	rows, err := a.q.FailuresOfOrigin(ctx, queries.FailuresOfOriginParams{URL: url, Most: int32(limit)})
 	return rows, stmt.Failed(err, "read the failures of an origin")
+}
+
+// LastFailureOfVisit returns the last failure of a load of an origin with a visit type; nil if none is among the last
+// 100 of the origin.
+func (a Queries) LastFailureOfVisit(ctx context.Context, key model.OriginKey) (*FoundFailure, error) {
+	rows, err := a.FailuresOfOrigin(ctx, key.URL, 100)
+	for _, f := range rows {
+		if f.VisitType != nil && *f.VisitType == key.VisitType {
+			return &f, err
+		}
+	}
+	return nil, err
 }
 
 // NoteRunning updates the list of running work. It adds runs whose first start event arrived at since or

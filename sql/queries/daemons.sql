@@ -14,6 +14,11 @@ delete from scheduler_go.daemons where id = @id;
 -- name: Daemons :many
 select * from scheduler_go.daemons order by seen desc, id limit @max_daemons;
 
+-- Restrictions returns the restrictions of runners that reported lately, as JSON; {} for one without.
+-- name: Restrictions :many
+select coalesce(d.state -> 'restriction', '{}')::text as restriction from scheduler_go.daemons d
+where d.name = @name and d.seen > now() - interval '5 minutes' order by d.seen desc limit 100;
+
 -- ForgetDaemons deletes daemons without a record for a day.
 -- name: ForgetDaemons :exec
 delete from scheduler_go.daemons where seen < now() - interval '1 day';

@@ -268,6 +268,27 @@ left join task t on t.id = d.depends_on
 where d.task = @task and (d.unmet or d.fate is not null)
 order by d.depends_on limit @max_dependencies;
 
+-- Blockers follows dependencies that are not met, the lowest number of each task, and returns where each path
+-- ends: the last task, and how many dependencies away.
+-- name: Blockers :many
+with recursive path (direct, task, links) as (
+  select d.id, d.id, 0 from unnest(@tasks::bigint[]) as d (id)
+  union all
+  select p.direct, n.depends_on, p.links + 1
+  from path p
+  cross join lateral (
+    select d.depends_on from scheduler_go.graph_dependencies d
+    where d.task = p.task and d.depends_on <> d.task and d.unmet order by d.depends_on limit 1
+  ) n
+  where p.links < @max_links::integer
+)
+select l.direct::bigint as direct, l.task::bigint as id, l.links::integer as links, coalesce(s.name, '')::text as name, coalesce(s.graph, 0)::bigint as graph,
+       coalesce(s.state, t.status::text, 'deleted')::text as state
+from (select distinct on (p.direct) p.direct, p.task, p.links from path p order by p.direct, p.links desc) l
+left join lateral (select g.name, g.graph, g.state from scheduler_go.graph_states g where g.task = l.task offset 0) s on true
+left join task t on t.id = l.task
+order by l.direct;
+
 -- GraphTask returns a task's row in its graph; no row for a task without a graph.
 -- name: GraphTask :many
 select st.graph, st.task as id, st.name, st.type, st.state, st.any_result, st.dependencies, st.deadline, st.failed_by, st.since

@@ -66,6 +66,32 @@ func (q *Queries) RemoveDaemon(ctx context.Context, id uuid.UUID) error {
 	return err
 }
 
+const restrictions = `-- name: Restrictions :many
+select coalesce(d.state -> 'restriction', '{}')::text as restriction from scheduler_go.daemons d
+where d.name = $1 and d.seen > now() - interval '5 minutes' order by d.seen desc limit 100
+`
+
+// Restrictions returns the restrictions of runners that reported lately, as JSON; {} for one without.
+func (q *Queries) Restrictions(ctx context.Context, name string) ([]string, error) {
+	rows, err := q.db.Query(ctx, restrictions, name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var restriction string
+		if err := rows.Scan(&restriction); err != nil {
+			return nil, err
+		}
+		items = append(items, restriction)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const writeDaemon = `-- name: WriteDaemon :exec
 
 insert into scheduler_go.daemons (id, name, version, host, started, seen, state)

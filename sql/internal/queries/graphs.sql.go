@@ -12,6 +12,69 @@ import (
 	"swh-scheduler/internal/model"
 )
 
+const blockers = `-- name: Blockers :many
+with recursive path (direct, task, links) as (
+  select d.id, d.id, 0 from unnest($1::bigint[]) as d (id)
+  union all
+  select p.direct, n.depends_on, p.links + 1
+  from path p
+  cross join lateral (
+    select d.depends_on from scheduler_go.graph_dependencies d
+    where d.task = p.task and d.depends_on <> d.task and d.unmet order by d.depends_on limit 1
+  ) n
+  where p.links < $2::integer
+)
+select l.direct::bigint as direct, l.task::bigint as id, l.links::integer as links, coalesce(s.name, '')::text as name, coalesce(s.graph, 0)::bigint as graph,
+       coalesce(s.state, t.status::text, 'deleted')::text as state
+from (select distinct on (p.direct) p.direct, p.task, p.links from path p order by p.direct, p.links desc) l
+left join lateral (select g.name, g.graph, g.state from scheduler_go.graph_states g where g.task = l.task offset 0) s on true
+left join task t on t.id = l.task
+order by l.direct
+`
+
+type BlockersParams struct {
+	Tasks    []int64
+	MaxLinks int32
+}
+
+type BlockersRow struct {
+	Direct int64
+	ID     int64
+	Links  int32
+	Name   string
+	Graph  int64
+	State  string
+}
+
+// Blockers follows dependencies that are not met, the lowest number of each task, and returns where each path
+// ends: the last task, and how many dependencies away.
+func (q *Queries) Blockers(ctx context.Context, arg BlockersParams) ([]BlockersRow, error) {
+	rows, err := q.db.Query(ctx, blockers, arg.Tasks, arg.MaxLinks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BlockersRow
+	for rows.Next() {
+		var i BlockersRow
+		if err := rows.Scan(
+			&i.Direct,
+			&i.ID,
+			&i.Links,
+			&i.Name,
+			&i.Graph,
+			&i.State,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const cancelGraph = `-- name: CancelGraph :execrows
 
 with graph as (
