@@ -398,7 +398,8 @@ daemons:
 }
 
 // Only peers that a policy names may connect to a daemon or the migration, and only to existing ports. Daemons and
-// the migration may connect to their services, to peers if some are named, and to name servers.
+// the migration may connect to their services, to peers if some are named, and to name servers. The RPC server lets in
+// the daemons that connect to it.
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	m := render(t, `
@@ -457,6 +458,17 @@ daemons: {recurrent: {connects: [rpc, rabbitmq]}}`)
 		slices.Sort(to)
 		if ports, said := needs[name]; said && !slices.Equal(to, ports) {
 			t.Errorf("%s may connect to %v, want %v", name, to, ports)
+		}
+	}
+	for _, name := range []string{"recurrent", "runner"} {
+		let := false
+		for _, rule := range m.policies["rpc"].Spec.Ingress {
+			for _, from := range rule.From {
+				let = let || rule.Ports[0].Port.String() == "rpc" && from.PodSelector != nil && selects(t, from.PodSelector, m.pods()[name].Labels)
+			}
+		}
+		if let != (name == "recurrent") {
+			t.Errorf("the RPC server lets in %s: %t", name, let)
 		}
 	}
 	if m := render(t, "networkPolicy: {enabled: false}"); len(m.policies) != 0 {
