@@ -26,7 +26,7 @@
 // One queue that doesn't answer can block a whole connection. So a connection with unanswered messages stays open
 // only for their answers, and all other messages go over a new one.
 //
-// [Sending] has Celery's settings of how messages are sent: serializer, compression,
+// [SendSettings] has Celery's settings of how messages are sent: serializer, compression,
 // delivery mode, and routes by the tasks' names.
 //
 // A message's time limits are in its header timelimit, hard and soft, in seconds or fractions of them. Workers of

@@ -9,7 +9,7 @@ import (
 
 // DeclareQueue makes sure that a queue exists. A queue that exists is used as it is, whatever its type and
 // arguments. Otherwise DeclareQueue creates it as Celery does: a durable direct exchange of the same name, a durable
-// queue with the arguments of Sending, and a binding with that name as its key. A QueueDownError or QueueAccessError
+// queue with the arguments of SendSettings, and a binding with that name as its key. A QueueDownError or QueueAccessError
 // is of this queue alone.
 func (p *Publisher) DeclareQueue(ctx context.Context, queue string) error {
 	if err := p.declareQueue(ctx, queue); err != nil {

@@ -23,7 +23,7 @@ type SendSettings struct {
 	MaxPriority int      // x-max-priority of queues that are declared; 0 for none
 }
 
-// Form is the form of a message. A zero field means that of Sending in a route, and Celery's default in Sending.
+// Form is the form of a message. In a route, a zero field means that of SendSettings; there it means Celery's default.
 type Form struct {
 	Serializer   string // MsgpackSerializer or JSONSerializer, the default
 	Compression  string // one of Compressions; "" for none

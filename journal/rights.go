@@ -26,7 +26,7 @@ type RightsError struct {
 	err       error  // Kafka's error if it refused something; or nil
 }
 
-// A Lack is a topic or a group with the operations that the user lacks.
+// MissingRight is a topic or a group with the operations that the user lacks.
 type MissingRight struct {
 	Kind       string // topic or group
 	Name       string

@@ -80,7 +80,7 @@ func delivering(p *process.Process, d *send.Delivery, jobs ...maintenance.Job) [
 
 // jobsOfSenders returns the jobs that need the broker, or slots.
 func jobsOfSenders(p *process.Process, d *send.Delivery) []maintenance.Job {
-	unheard := maintenance.GiveUpWork{
+	giveUp := maintenance.GiveUpWork{
 		Store: p.Store, Broker: d.Inspector, Log: p.Log, GivenUp: maintenance.NewGivenUp(p.Metrics), LostAfter: p.Config.Hosters.LostAfter,
 	}
 	removed := maintenance.RemovedLanes{
@@ -100,7 +100,7 @@ func jobsOfSenders(p *process.Process, d *send.Delivery) []maintenance.Job {
 		maintenance.QueueFigures(p.Store, func(ctx context.Context) ([]db.FigureKind, []db.Figure, error) {
 			return status.SampleQueues(ctx, p.Store, d.Inspector, p.Config)
 		}),
-		unheard.Job(), removed.Job(), maintenance.LowWater(p.Store), maintenance.BelowLowWater(p.Store, p.Log),
+		giveUp.Job(), removed.Job(), maintenance.LowWater(p.Store), maintenance.BelowLowWater(p.Store, p.Log),
 	}
 }
 

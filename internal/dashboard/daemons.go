@@ -13,10 +13,10 @@ import (
 var daemonsPage = Page{Path: "/daemons", Title: "Daemons", Menu: "Daemons", Template: "daemons.html", Fragments: []string{"daemons", "workers", "jobs"}, Data: daemonsOf}
 
 type daemonsData struct {
-	Daemons     []daemonData `json:"daemons"` // at most maxRows; silent ones last
-	Found       int          `json:"found"`   // number of daemons, at most maxDaemons
-	Workers     []workerData `json:"workers"` // known to any listener; at most maxRows, those with most failures first
-	WorkerCount int          `json:"heard"`   // number of workers
+	Daemons     []daemonData `json:"daemons"`      // at most maxRows; silent ones last
+	Found       int          `json:"found"`        // number of daemons, at most maxDaemons
+	Workers     []workerData `json:"workers"`      // known to any listener; at most maxRows, those with most failures first
+	WorkerCount int          `json:"worker_count"` // number of workers
 	Jobs        []jobData    `json:"jobs"`
 }
 

@@ -101,7 +101,7 @@ func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgo
 	idle, _ := s.idle.Load(l.Name)
 	size := batchSize(&s.sends, l.Name)
 	for _, move := range route(l, c.states, idle != true, work, expected) {
-		n := size.Of(move.Count) // the rest follows at the next claim or Fill
+		n := size.Of(move.Count) // the rest follows at the next claim or SendBacklogs
 		outgoing += n + move.fresh
 		if n > 0 {
 			err := c.Tx.SendBacklog(ctx, l.Name, move.From, move.To, n, l.Lanes[move.To], l.left(move.To), s.now())

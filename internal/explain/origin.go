@@ -312,5 +312,5 @@ func (o Origin) firstVisits(e *Explanation) {
 	}
 }
 
-// deepest is the default of Gatherer.Deepest.
+// deepest is the default of Gatherer.SearchDepth.
 const deepest = 10_000

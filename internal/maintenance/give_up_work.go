@@ -46,7 +46,7 @@ func NewGivenUp(reg prometheus.Registerer) *prometheus.CounterVec {
 
 // Job returns the job that calls GiveUp.
 func (u *GiveUpWork) Job() Job {
-	return Job{Name: "unheard work", Period: time.Minute, Do: func(ctx context.Context) (string, error) { return u.GiveUp(ctx, u.Store.Now()) }}
+	return Job{Name: "work without events", Period: time.Minute, Do: func(ctx context.Context) (string, error) { return u.GiveUp(ctx, u.Store.Now()) }}
 }
 
 // GiveUp gives up sent work whose end event is lost, and deletes settled work. It includes queues whose lanes or

@@ -224,7 +224,7 @@ func (l *LostRuns) left(ctx context.Context, queue string, known time.Time) (tim
 }
 
 // lostRules returns the rules of a sweep: the time without events by task type, and the moments that
-// model.Sending.Sent uses.
+// model.SendingSince.Sent uses.
 func lostRules(after map[string]time.Duration, s model.SendingSince, before time.Time) db.SilentRuns {
 	var b strings.Builder
 	for _, taskType := range slices.Sorted(maps.Keys(after)) {

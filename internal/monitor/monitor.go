@@ -77,7 +77,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.drift = vec("swh_scheduler_visit_queue_drift_seconds", "Seconds by which the clock (seconds since 1970) is ahead of the position of the queue of visits, by visit type; it grows while visits fall behind.", "visit_type")
 	m.pools = vec("swh_scheduler_candidates", "Enabled origins by visit type and pool: without_update (group A), and of group B never_loaded, lagging and others; counted every hour.", "visit_type", "pool")
 	m.active = vec("swh_scheduler_origins_active", "Enabled origins that changed between the last two listings of their lister, by lister; counted once a listing.", "lister")
-	m.staleness = vec("swh_scheduler_freshness_staleness_seconds", "Age of the oldest change that the archive lacks, as a mean over visited origins, by visit type with the policy freshness; estimated for all origins (all), and known for those whose listers report updates (told). Counted every 6 hours.", "visit_type", "origins")
+	m.staleness = vec("swh_scheduler_freshness_staleness_seconds", "Age of the oldest change that the archive lacks, as a mean over visited origins, by visit type with the policy freshness; estimated for all origins (all), and by the dates of listers that report updates (measured). Counted every 6 hours.", "visit_type", "origins")
 	m.threshold = vec("swh_scheduler_freshness_threshold", "Least value of a visit, by visit type with the policy freshness: saved staleness in days times days per day of a worker; it grows as capacity shrinks.", "visit_type")
 	m.backlog = vec("swh_scheduler_backlog_origins", "Enabled origins that were never visited, or changed since their last visit, by visit type, as of the last update-metrics.", "visit_type")
 	m.gone = vec("swh_scheduler_backlog_clearance_seconds", "Seconds until the backlog of origins is visited at the rate of the last week, by visit type (swh-scheduler forecast); infinite: never; missing: unknown.", "visit_type")
@@ -171,7 +171,7 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 	for visitType, n := range f.Freshness {
 		m.threshold.WithLabelValues(visitType).Set(n.Threshold)
 		m.staleness.WithLabelValues(visitType, "all").Set(n.Staleness / float64(max(1, n.Origins)))
-		m.staleness.WithLabelValues(visitType, "told").Set(n.MeasuredStaleness / float64(max(1, n.Measured)))
+		m.staleness.WithLabelValues(visitType, "measured").Set(n.MeasuredStaleness / float64(max(1, n.Measured)))
 	}
 	for _, flow := range f.Flows {
 		m.setForecast(flow, now)

@@ -157,7 +157,7 @@ func (p *Process) waitForDatabase(ctx context.Context) error {
 	})
 }
 
-// RetryAtStart calls ask, which queries the database. While a daemon starts, Ask repeats it until the database answers.
+// RetryAtStart calls ask, which queries the database. While a daemon starts, it repeats ask until the database answers.
 func (p *Process) RetryAtStart(ctx context.Context, ask func(ctx context.Context) error) error {
 	if !p.patient {
 		return ask(ctx)

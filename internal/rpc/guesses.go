@@ -46,7 +46,7 @@ type guesser struct {
 	right [sha256.Size]byte // hash of the last right credentials, with AcceptLastRight
 }
 
-// CheckLimit returns the error that Judge would return before it checks credentials, or nil. It is for use before a check
+// CheckLimit returns the error that Check would return before it checks credentials, or nil. It is for use before a check
 // that takes long.
 func (g *Guesses) CheckLimit(from netip.Prefix, credentials string, now time.Time) error {
 	g.mu.Lock()
@@ -129,8 +129,8 @@ func (p Proxies) Source(r *http.Request) netip.Prefix {
 func (p Proxies) Address(r *http.Request) netip.Addr {
 	address := sender(r)
 	if p.Trusts(r) {
-		told := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-		if client, ok := addressOf(strings.TrimSpace(told[len(told)-1])); ok {
+		addresses := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		if client, ok := addressOf(strings.TrimSpace(addresses[len(addresses)-1])); ok {
 			address = client
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// CheckSlowly is Judge for a check that takes long, such as that of a hash of a password. It calls right without the
+// CheckSlowly is Check for a check that takes long, such as that of a hash of a password. It calls right without the
 // lock, and charges the address for the try meanwhile: an address has at most GuessBurst such tries at a time.
 // CheckSlowly returns an error of right, and charges nothing for it.
 func (g *Guesses) CheckSlowly(from netip.Prefix, credentials string, now time.Time, right func() (bool, error)) error {

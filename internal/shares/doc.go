@@ -3,7 +3,7 @@
 //
 // The shared resource is workers' time. A group's load is its work in the queue and running, in seconds, plus the
 // work that it used lately, halved after each half-life. Work without an end counts with the average cost of the
-// group's work. If it has run for longer, that time counts, within a bound (Underway). So a group gains nothing by
+// group's work. If it has run for longer, that time counts, within a bound (RunningCost). So a group gains nothing by
 // being slow.
 //
 // Each slot goes to the group with the smallest load for its weight, and adds the cost of a message to its load

@@ -42,7 +42,7 @@ type VisitTypeFreshness struct {
 	// Staleness is the mean over the visited origins, in seconds: estimated for all, and measured for those whose
 	// listers report updates. Only with the policy freshness.
 	Staleness *float64 `json:"staleness"`
-	Measured  *float64 `json:"staleness_told"`
+	Measured  *float64 `json:"staleness_measured"`
 	freshness.Forecast
 }
 

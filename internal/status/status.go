@@ -160,7 +160,7 @@ type Lane struct {
 	TimedOut        int     `json:"timed_out"`
 	QuickSentSlow   int     `json:"quick_sent_slow"`
 	SlowSentExpress int     `json:"slow_sent_express"`
-	GivenUp         int     `json:"unheard"`
+	GivenUp         int     `json:"given_up"`
 	WaitMedian      float64 `json:"wait_median"`
 	WaitP95         float64 `json:"wait_p95"`
 }

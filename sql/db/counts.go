@@ -167,7 +167,7 @@ func (s MonitorStore) CountRuns(ctx context.Context, now time.Time, atMost time.
 type SilentRuns struct {
 	Rules  string                   // the rules of the sweep; "" if they changed during it
 	After  map[string]time.Duration // the silence that these rules allow, by task type
-	Before time.Time                // the moment of model.Sending.Sent
+	Before time.Time                // the moment of model.SendingSince.Sent
 	Left   int                      // runs not touched, as another scheduler sent them
 }
 

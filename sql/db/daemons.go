@@ -19,7 +19,7 @@ type Daemon struct {
 	Version    string      `json:"version"`
 	Host       string      `json:"host"`
 	Started    time.Time   `json:"started"`
-	LastReport time.Time   `json:"seen"`
+	LastReport time.Time   `json:"last_report"`
 	State      DaemonState `json:"state"`
 }
 
@@ -36,7 +36,7 @@ type DaemonState struct {
 
 // Worker is the state of a Celery worker by the events that one listener received.
 type Worker struct {
-	LastEvent time.Time `json:"heard"`
+	LastEvent time.Time `json:"last_event"`
 	Active    int       `json:"active"` // tasks it executes, by its last heartbeat
 	Ended     int       `json:"ended"`  // runs that ended in the last five whole minutes
 	Failed    int       `json:"failed"` // those that failed

@@ -25,7 +25,7 @@ type ShareState struct {
 
 	InFlight     int     // claimed visits or runs without a known end
 	Started      int     // those with a known start
-	InFlightLoad float64 // their load: see shares.Underway
+	InFlightLoad float64 // their load: see shares.RunningCost
 }
 
 // Busy reports whether the last claim left work of the group waiting.
