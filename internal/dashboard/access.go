@@ -17,12 +17,12 @@ import (
 	"swh-scheduler/sql/sessions"
 )
 
-// Access says who may read and who may act.
+// Access decides who may read and who may act.
 type Access struct {
-	// Hosts are the names by which browsers may ask for the dashboard.
+	// Hosts are the allowed values of the header Host.
 	Hosts        service.Hosts
 	RequireLogin bool
-	Closed       func() bool // whether a login is required now, whatever RequireLogin says; nil: no
+	Closed       func() bool // reports whether a login is required now, beside RequireLogin; nil: it isn't
 	Users        []config.DashboardUser
 	Proxy        config.DashboardProxy
 
@@ -37,7 +37,7 @@ const (
 	formTime    = 12 * time.Hour
 )
 
-// prepare makes an Access ready. s has the sessions.
+// prepare completes an Access. s stores the sessions.
 func (a *Access) prepare(s *sessions.Store) {
 	a.sessions, a.passwords = s, newPasswordChecks(a.Users)
 	a.origin, a.guesses = http.NewCrossOriginProtection(), new(rpc.Guesses)
@@ -60,11 +60,11 @@ func (a *Access) canAct() bool {
 	return all&(Tasks|Graphs) != 0
 }
 
-// user returns who sent a request, or the zero User if the request doesn't say. Wrong credentials are
-// an error, and count against the sender's address. Other errors are of the database.
+// user returns the user of a request, or the zero User if the request names none. An error is about wrong credentials,
+// which count against the sender's address, or about the database.
 func (a *Access) user(r *http.Request) (User, error) {
 	for _, header := range []string{"Authorization", a.Proxy.UserHeader} {
-		if header != "" && len(r.Header.Values(header)) > 1 { // a proxy may have added one to what it was sent
+		if header != "" && len(r.Header.Values(header)) > 1 { // a proxy may have added its own header to the sender's
 			return User{}, errLogin
 		}
 	}
@@ -82,7 +82,7 @@ func (a *Access) user(r *http.Request) (User, error) {
 	return a.bySession(r)
 }
 
-// byToken returns the user of a bearer token. It takes as long whatever is wrong.
+// byToken returns the user of a bearer token. It takes the same time for any wrong token.
 func (a *Access) byToken(authorization string) (user User) {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -96,10 +96,10 @@ func (a *Access) byToken(authorization string) (user User) {
 	return user
 }
 
-// proxies returns the proxies that are trusted to tell who sends a request, and from where.
+// proxies returns the proxies whose headers name the sender's user and address.
 func (a *Access) proxies() rpc.Proxies { return a.Proxy.Addresses }
 
-// refusal returns the page's error for one of rpc.Guesses.
+// refusal returns the page's error for an error of rpc.Guesses.
 func refusal(err error) error {
 	switch err {
 	case rpc.ErrTooManyGuesses:
@@ -125,7 +125,7 @@ func (a *Access) proxied(r *http.Request) (User, bool) {
 	return user, true
 }
 
-// challenge asks a program for a token; a browser has the page to log in.
+// challenge asks a program for a token. A browser has the login page instead.
 func (a *Access) challenge(w http.ResponseWriter) {
 	if slices.ContainsFunc(a.Users, func(u config.DashboardUser) bool { return u.TokenSHA256 != "" }) {
 		w.Header().Add("WWW-Authenticate", "Bearer")
@@ -153,7 +153,7 @@ func signed(key []byte, purpose, subject, text string, now time.Time) bool {
 	return err == nil && now.Unix() <= seconds && hmac.Equal([]byte(text), []byte(sign(key, purpose, subject, time.Unix(seconds, 0))))
 }
 
-// subject is what the forms of a user are bound to: a form of another session counts for nothing.
+// subject is part of the signature of a user's form tokens, so a form of another session is refused.
 func (u User) subject() string { return strconv.FormatInt(u.session, 36) + " " + u.Name }
 
 // csrf returns the token for a user's forms.
@@ -167,9 +167,8 @@ func (a *Access) csrf(ctx context.Context, user User, now time.Time) (string, er
 
 var errForged = Errorf(http.StatusForbidden, "The form is not from this dashboard, or is too old. Load the page again.")
 
-// forged returns an error if a POST may have been sent by a foreign page instead of one of our forms. Bearer
-// tokens are sent by programs only. For a login, where a form's token would prove nothing, it relies on
-// the origin that the browser tells.
+// forged returns an error if another site's page may have sent a POST instead of our form. Only programs send bearer
+// tokens. A login's form has no useful token, so there forged checks the browser's Origin header.
 func (a *Access) forged(r *http.Request, user User, login bool) error {
 	if user.bearer {
 		return nil

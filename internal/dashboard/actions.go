@@ -12,7 +12,7 @@ type Action struct {
 	Path string // from the base, with the wildcards of http.ServeMux
 	// Do performs the action and returns the path of the next page, from the base. The form has been parsed.
 	Do func(ctx context.Context, r *Request) (next string, err error)
-	// Anyone says that no permission is needed.
+	// Anyone is set if the action needs no permission.
 	Anyone bool
 }
 
@@ -25,8 +25,8 @@ var actions = []Action{
 	{Path: "/audit/{id}/cancel", Do: cancelChange},
 }
 
-// maxForm is the largest form in bytes. maxStrangersForm is the limit for users who may not act, as there
-// may be any number of them.
+// maxForm is the largest form in bytes. maxStrangersForm is the limit for users who may not act, as their number is not
+// limited.
 const (
 	maxForm          = 1 << 20
 	maxStrangersForm = 8 << 10
@@ -34,12 +34,12 @@ const (
 
 var errNotAllowed = Errorf(http.StatusForbidden, "You may read, but not act. Log in as somebody who may.")
 
-// notAllowed is the error for a user who lacks one of these rights.
+// notAllowed returns the error for a user who lacks one of these rights.
 func notAllowed(needs Rights) error {
 	return Errorf(http.StatusForbidden, "You may not do that: it needs the roles %s.", strings.Join(needs.words(), " and "))
 }
 
-// address returns from where a request comes, for the audit.
+// address returns the sender's address, for the audit.
 func (r *Request) address() string { return r.Access.proxies().Address(r.Request).String() }
 
 // act performs an action, if the user may act, and redirects the browser to the next page.
@@ -69,7 +69,7 @@ func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	}
 	request := &Request{Request: r, Dashboard: d, User: user, Now: d.Acts.Now()}
 	next, err := a.Do(r.Context(), request)
-	if !a.Anyone { // otherwise strangers could make pages read their data as often as they like
+	if !a.Anyone { // otherwise anyone could make pages read their data again at any rate
 		d.forget()
 	}
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *Dashboard) act(a Action, w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, d.Base+next, http.StatusSeeOther)
 }
 
-// local returns a path of this dashboard, from the base; "/" for any other address.
+// local returns address if it is a path of this dashboard, without the base; otherwise "/".
 func (d *Dashboard) local(address string) string {
 	path, ok := strings.CutPrefix(address, d.Base)
 	if !ok || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {

@@ -7,34 +7,33 @@ import (
 	"time"
 )
 
-// background is something that takes long to read, such as the state of all queues at the broker. It is
-// read only while somebody asks for it, by one goroutine at a time. Pages show the last value and when it
-// was read.
+// background reads something slow, such as the state of all queues at the broker. It reads only while pages need it, in
+// one goroutine at a time. Pages show the last value and its time.
 type background[T any] struct {
-	name  string        // as pages call it
+	name  string        // name on pages
 	every time.Duration // between two readings
-	wait  time.Duration // how long get waits if there is no value
+	wait  time.Duration // how long get waits for the first value
 	read  func(ctx context.Context) (T, error)
-	log   *slog.Logger // of panics
+	log   *slog.Logger // for panics
 
 	mu      sync.Mutex
-	running chan struct{} // closed when the reading underway ends; nil between readings
+	running chan struct{} // closed at the end of the current reading; nil between readings
 	value   T
 	at      time.Time // when value was read; zero: never
 	tried   time.Time
-	asked   time.Time     // when the reading underway began
-	took    time.Duration // by the last reading that went well
+	asked   time.Time     // start of the current reading
+	took    time.Duration // duration of the last successful reading
 	err     error         // of the last reading
 }
 
 const (
 	backgroundTime = time.Minute      // the longest time limit of a reading
-	silentTime     = 10 * time.Second // the least one, once a reading has gone well
-	oldAfter       = 5 * time.Second  // a value is old if it was read so long before the next reading was due
+	silentTime     = 10 * time.Second // the shortest time limit, after a successful reading
+	oldAfter       = 5 * time.Second  // a value is old if the next reading is this much overdue
 )
 
-// limit returns the time limit of the next reading: three times what the last one took. So a silent broker is asked anew
-// soon, and one with many queues has its time.
+// limit returns the time limit of the next reading: three times the duration of the last one, within bounds. So a silent
+// broker is asked again soon, and a broker with many queues has enough time.
 func (b *background[T]) limit() time.Duration {
 	if b.took == 0 {
 		return backgroundTime
@@ -42,23 +41,23 @@ func (b *background[T]) limit() time.Duration {
 	return min(max(3*b.took, silentTime), backgroundTime)
 }
 
-// old reports whether a value that was read at a moment should have been renewed since, though nothing has failed yet.
+// old reports whether the value that was read at a moment is overdue for the next reading. Perhaps no reading has failed
+// yet.
 func (b *background[T]) old(at time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return time.Since(at) > b.every+b.took+oldAfter && b.running != nil && time.Since(b.asked) > oldAfter
 }
 
-// tooOld is the age from which a value is not shown any more: nobody has asked for a while, or reading
-// fails. It is longer than the slowest reading and the pause before it.
+// tooOld is the age at which pages stop showing a value, after a pause or failed readings. It is longer than the slowest
+// reading and the pause before it.
 const tooOld = 2 * backgroundTime
 
-// freshWait is how long get waits for a new value if the value it has is old, as no page has needed it for a while.
+// freshWait is how long get waits for a new value if no page has needed the value for a while.
 const freshWait = 500 * time.Millisecond
 
-// get returns the value that was read last, and starts another reading if that was some seconds ago. If there is no
-// value, it waits for one for a while; at is zero if there is still none. If the value is old, it waits
-// up to freshWait for a new one.
+// get returns the last value and its time, and starts another reading if one is due. Without a value it waits for one,
+// up to wait; at is zero if there is still none. If the value is old, it waits up to freshWait for a new one.
 func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err error) {
 	b.start(ctx)
 	b.mu.Lock()
@@ -81,8 +80,8 @@ func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err err
 	return b.value, b.at, b.err
 }
 
-// start starts another reading if the last one was some seconds ago, and returns at once. A page that needs several parts starts
-// them all before it waits for one.
+// start starts another reading if one is due, and returns at once. A page with several parts starts all of them before
+// it waits for one.
 func (b *background[T]) start(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +91,7 @@ func (b *background[T]) start(ctx context.Context) {
 	}
 }
 
-// patience returns how long get waits for the reading underway. The lock is held.
+// patience returns how long get waits for the current reading. The caller holds the lock.
 func (b *background[T]) patience() time.Duration {
 	switch age := time.Since(b.at); {
 	case age > tooOld:
@@ -115,7 +114,7 @@ func (b *background[T]) must(ctx context.Context) (T, error) {
 	return value, err
 }
 
-// forget makes the next get wait for a new reading.
+// forget makes the next get wait for a new value.
 func (b *background[T]) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

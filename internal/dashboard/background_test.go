@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What was read long ago, as nobody looked or as it can't be read, is not shown as what is now.
+// A value that was read long ago, without readers or with failed readings, is not shown as current.
 func TestOldReadings(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -36,9 +36,9 @@ func TestOldReadings(t *testing.T) {
 	}
 }
 
-// Who looks first after a while gets figures of now, not of when somebody looked last. If reading takes long, the page
-// doesn't wait for it.
-func TestWhoLooksFirstGetsNewFigures(t *testing.T) {
+// The first reader after a pause receives a current value, not the last one. If reading takes long, the page doesn't
+// wait for it.
+func TestFirstReaderAfterAPauseGetsNewFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, takes := 0, 10*time.Millisecond
 		b := background[int]{log: slog.New(slog.DiscardHandler), every: 5 * time.Second, wait: 2 * time.Second, read: func(context.Context) (int, error) {
@@ -54,7 +54,7 @@ func TestWhoLooksFirstGetsNewFigures(t *testing.T) {
 			}
 		}
 		get(1, takes)
-		time.Sleep(6 * time.Second) // somebody looks every few seconds: nobody waits
+		time.Sleep(6 * time.Second) // a reader every few seconds: nobody waits
 		get(1, 0)
 		time.Sleep(2 * takes)
 		get(2, 0)
@@ -63,7 +63,7 @@ func TestWhoLooksFirstGetsNewFigures(t *testing.T) {
 		takes = 10 * time.Second
 		time.Sleep(time.Minute)
 		get(3, freshWait)
-		time.Sleep(8 * time.Second) // it is known to be slow
+		time.Sleep(8 * time.Second) // the background knows the duration of a reading
 		get(3, 0)
 		time.Sleep(takes)
 		synctest.Wait()
@@ -71,8 +71,8 @@ func TestWhoLooksFirstGetsNewFigures(t *testing.T) {
 	})
 }
 
-// While a broker is silent, what was read before it fell silent is marked as old within some seconds, and no longer soon
-// after it answers again: a reading that hangs is given up.
+// If a broker falls silent, older values are marked as old within seconds. Soon after it answers again they aren't: a
+// reading that hangs is cancelled.
 func TestReadingsOfASilentBrokerAreMarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Bool
@@ -106,7 +106,7 @@ func TestReadingsOfASilentBrokerAreMarked(t *testing.T) {
 		time.Sleep(100 * time.Second)
 		marked()
 		time.Sleep(time.Second)
-		silent.Store(false) // a reading that hangs goes on hanging
+		silent.Store(false) // readings that hang already don't end
 		back := time.Now()
 		for marked() {
 			time.Sleep(time.Second)

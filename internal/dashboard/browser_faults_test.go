@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The browser finds the faults that the other tests rely on it to find: bad contrast, an
-// error of a script, what the content security policy refuses, a request to elsewhere.
+// The browser's checks find the faults for which other tests use them: bad contrast, errors of scripts, violations of
+// the content security policy, and requests to other hosts.
 func TestBrowserFindsFaults(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,10 +33,10 @@ func TestBrowserFindsFaults(t *testing.T) {
 	if faults := strings.Join(tab.faults(colours), "\n"); !strings.Contains(faults, "color-contrast") || strings.Contains(faults, "image-alt") {
 		t.Errorf("the faults of colours are\n%s", faults)
 	}
-	told := strings.Join(tab.told(), "\n")
+	problems := strings.Join(tab.newProblems(), "\n")
 	for _, want := range []string{"thrown", "Content Security Policy", "a request to https://elsewhere.example"} {
-		if !strings.Contains(told, want) {
-			t.Errorf("%q is not among the problems:\n%s", want, told)
+		if !strings.Contains(problems, want) {
+			t.Errorf("%q is not among the problems:\n%s", want, problems)
 		}
 	}
 	if png := tab.screenshot(); !strings.HasPrefix(string(png), "\x89PNG") {

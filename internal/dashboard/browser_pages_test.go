@@ -30,10 +30,10 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// hostile would be a script if it were not escaped, steers what a reader sees, and is long.
+// hostile contains a script unless it is escaped, characters that reorder text, and many letters.
 var hostile = `<script>alert("x")</script><img src=https://elsewhere.example/x onerror=alert(1)>'"&amp;` + "\u202egnp.exe" + strings.Repeat("x", 300)
 
-// queues has queues of which nobody reads those of listers, and those of indexers are empty.
+// queues has queues of listers without consumers, and empty queues of indexers.
 type queues struct{}
 
 func (queues) Figures(context.Context, string) celery.QueueFigures { return celery.QueueFigures{} }
@@ -48,7 +48,7 @@ func (queues) LengthSince(_ context.Context, queue string, _ celery.QueueFigures
 	return celery.QueueLength{Exists: !strings.Contains(queue, ":"), Ready: 3, Unacknowledged: 4, Consumers: 2}, nil
 }
 
-// site serves a dashboard on a small database, in which ann may act.
+// site serves a dashboard with a small database, in which the user ann may act.
 func site(t *testing.T, statements ...string) string {
 	t.Helper()
 	store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{Command: "dashboard"})
@@ -58,7 +58,7 @@ func site(t *testing.T, statements ...string) string {
 	return siteWith(t, store, queues{}, config.Default())
 }
 
-// siteWith does so with a database, a broker and a configuration.
+// siteWith does the same with a database, a broker and a configuration.
 func siteWith(t *testing.T, store *db.Store, broker status.QueueSource, c *config.Config) string {
 	t.Helper()
 	d, err := dashboard.New(dashboard.Options{
@@ -86,7 +86,7 @@ func siteWith(t *testing.T, store *db.Store, broker status.QueueSource, c *confi
 	return server.URL
 }
 
-// archive has what a small archive has: listings, loads that failed, a graph, what is set aside.
+// archive inserts the contents of a small archive: listings, failed loads, a graph, and set-aside rows.
 var archive = []string{
 	`insert into task_type (type, description, backend_name, default_interval, max_queue_length, num_retries) values
 		('load-git', 'Loads a Git repository', 'swh.loader.git.tasks.UpdateGitRepository', '64 days', 1000, 3),
@@ -135,7 +135,7 @@ var archive = []string{
 	`insert into scheduler_go.daemons (id, name, version, host, started, seen, state)
 		select gen_random_uuid(), n, '1.9.0', 'scheduler1', now() - interval '3 days', case n when 'start-listener' then now() - interval '25 minutes' else now() end, '{}'
 		from unnest(array['start-runner', 'start-listener', 'schedule-recurrent']) n`,
-	// What ended: of three hours by minute, and of some weeks. All loads fail since a quarter of an hour.
+	// Ended work: three hours by minute, and some weeks. All loads have failed for a quarter of an hour.
 	`insert into scheduler_go.ended (minute, source, type, status, exception, bucket, part, pieces, seconds)
 		select date_trunc('minute', now()) - n * interval '1 minute', source, type, status, exception, bucket + n % 5, 0, greatest(1, pieces + pieces * sin(n / 17.0) / 2), pieces * 60
 		from generate_series(1, 235) n, (values ('worker', 'load-git', 'eventful', '', 24, 20), ('worker', 'load-git', 'uneventful', '', 18, 40), ('worker', 'load-git', 'failed', 'NotFound', -1, 2),
@@ -156,7 +156,7 @@ var archive = []string{
 		from listed_origins, (values (220, 'failed', 'successful', 9), (210, 'successful', 'failed', 2), (30, 'failed', 'successful', 14)) v (d, status, before, n) where url like '%/project73'`,
 	`update origin_visit_stats set successive_visits = 3 where url like '%/project73'`,
 	`insert into scheduler_go.running (run, task, type, started, worker) select r.id, r.task, t.type, r.started, 'loader-git@worker' || r.id % 3 from task_run r join task t on t.id = r.task where r.status = 'started'`,
-	// Counts of origins of a week, and queues, shares and pools over time.
+	// A week of counts of origins, and figures of queues, shares and pools.
 	`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
 		select id, 'git', now() - interval '3 hours', 40000, 38000, 9000, 4000 from listers`,
 	`insert into scheduler_go.listings (lister_id, finished, previous) select id, last_listing_finished_at, last_listing_finished_at - interval '2 hours' from listers
@@ -176,7 +176,7 @@ var archive = []string{
 	`analyze`,
 }
 
-// withHostile are statements that put hostile names, URLs and texts everywhere.
+// withHostile returns statements that insert hostile names, URLs and texts everywhere.
 func withHostile() []string {
 	q := strings.ReplaceAll(hostile, "'", "''")
 	return append(archive[:len(archive):len(archive)],
@@ -196,7 +196,7 @@ func withHostile() []string {
 	)
 }
 
-// logIn logs ann in by the form.
+// logIn logs ann in with the login form.
 func (t *tab) logIn(address string) {
 	t.t.Helper()
 	t.visit(address + "/login")
@@ -205,7 +205,7 @@ func (t *tab) logIn(address string) {
 	t.load("the login", func() { t.click("main button", "Log in") })
 }
 
-// paths are all pages: those of the navigation, and one of each kind that these lead to.
+// paths returns all pages: those of the navigation, and one of each kind of page that they link to.
 func paths(t *testing.T, tab *tab) []string {
 	t.Helper()
 	var menu []string
@@ -220,10 +220,9 @@ func paths(t *testing.T, tab *tab) []string {
 		"/freshness?workers=40&by=2099-01-01&visit_type=git", "/freshness?range=30d", "/queue?name=swh.loader.git.tasks.UpdateGitRepository&range=2y", "/search?find=gitlab", "/search?find=nothing+at+all", "/search?find="+url.QueryEscape(hostile))
 }
 
-// Every page, for somebody who may act, on real data with hostile names and URLs in it: axe-core
-// finds no fault, wide and narrow, light and dark; no script fails, and none runs that a name
-// or URL brought; nothing is asked of another host; and a page is no wider than the screen, also that of a small phone.
-// Each page is loaded once. What depends on its size is checked once a size.
+// A user who may act opens every page with hostile names and URLs. axe-core finds no fault, in both widths and both
+// colour schemes. No script fails or comes from the data, no other host is contacted, and no page is wider than a small
+// phone's screen. Each page is loaded once; the checks that depend on the size run for each size.
 func TestPagesInABrowser(t *testing.T) {
 	t.Parallel()
 	address := site(t, withHostile()...)
@@ -259,9 +258,9 @@ func TestPagesInABrowser(t *testing.T) {
 		tab.resize(360, 740, true)
 		fits("narrowest")
 		if strings.HasPrefix(path, "/tasks?") {
-			tab.until(`document.querySelector("#found").getBoundingClientRect().bottom < innerHeight - 200`) // results are on the first screen
+			tab.until(`document.querySelector("#found").getBoundingClientRect().bottom < innerHeight - 200`) // the first results are on the first screen
 		}
-		for _, problem := range tab.told() {
+		for _, problem := range tab.newProblems() {
 			if !strings.Contains(problem, "404") || path != "/tasks/999" {
 				t.Errorf("%.60s: %.500s", path, problem)
 			}
@@ -269,11 +268,11 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
-// An operator finds what failed, has all of it run again with the keyboard and the mouse, sees it
-// done while the page stays open, and finds it in the audit. Without scripts the pages are the same.
+// An operator finds failed tasks and runs all of them again, with keyboard and mouse. The open page shows the result,
+// and the audit lists the action. Without scripts, the pages have the same content.
 func TestActInABrowser(t *testing.T) {
 	t.Parallel()
-	standing, store := standStill(t) // its workers start meanwhile
+	standing, store := standStill(t) // the workers start meanwhile
 	address := site(t, archive...)
 	browser := startBrowser(t)
 	tab := browser.open(1300, 900, false)
@@ -295,11 +294,11 @@ func TestActInABrowser(t *testing.T) {
 	oldest := `[...document.querySelectorAll("tbody th")].map((th) => Number(th.textContent)).sort((a, b) => a - b)[0]`
 	tab.click("thead button", "Task")
 	tab.until(`Number(document.querySelector("tbody th").textContent) === ` + oldest)
-	tab.click("thead button", "Task") // down
+	tab.click("thead button", "Task") // descending
 	first(newest)
 	tab.click("thead button", "Type")
 	tab.click("thead button", "Type")
-	tab.click("thead button", "Type") // as the server sent them
+	tab.click("thead button", "Type") // the order of the server
 	first(newest)
 	tab.eval(`document.querySelector("#status").value = "disabled"`, nil)
 	tab.load("the search", func() { tab.click("button", "Search") })
@@ -315,7 +314,7 @@ func TestActInABrowser(t *testing.T) {
 	tab.load("the confirmation", func() { tab.click("button", "Apply to all 51") })
 	tab.until(`document.body.innerText.includes("done: done to 51 of 51")`)
 
-	// Without scripts.
+	// The same without scripts.
 	tab.do("Emulation.setScriptExecutionDisabled", values{"value": true})
 	tab.visit(address + "/audit")
 	if text := tab.text(); !strings.Contains(text, "respawn") || !strings.Contains(text, "ann") {
@@ -328,15 +327,14 @@ func TestActInABrowser(t *testing.T) {
 			t.Fatal(tab.text())
 		}
 	}
-	if problems := tab.told(); len(problems) > 0 {
+	if problems := tab.newProblems(); len(problems) > 0 {
 		t.Error(problems)
 	}
 	onCall(t, browser, standing, store)
 }
 
-// standStill makes what somebody on call finds: queues that stand still, on a real broker, with a listener and with
-// real workers, of which one hangs and one fails whatever it gets. It returns the dashboard's address, and doesn't wait
-// for the workers.
+// standStill creates queues that stand still, on a real broker with a listener and real workers. One worker hangs, and
+// one fails each task. It returns the dashboard's address and doesn't wait for the workers.
 func standStill(t *testing.T) (string, *db.Store) {
 	t.Helper()
 	server := testenv.RabbitMQ(t)
@@ -344,7 +342,7 @@ func standStill(t *testing.T) (string, *db.Store) {
 	ch := testenv.ListenerQueue(t, server.URL)
 	startWorker(t, server.URL, "hangs", "swh.hangs")
 	startWorker(t, server.URL, "fails", "swh.fails", "swh.git", "swh.svn", "swh.later")
-	for queue, messages := range map[string]int{"swh.unread": 3, "express:swh.git": 2} { // a task type's, and a lane's
+	for queue, messages := range map[string]int{"swh.unread": 3, "express:swh.git": 2} { // of a task type, and of a lane
 		testenv.Declare(t, ch, queue, nil)
 		testenv.Put(t, ch, queue, make([]amqp.Publishing, messages)...)
 	}
@@ -395,7 +393,7 @@ func standStill(t *testing.T) (string, *db.Store) {
 	return siteWith(t, store, inspector, c), store
 }
 
-// startWorker starts a real Celery worker with one process, which runs the tasks of ../../celery/testdata.
+// startWorker starts a real Celery worker with one process and the tasks of ../../celery/testdata.
 func startWorker(t *testing.T, broker, name string, queues ...string) {
 	t.Helper()
 	all := strings.Join(queues, ",")
@@ -403,22 +401,22 @@ func startWorker(t *testing.T, broker, name string, queues ...string) {
 		testenv.Python(t), "-m", "celery", "--workdir", "../../celery/testdata", "--app", "tasks", "worker", "--hostname", name+"@host", "--queues", all, "--concurrency", "1", "--without-mingle", "--without-gossip")
 }
 
-// onCall is a session on call: somebody gets from what stands still to its cause in three clicks.
+// onCall is a session of an operator on call. From each standstill, three clicks lead to its cause.
 func onCall(t *testing.T, b *browser, site string, store *db.Store) {
 	t.Helper()
 	testenv.Becomes(t, "runs that began and that failed", "1 2", func() string {
 		return testenv.Value[string](t, store.Pool(), `select concat_ws(' ', (select count(*) from task_run where status = 'started'), (select sum(pieces) from scheduler_go.ended where status = 'failed'))`)
 	})
-	testenv.Exec(t, store.Pool(), "update scheduler_go.ended set minute = minute - interval '1 minute'") // pages have whole minutes
+	testenv.Exec(t, store.Pool(), "update scheduler_go.ended set minute = minute - interval '1 minute'") // pages show whole minutes
 	tab := b.open(1300, 900, false)
-	for _, walk := range [][]string{ // the texts of links, and what is said there
+	for _, walk := range [][]string{ // the texts of links, and a text of the page behind them
 		{"3 messages wait in swh.unread: no worker reads it.", "QueueWithoutConsumer", "swh-scheduler queue status"},
 		{"No worker reads the lane load-git express, the queue express:swh.git.", "LaneWithoutConsumer", "LaneWithoutConsumer"},
 		{"Queues", "swh.hangs", "It is full: it may hold 4 messages, with those unacknowledged. More is sent as they end.", "https://example.org/slow1"},
-		// The worker has begun one and holds one. A fourth click shows which worker that is.
+		// The worker runs one task and has received another. A fourth click shows the worker.
 		{"Queues", "swh.hangs", "Workers take no more, and 1 message is unacknowledged. They are busy with long work, or stand still: their tasks show since when, and with which worker.", "1", "hangs@host"},
 		{"Queues", "swh.fails", "Of deposit, 2 of the 2 that ended in the last hour failed, most by ValueError.", "fails@host"},
-		// Why they fail, in one click: what the worker reported, and which one; and by the type.
+		// One click shows the reason of the failures: the worker's exception, with the worker and by type.
 		{"ValueError", "fails@host"},
 		{"deposit", "ValueError: no disk"},
 		{"Queues", "swh.svn", "The hoster forge/forge.example has 5 visits in flight, as many as it takes.", "forge/forge.example"},
@@ -434,12 +432,12 @@ func onCall(t *testing.T, b *browser, site string, store *db.Store) {
 			t.Errorf("%q doesn't lead to the cause, but to\n%s", walk, text)
 		}
 	}
-	if problems := tab.told(); len(problems) > 0 {
+	if problems := tab.newProblems(); len(problems) > 0 {
 		t.Error(problems)
 	}
 }
 
-// screenshots are the pictures of docs/reference/dashboard.md.
+// screenshots are the pictures in docs/reference/dashboard.md.
 var screenshots = []struct {
 	name, path    string
 	width, height int
@@ -458,8 +456,8 @@ var screenshots = []struct {
 	{"freshness", "/freshness", 1000, 620, false},
 }
 
-// With SCREENSHOTS=DIRECTORY (make screenshots) it writes the pictures of docs/reference/dashboard.md.
-// Otherwise it checks that they are there and small.
+// With SCREENSHOTS=DIRECTORY (make screenshots) the test writes the pictures of docs/reference/dashboard.md. Otherwise
+// it checks that they exist and are small.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	directory := os.Getenv("SCREENSHOTS")

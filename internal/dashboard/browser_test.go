@@ -19,15 +19,15 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// browser is a headless Chromium, driven by the DevTools protocol over its pipe: JSON messages that
-// end with a NUL. (chromedp needs a newer Go, and compiles for minutes.)
+// browser is a headless Chromium. The DevTools protocol over its pipe controls it: JSON messages that end with a NUL.
+// (chromedp needs a newer Go, and compiles for minutes.)
 type browser struct {
 	t   *testing.T
-	axe string // the script of axe-core
+	axe string // script of axe-core
 	in  io.Writer
 
 	mu      sync.Mutex
-	changed *sync.Cond // something came, or it ended
+	changed *sync.Cond // signals a new event or the browser's end
 	last    int
 	answers map[int]answer
 	tabs    map[string]*tab // by session
@@ -39,7 +39,7 @@ type answer struct {
 	Error  *struct{ Message string }
 }
 
-// patience is how long the tests wait for the browser, on a machine that is busy.
+// patience is the longest wait for the browser, on a busy machine.
 const patience = 2 * time.Minute
 
 func startBrowser(t *testing.T) *browser {
@@ -48,7 +48,7 @@ func startBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "swh-scheduler-browser-") // not t.TempDir, which fails the test if a child that is dying still writes
+	dir, err := os.MkdirTemp("", "swh-scheduler-browser-") // not t.TempDir, which fails the test if a dying child process still writes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,13 +68,13 @@ func startBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No sandbox: it can't be had by root, and pages are ours. No name but this host's leads anywhere.
+	// No sandbox: root can't have one, and the pages are ours. The browser resolves no other host's name.
 	cmd := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe",
 		"--hide-scrollbars", "--force-device-scale-factor=1", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--user-data-dir="+filepath.Join(dir, "profile"))
 	cmd.ExtraFiles = []*os.File{fromUs, fromIt}
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Debian's command is a script, which starts it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Debian's command is a script that starts the browser
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,19 +87,19 @@ func startBrowser(t *testing.T) *browser {
 		b.read(out)
 	}()
 	t.Cleanup(func() {
-		_ = in.Close() // it ends then, and its children
+		_ = in.Close() // it and its child processes end then
 		kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		gone := time.AfterFunc(10*time.Second, kill)
 		_ = cmd.Wait()
 		gone.Stop()
-		kill() // what is left of its group
+		kill() // the rest of its process group
 		_ = out.Close()
 		<-read
 	})
 	return b
 }
 
-// read takes the browser's messages until it ends.
+// read reads the browser's messages until it ends.
 func (b *browser) read(out io.Reader) {
 	messages := bufio.NewReader(out)
 	for {
@@ -130,7 +130,7 @@ func (b *browser) read(out io.Reader) {
 	}
 }
 
-// wait waits until done, which is called under the lock, reports true.
+// wait waits until done returns true. It calls done under the lock.
 func (b *browser) wait(what string, done func() bool) {
 	b.t.Helper()
 	late := false
@@ -151,7 +151,7 @@ func (b *browser) wait(what string, done func() bool) {
 	}
 }
 
-// call sends a command and reads its result.
+// call sends a command and waits for its result.
 func (b *browser) call(session, method string, params any, result any) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -186,12 +186,12 @@ func (b *browser) call(session, method string, params any, result any) {
 	}
 }
 
-// tab is a page of the browser, with cookies of its own.
+// tab is a page of the browser, with its own cookies.
 type tab struct {
 	*browser
 	session  string
 	loads    int
-	problems []string // errors, what the content security policy refused, requests to elsewhere
+	problems []string // errors, violations of the content security policy, and requests to other hosts
 }
 
 type values map[string]any
@@ -229,7 +229,7 @@ func (t *tab) resize(width, height int, dark bool) {
 	t.do("Emulation.setEmulatedMedia", values{"features": []values{{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}}})
 }
 
-// happened notes an event. The lock is held.
+// happened stores an event. The caller holds the lock.
 func (t *tab) happened(method string, params json.RawMessage) {
 	switch method {
 	case "Page.loadEventFired":
@@ -251,8 +251,8 @@ func (t *tab) happened(method string, params json.RawMessage) {
 	}
 }
 
-// told returns the problems since it was last asked.
-func (t *tab) told() []string {
+// newProblems returns the problems since its last call.
+func (t *tab) newProblems() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	problems := t.problems
@@ -260,7 +260,7 @@ func (t *tab) told() []string {
 	return problems
 }
 
-// load does what loads a page, and waits until it is loaded.
+// load calls do, which loads a page, and waits until the page is loaded.
 func (t *tab) load(what string, do func()) {
 	t.t.Helper()
 	t.mu.Lock()
@@ -296,14 +296,14 @@ func (t *tab) eval(expression string, result any) {
 	}
 }
 
-// text returns the text of the page that is shown.
+// text returns the visible text of the page.
 func (t *tab) text() (text string) {
 	t.t.Helper()
 	t.eval("document.body.innerText", &text)
 	return text
 }
 
-// click clicks the first element of a selector that has a text.
+// click clicks the first element that matches a selector and has a text.
 func (t *tab) click(selector, text string) {
 	t.t.Helper()
 	quoted, _ := json.Marshal([]string{selector, text})
@@ -314,7 +314,7 @@ func (t *tab) click(selector, text string) {
 	})(%s)`, quoted), nil)
 }
 
-// fill writes into the field of a name.
+// fill enters a value into the field with a name.
 func (t *tab) fill(name, value string) {
 	t.t.Helper()
 	quoted, _ := json.Marshal([]string{name, value})
@@ -333,12 +333,11 @@ func (t *tab) until(expression string) {
 	})
 }
 
-// colours are the rules of axe-core whose results depend on light and dark.
+// colours are the rules of axe-core whose results depend on the colour scheme.
 const colours = `runOnly: ["color-contrast", "link-in-text-block"], `
 
-// faults returns what axe-core finds wrong for people with disabilities, by some rules (colours), or by all of WCAG 2.2 A
-// and AA and good practice (""). The page gets no live updates any more: they would replace what axe-core
-// is looking at.
+// faults returns axe-core's findings for some rules (colours), or for WCAG 2.2 A and AA and best practices (""). It ends
+// the page's live updates, which would replace elements during the check.
 func (t *tab) faults(rules string) (faults []string) {
 	t.t.Helper()
 	var loaded bool
@@ -350,7 +349,7 @@ func (t *tab) faults(rules string) (faults []string) {
 	return faults
 }
 
-// screenshot returns a PNG of what is seen.
+// screenshot returns a PNG of the visible part.
 func (t *tab) screenshot() []byte {
 	t.t.Helper()
 	var shot struct{ Data string }

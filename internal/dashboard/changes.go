@@ -18,26 +18,26 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// What people do to tasks and graphs is an action of the store: on one task, on a selection, or on
-// all that a filter matches. The latter is counted first and must be confirmed. Work takes its steps.
+// An action changes tasks or graphs: one, a selection, or all that match a filter. Matches are counted first, and the
+// user confirms the count. Work runs the steps of actions.
 
 var (
 	auditPage  = Page{Path: "/audit", Title: "Audit", Menu: "Audit", Query: []string{"below"}, Template: "audit.html", Fragments: []string{"audit"}, Data: audit}
 	changePage = Page{Path: "/audit/{id}", Template: "change.html", Fragments: []string{"change"}, Data: change}
 )
 
-// operation is something that can be done to tasks or to a graph: one of the two functions is set. They run in
-// the transaction that records how far the action has come.
+// operation is a change of tasks or of a graph; exactly one of the two functions is set. They run in the transaction
+// that stores the action's progress.
 type operation struct {
 	Word    string
-	Text    string // for people
-	Means   string // what it does, in a sentence
-	Warning string // a side effect; if there is one, the action must be confirmed even for a single task
+	Text    string // label of the button
+	Means   string // the effect, as a sentence
+	Warning string // a side effect; if it is set, the user must confirm the action even for a single task
 	needs   Rights
 	tasks   func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (changed int64, err error)
 	graph   func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (changed bool, err error)
 
-	// applies reports whether it would change a task; nil: always.
+	// applies reports whether the operation would change a task; nil: always
 	applies func(t taskData, now time.Time) bool
 }
 
@@ -81,7 +81,7 @@ var taskOperations = []operation{
 	{Word: "release force", Text: "Release, whatever it waits for", Means: "Each becomes ready at once.", needs: Tasks, applies: waitsInGraph, tasks: release(true), Warning: "These tasks run although what they depend on has not ended, or has failed."},
 }
 
-// priority returns the operation that gives tasks a priority, or takes it away.
+// priority returns the operation that sets or removes the priority of tasks.
 func priority(word string, p model.TaskPriority, text string) operation {
 	means := "The runner of tasks with priority sends them, before those of a lower one."
 	if p == "" {
@@ -124,8 +124,8 @@ func find(operations []operation, word string) (operation, error) {
 	return operations[i], nil
 }
 
-// cancelGraph cancels a graph unless it has ended: a cancelled graph is archived later, and tasks that
-// extend it never run.
+// cancelGraph cancels a graph unless it has ended: a cancelled graph is archived later, and tasks that extend it never
+// run.
 func cancelGraph(ctx context.Context, d *Dashboard, _ *db.Tx, graph int64) (bool, error) {
 	g, err := d.Acts.Graph(ctx, graph)
 	if err != nil || g.Open() == 0 {
@@ -140,9 +140,8 @@ func setPriority(p model.TaskPriority) func(context.Context, *Dashboard, *db.Tx,
 	}
 }
 
-// release releases tasks from their graphs, each in a transaction of its own; with force, whatever they
-// wait for. Of several tasks it skips those that can't be released, for instance because an interrupted
-// attempt has already done so.
+// release releases tasks from their graphs, each in its own transaction. With force it ignores the tasks' dependencies.
+// It skips tasks that can't be released, for instance because an interrupted attempt has released them.
 func release(force bool) func(context.Context, *Dashboard, *db.Tx, []int64) (int64, error) {
 	return func(ctx context.Context, d *Dashboard, _ *db.Tx, tasks []int64) (released int64, err error) {
 		for _, task := range tasks {
@@ -159,7 +158,7 @@ func release(force bool) func(context.Context, *Dashboard, *db.Tx, []int64) (int
 	}
 }
 
-// revoke has workers drop the messages of tasks; with terminate, also to kill the processes that run them. It
+// revoke makes workers drop the messages of tasks. With terminate, they also kill the processes that run them. It
 // returns the number of tasks with such messages.
 func revoke(terminate bool) func(context.Context, *Dashboard, *db.Tx, []int64) (int64, error) {
 	return func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (int64, error) {
@@ -183,7 +182,7 @@ func revoke(terminate bool) func(context.Context, *Dashboard, *db.Tx, []int64) (
 	}
 }
 
-// refused marks an error that a retry would meet again, so that it ends the action.
+// refused marks an error that a retry can't avoid. It ends the action.
 func refused(err error) error {
 	if _, ok := errors.AsType[*taskgraph.RefusedError](err); ok || errors.Is(err, model.ErrUnknownGraph) {
 		return postgres.Refused(err)
@@ -191,8 +190,8 @@ func refused(err error) error {
 	return err
 }
 
-// Work takes the steps of actions, those of other processes included, until ctx is done. It does nothing
-// if nobody may act.
+// Work runs the steps of actions, also of other processes' actions, until ctx is done. If nobody may act, it returns at
+// once.
 func (d *Dashboard) Work(ctx context.Context) {
 	if !d.Access.canAct() {
 		return
@@ -204,10 +203,10 @@ func (d *Dashboard) Work(ctx context.Context) {
 			graphs = step.Graphs
 			return d.step(ctx, tx, a, step)
 		})
-		for _, graph := range graphs { // after the action's row is unlocked
+		for _, graph := range graphs { // after the transaction that locks the action's row
 			err = errors.Join(err, taskgraph.Settle(ctx, d.Acts, graph))
 		}
-		if a != nil && !a.Open() { // not after each step: meanwhile readers would share nothing
+		if a != nil && !a.Open() { // only at the end: after each step, readers would share no data
 			d.data.forget()
 		}
 		if open, countErr := d.Acts.OpenActions(ctx); countErr == nil {
@@ -278,8 +277,8 @@ func changeGraphs(ctx context.Context, r *Request) (string, error) {
 	})
 }
 
-// begin begins the action of a form of a page and wakes Work. The action is on the selected ids or, if the scope
-// is "all", on all that the form's filter matches. what is the word for one of them.
+// begin starts the action of a page's form and wakes Work. The action changes the selected ids, or, if the scope is
+// "all", all matches of the form's filter. what is the word for one of them.
 func (r *Request) begin(ctx context.Context, p Page, operations []operation, what string, selected func(ids []int64) db.ActionFilter, matching func(url.Values) (db.ActionFilter, error)) (string, error) {
 	do, err := find(operations, r.PostForm.Get("action"))
 	if err != nil {
@@ -343,7 +342,7 @@ func cancelChange(ctx context.Context, r *Request) (string, error) {
 	return r.setState(ctx, "cancelled", "It has ended.", r.Acts.CancelAction)
 }
 
-// setState changes the state of an action. If set reports that it can't be changed, refusal says why.
+// setState changes the state of an action. If set returns false, refusal is the reason.
 func (r *Request) setState(ctx context.Context, what, refusal string, set func(ctx context.Context, id int64, who string) (bool, error)) (string, error) {
 	id, err := r.id("an action")
 	if err != nil {
@@ -393,19 +392,19 @@ func audit(ctx context.Context, r *Request) (any, error) {
 
 type changeData struct {
 	db.Action
-	Samples []sample `json:"samples,omitempty"` // some of what it is on, while it waits to be confirmed
+	Samples []sample `json:"samples,omitempty"` // examples, while the action waits for its confirmation
 }
 
-// sample is a task or a graph that an action is on.
+// sample is a task or a graph that an action would change.
 type sample struct {
 	Text string `json:"text"`
 	Page string `json:"page"`
 }
 
-// maxSamples is the number of samples of an action.
+// maxSamples is the largest number of samples of an action.
 const maxSamples = 5
 
-// samples returns some of what an action is on, the newest first.
+// samples returns tasks or graphs that an action would change, the newest first.
 func (r *Request) samples(ctx context.Context, a db.Action) (all []sample, err error) {
 	switch {
 	case a.On.Tasks != nil:
@@ -413,7 +412,7 @@ func (r *Request) samples(ctx context.Context, a db.Action) (all []sample, err e
 		for _, t := range found.Tasks {
 			all = append(all, sample{fmt.Sprintf("task %d: %s %s", t.ID, t.Type, arguments(t.Arguments)), fmt.Sprintf("/tasks/%d", t.ID)})
 		}
-		if errors.Is(err, db.ErrSearchTooLong) { // it was counted in steps
+		if errors.Is(err, db.ErrSearchTooLong) { // the count ran in steps, and this search in one statement
 			err = nil
 		}
 		return all, err
@@ -429,7 +428,7 @@ func (r *Request) samples(ctx context.Context, a db.Action) (all []sample, err e
 
 func (c changeData) PageTitle() string { return "Action " + strconv.FormatInt(c.ID, 10) }
 
-// Percent returns how far the action, or its count, has come, in terms of task numbers.
+// Percent returns the progress of the action or its count, by task numbers.
 func (c changeData) Percent() int64 {
 	if c.State == db.ActionDone || c.State == db.ActionCounted {
 		return 100
@@ -437,13 +436,13 @@ func (c changeData) Percent() int64 {
 	return 100 * (c.Below - c.Place) / max(1, c.Below)
 }
 
-// Means returns what the action does, and its side effects.
+// Means returns the action's effect and side effects.
 func (c changeData) Means() string {
 	do, _ := find(slices.Concat(taskOperations, graphOperations), c.Action.Action)
 	return strings.TrimSpace(do.Means + " " + do.Warning)
 }
 
-// needs returns the rights for the action. One that only a newer program knows needs all.
+// needs returns the rights for the action. An action that only a newer program supports needs all rights.
 func (c changeData) needs() Rights {
 	do, err := find(slices.Concat(taskOperations, graphOperations), c.Action.Action)
 	if err != nil {

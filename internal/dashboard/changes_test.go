@@ -20,7 +20,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// work is a dashboard of ann's that does actions, with tasks and a graph.
+// work returns a dashboard that runs actions, with tasks and a graph, in which ann may act.
 func work(t *testing.T, change func(*Options)) *site {
 	t.Helper()
 	s := newSite(t, func(o *Options) {
@@ -50,7 +50,7 @@ func work(t *testing.T, change func(*Options)) *site {
 	return s
 }
 
-// post sends a form as ann, and returns the path of the page that follows.
+// post sends a form as ann, and returns the path of the next page.
 func (s *site) post(path string, form url.Values, status int) string {
 	s.t.Helper()
 	answer, body := s.ask(http.MethodPost, path, form, "Authorization", "Bearer t0ken")
@@ -60,7 +60,7 @@ func (s *site) post(path string, form url.Values, status int) string {
 	return answer.Header.Get("Location")
 }
 
-// change waits until an action is in a state.
+// change waits until an action has a state.
 func (s *site) change(path string, state db.ActionState) (a db.Action) {
 	s.t.Helper()
 	testenv.Becomes(s.t, path, state, func() db.ActionState {
@@ -77,8 +77,8 @@ func (s *site) count(statement string) int {
 	return testenv.Value[int](s.t, s.store.Pool(), "select count(*) from "+statement)
 }
 
-// A selection is changed at once; all that a filter matches is counted, and changed after it was
-// confirmed; the audit tells who did what.
+// An action on a selection runs at once. An action on all matches of a filter counts them first, and waits for a
+// confirmation. The audit has the user and the action.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	var m sync.Mutex
@@ -135,7 +135,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("revoked %v", revoked)
 	}
 	m.Unlock()
-	// What may do harm besides is confirmed, of one task, too.
+	// An action with a side effect needs a confirmation, even for one task.
 	path = s.post("/tasks", url.Values{"action": {"revoke terminate"}, "id": {"6"}}, 303)
 	s.change(path, db.ActionCounted)
 	s.has(path, "1 match", "It kills the processes")
@@ -152,7 +152,7 @@ func TestChanges(t *testing.T) {
 	if a := s.change(path, db.ActionDone); a.Changed != 1 || s.count("scheduler_go.graphs where cancelled is not null") != 1 {
 		t.Errorf("%+v", a)
 	}
-	// With kill, what runs of a graph is revoked, once it was confirmed.
+	// With terminate, cancelling a graph also revokes its running tasks, after a confirmation.
 	path = s.post("/graphs", url.Values{"action": {"cancel graph terminate"}, "id": {"1"}}, 303)
 	s.change(path, db.ActionCounted)
 	s.has(path, "1 match", "It kills the processes")
@@ -193,7 +193,7 @@ func TestChanges(t *testing.T) {
 	if a := s.change(path, db.ActionDone); a.Changed != 1 || s.count("task where id = 128 and next_run <= now()") != 1 {
 		t.Errorf("%+v", a)
 	}
-	// All graphs that a filter matches; one that has ended stays as it is.
+	// All graphs that match a filter are cancelled, except ended ones.
 	s.exec("insert into scheduler_go.graphs (name, submitted) select 'batch ' || n, now() - n * interval '1 hour' from generate_series(1, 5) n", "insert into scheduler_go.graphs (name, submitted) values ('other', now())",
 		"insert into task (type, arguments, next_run, status, policy) select 'load-git', '{}', scheduler_go.never(), (case n when 5 then 'completed' else 'next_run_not_scheduled' end)::task_status, 'oneshot' from generate_series(1, 5) n",
 		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select g.id, t.id, 'only', false, 0 from scheduler_go.graphs g join task t on t.id = 128 + right(g.name, 1)::int where g.name like 'batch _'")
@@ -210,7 +210,7 @@ func TestChanges(t *testing.T) {
 	path = s.post("/graphs", url.Values{"action": {"retry graph"}, "scope": {"all"}, "filter": {"name=batch"}}, 303)
 	s.change(path, db.ActionCounted)
 	s.has(path, "graphs that were cancelled")
-	s.exec("delete from scheduler_go.graphs where name = 'other'") // as archiving does
+	s.exec("delete from scheduler_go.graphs where name = 'other'") // as the archiving job does
 	path = s.post("/graphs", url.Values{"action": {"cancel graph"}, "id": {"2", "8"}}, 303)
 	if a := s.change(path, db.ActionDone); a.Changed != 1 {
 		t.Errorf("%+v", a)
@@ -218,12 +218,12 @@ func TestChanges(t *testing.T) {
 	path = s.post("/graphs", url.Values{"action": {"cancel graph"}, "id": {"8"}}, 303)
 	s.change(path, db.ActionFailed)
 	s.post("/graphs", url.Values{"action": {"retry graph"}, "scope": {"all"}, "filter": {"after=x"}}, 400)
-	s.post("/tasks", url.Values{"action": {"disable"}, "scope": {"all"}, "filter": {"stauts=disabled"}}, 400) // or it would be all tasks
+	s.post("/tasks", url.Values{"action": {"disable"}, "scope": {"all"}, "filter": {"stauts=disabled"}}, 400) // otherwise all tasks would match
 	s.has("/audit", "priority high", "ann", "load-git", `<a href="/graphs/1">1</a>`)
 
 	for _, wrong := range []url.Values{
 		{"action": {"drop"}, "id": {"6"}}, {"action": {"disable"}}, {"action": {"disable"}, "id": {"x"}},
-		{"action": {"disable"}, "id": {""}}, {"action": {"disable"}, "id": {",", " "}, "scope": {"selected"}}, // not all tasks
+		{"action": {"disable"}, "id": {""}}, {"action": {"disable"}, "id": {",", " "}, "scope": {"selected"}}, // an empty list doesn't match all tasks
 		{"action": {"disable"}, "scope": {"all"}, "filter": {"status=nope"}}, {"action": {"disable"}, "scope": {"all"}, "filter": {"%"}}, {"action": {"disable"}, "scope": {"all"}, "filter": {"type=%00"}},
 	} {
 		s.post("/tasks", wrong, 400)
@@ -236,8 +236,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Pages of one task, origin, graph and action, and searches, show what there is, escaped, or that
-// there is nothing; a filter is in the address.
+// Pages of a task, an origin, a graph and an action, and searches, show the data, escaped. If there is none, they say
+// so. The address contains the filter.
 func TestDetails(t *testing.T) {
 	t.Parallel()
 	s := work(t, nil)
@@ -282,7 +282,7 @@ func TestDetails(t *testing.T) {
 			t.Errorf("the fragment %s has a form:\n%s", f, part)
 		}
 	}
-	for path, wrong := range map[string]string{"/queue?name=x": "does not exist", "/queues": "No queue of these"} { // that is not known without a broker
+	for path, wrong := range map[string]string{"/queue?name=x": "does not exist", "/queues": "No queue of these"} { // without a broker it is unknown
 		if body := s.has(path, "The configuration names no broker."); strings.Contains(body, wrong) {
 			t.Errorf("%s says %q:\n%s", path, wrong, body)
 		}
@@ -294,10 +294,10 @@ func TestDetails(t *testing.T) {
 	s.has(strings.ReplaceAll(older[1], "&amp;", "&"), `<a href="/tasks/75">75</a>`)
 	for path, status := range map[string]int{
 		"/tasks/999": 404, "/tasks/x": 404, "/graphs/9": 404, "/graphs/x": 404, "/audit/9": 404, "/origin?url=https://no.example/": 404,
-		"/tasks?stauts=disabled": 400, "/queues?name=x": 400, // names that the page doesn't have
+		"/tasks?stauts=disabled": 400, "/queues?name=x": 400, // parameters that the page doesn't have
 		"/tasks?status=nope": 400, "/tasks?after=nope": 400, "/tasks?id=x": 400, "/tasks?below=-1": 400, "/tasks?priority=x": 400, "/tasks?policy=x": 400,
 		"/tasks?argument=%5B": 400, "/origins?url=x&after=y&lister=z": 400, "/audit?below=x": 400, "/graphs?after=x": 400, "/graphs?below=x": 400,
-		"/graphs?name=%00": 400, "/tasks?type=%FF": 400, "/queue?name=%2500": 200, // what is no text, and what is
+		"/graphs?name=%00": 400, "/tasks?type=%FF": 400, "/queue?name=%2500": 200, // invalid text, and valid text
 	} {
 		if answer, body := s.ask(http.MethodGet, path, nil); answer.StatusCode != status {
 			t.Errorf("%s: %s, want %d\n%s", path, answer.Status, status, body)
@@ -305,8 +305,8 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// A task's page leads to the queue that the runner sends it to, or where it has lanes to these; and a loader's, but
-// no other, to its origin, whether a lister has it or not.
+// A task's page links to the queue that the runner uses, or to the queues of its lanes. Only a loader's page links to
+// its origin, even if no lister lists it.
 func TestQueueAndOriginOfATask(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,
@@ -335,7 +335,7 @@ func TestQueueAndOriginOfATask(t *testing.T) {
 	s.get("/origins?url=" + url.QueryEscape(address))
 }
 
-// An action on a graph is done, and its row unlocked, before changes of other graphs are settled.
+// An action on a graph ends, and unlocks its row, before changes of other graphs are settled.
 func TestGraphActionBesideABacklog(t *testing.T) {
 	t.Parallel()
 	s := work(t, nil)
@@ -350,8 +350,8 @@ func TestGraphActionBesideABacklog(t *testing.T) {
 	}
 }
 
-// What is done to all matches says what it means, and shows five of them, before it is confirmed; a task's page offers
-// what would change it.
+// Before its confirmation, an action on all matches shows its effect and five samples. A task's page offers only
+// operations that would change the task.
 func TestActionsSayWhatTheyDo(t *testing.T) {
 	t.Parallel()
 	s := work(t, nil)

@@ -11,15 +11,15 @@ import (
 	"swh-scheduler/internal/lanes"
 )
 
-// Templates draw charts as SVG without scripts, from these structs, which are computed from figures alone. All marks are in a
-// square of 100, which a template stretches. Labels are beside it, and keep their size. Failures are below the
-// axis, and lines differ by their dashes: no chart needs colours to be read. Each has a sentence and a table that say the same.
+// Templates draw charts as SVG without scripts, from these structs. All marks are in a square of 100, which a template
+// stretches; labels are beside it and keep their size. Charts are readable without colours: failures are below the axis,
+// and lines have different dashes. Each chart has a sentence and a table with the same content.
 
 // chart is a chart over time, or a histogram.
 type chart struct {
-	Title, Text string // of it, and in a sentence, what it shows
+	Title, Text string // heading, and a sentence with the chart's content
 	Marks       []mark
-	Axis        float64 // the height of the axis; 0: none but the lower edge
+	Axis        float64 // height of the axis; 0: only the lower edge
 	Labels      []chartLabel
 	Keys        []chartKey
 	Head        []string // of the table
@@ -29,19 +29,19 @@ type chart struct {
 // mark is an area or a line: the path of an SVG.
 type mark struct{ Class, Path string }
 
-// chartLabel is a text at a place of an edge, in per cent.
+// chartLabel is a text at a position of an edge, in per cent.
 type chartLabel struct {
 	X    float64
 	Text string
 }
 
-// chartKey says what marks of a class are.
+// chartKey explains the marks of a class.
 type chartKey struct{ Class, Text string }
 
 // Empty reports whether there is nothing to draw.
 func (c chart) Empty() bool { return len(c.Marks) == 0 }
 
-// steps are moments at equal distances, the last one in progress.
+// steps are moments at equal distances. The last step is in progress.
 type steps struct {
 	Since time.Time
 	Step  time.Duration
@@ -60,7 +60,7 @@ func (s steps) text(i int) string {
 	return s.at(i).UTC().Format(time.DateOnly)
 }
 
-// labels mark the first step, the one in the middle, and the last.
+// labels returns labels for the first step, the middle one, and the last.
 func (s steps) labels(n int) []chartLabel {
 	if n < 3 {
 		return nil
@@ -68,7 +68,7 @@ func (s steps) labels(n int) []chartLabel {
 	return []chartLabel{{0, s.text(0)}, {50, s.text(n / 2)}, {100, s.text(n - 1)}}
 }
 
-// each says how long a step is, such as "5 min".
+// each returns the length of a step, such as "5 min".
 func (s steps) each() string {
 	if days := s.Step / (24 * time.Hour); days > 1 {
 		return fmt.Sprintf("%d days", days)
@@ -78,10 +78,10 @@ func (s steps) each() string {
 	return fmt.Sprintf("%d min", s.Step/time.Minute)
 }
 
-// split is how much of the height of a band is above its axis.
+// split is the part of a band's height above its axis.
 const split = 70
 
-// band draws what ended in each step above an axis, and what of it failed below, each up to its own greatest number.
+// band draws the ended work of each step above an axis, and its failures below. Each half has its own scale.
 func band(title string, s steps, ended, failed []int64) chart {
 	c := spark(s, ended, failed)
 	c.Title, c.Head, c.Labels = title, []string{"From (UTC)", "Ended", "Failed"}, s.labels(len(ended))
@@ -122,8 +122,8 @@ func (c *chart) mark(class, path string) {
 	}
 }
 
-// bars returns the path of bars from the height of an axis on, of which the greatest is height high; a height below 0 is upwards. Any
-// number but 0 can be seen.
+// bars returns the path of bars on an axis. The greatest value has the given height; a negative height is upwards. Every
+// value except 0 is visible.
 func bars(values []int64, most int64, axis, height float64) string {
 	if most == 0 {
 		return ""
@@ -134,7 +134,7 @@ func bars(values []int64, most int64, axis, height float64) string {
 		if values[i] == 0 {
 			continue
 		}
-		// Neighbours make one area, which is shorter.
+		// One area for neighbours makes the path shorter.
 		fmt.Fprintf(&path, "M%s %s", short(float64(i)*width), short(axis))
 		for ; i < len(values) && values[i] > 0; i++ {
 			h := height * float64(values[i]) / float64(most)
@@ -151,13 +151,13 @@ func short(f float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
 }
 
-// curve is a line of a chart of times: seconds by step, NaN where they are unknown.
+// curve is a line in a chart of times: seconds by step. NaN is unknown.
 type curve struct {
 	Class, Name string
 	Seconds     []float64
 }
 
-// times draws seconds by step on a logarithmic scale, from the power of ten below the least to the one above the greatest.
+// times draws seconds by step on a logarithmic scale between two powers of ten.
 func times(title string, s steps, curves ...curve) chart {
 	c := chart{Title: title, Head: []string{"From (UTC)"}}
 	least, most, known, n := math.Inf(1), 0., 0, 0
@@ -216,7 +216,7 @@ func times(title string, s steps, curves ...curve) chart {
 	return c
 }
 
-// histogram draws how much took how long.
+// histogram draws a distribution of durations.
 func histogram(title string, sketch lanes.Sketch) chart {
 	c := chart{Title: title, Head: []string{"Up to", "Number"}}
 	if sketch.Weight() == 0 {

@@ -17,7 +17,8 @@ import (
 
 var fiveMinutes = steps{time.Date(2030, 1, 2, 10, 0, 0, 0, time.UTC), 5 * time.Minute}
 
-// A band has what ended above its axis, and what failed below, each to its own scale, and says so in words.
+// A band has ended work above its axis and failures below, each with its own scale, and a sentence with the same
+// content.
 func TestBand(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -28,7 +29,7 @@ func TestBand(t *testing.T) {
 		"nothing":     {[]int64{0, 0, 0, 0}, []int64{0, 0, 0, 0}, "Nothing ended.", nil},
 		"all is well": {[]int64{0, 7, 0, 14}, []int64{0, 0, 0, 0}, "21 ended, at most 14 in 5 min. None failed.", []mark{{"ended", "M25 70V35H50V70ZM75 70V0H100V70Z"}}},
 		"some failed": {[]int64{2000, 1000, 10, 0}, []int64{0, 30, 10, 0}, "3\u202f010 ended, at most 2\u202f000 in 5 min. 40 of them failed, at most 30, from 10:05 on.",
-			[]mark{{"ended", "M0 70V0H25V35H50V66H75V70Z"}, {"failed", "M25 70V100H50V80H75V70Z"}}}, // 10 of 2,000 can be seen
+			[]mark{{"ended", "M0 70V0H25V35H50V66H75V70Z"}, {"failed", "M25 70V100H50V80H75V70Z"}}}, // 10 of 2,000 are visible
 		"none but failures": {[]int64{0, 0, 0, 0}, []int64{0, 0, 0, 5}, "0 ended, at most 0 in 5 min. 5 of them failed, at most 5, from 10:15 on.", []mark{{"failed", "M75 70V100H100V70Z"}}},
 	} {
 		c := band("T", fiveMinutes, tc.ended, tc.failed)
@@ -41,7 +42,7 @@ func TestBand(t *testing.T) {
 	}
 }
 
-// Times are on a logarithmic scale; what is unknown is a gap.
+// Times have a logarithmic scale, and an unknown time is a gap.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	no := math.NaN()
@@ -71,7 +72,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// Whatever the figures are, each mark stays within the square, and a path is short.
+// For any figures, each mark stays within the square, and paths are short.
 func TestMarksStayWithin(t *testing.T) {
 	t.Parallel()
 	word := regexp.MustCompile(`([MLVHhZ])(-?[\d.]*)(?: (-?[\d.]+))?`)

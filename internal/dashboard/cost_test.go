@@ -15,8 +15,8 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// largeArchive has so many origins, tasks, runs, and durations of runs; 1,000 task types with
-// queues; and a graph whose 667 tasks are all over the table.
+// largeArchive returns statements for the given numbers of origins, tasks, runs and durations. They also add 1,000 task
+// types with queues, and a graph with 667 tasks all over the table.
 func largeArchive(rows int) []string {
 	return []string{
 		"insert into task_type (type, description, backend_name, max_queue_length) select 'type-' || n, '', 'swh.unread.some.long.name.of.a.task.' || n, 1000 from generate_series(1, 999) n union all select 'load-git', '', 'swh.git', 1000",
@@ -24,7 +24,7 @@ func largeArchive(rows int) []string {
 		`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
 			select id, v, now(), 1, 1, 1, 1 from listers, unnest(array['git', 'svn']) v`,
 		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '1 minute', 'worker', 'type-' || n, 'failed', 'Error' || n % 7, 20, 0, 5, 100 from generate_series(1, 1000) n",
-		// Two years of 30 types: minutes, hours, days, and what failed one by one.
+		// Two years of 30 types: by minute, hour and day, and single failures.
 		`insert into scheduler_go.ended select date_trunc('minute', now()) - m * interval '1 minute', 'worker', case t when 1 then 'load-git' else 'type-' || t end, status, exception, b, 0, 5, 100
 			from generate_series(2, 235) m, generate_series(1, 30) t, generate_series(18, 27, 3) b, (values ('eventful', ''), ('failed', 'Error1')) v (status, exception)`,
 		`insert into scheduler_go.ended_past select span, date_trunc(span, now(), 'UTC') - n * ('1 ' || span)::interval, source, case t when 1 then 'load-git' else 'type-' || t end, status, exception, 2000, 9000,
@@ -63,7 +63,7 @@ func largeArchive(rows int) []string {
 	}
 }
 
-// rowsOfTables is how many origins, tasks and runs the database has in which pages are measured.
+// rowsOfTables returns the number of origins, tasks and runs in the measured database.
 func rowsOfTables(t *testing.T) int {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("SWH_TEST_DASHBOARD_ROWS"), "200000"))
 	if err != nil {
@@ -72,9 +72,9 @@ func rowsOfTables(t *testing.T) int {
 	return n
 }
 
-// With 1,000 queues and large tables, each page, with the filters that people use, reads a number of
-// blocks that doesn't grow with the tables, and is smaller than 200 kB. SWH_TEST_DASHBOARD_DATABASE names a database
-// to measure in place of one of the test's own, with largeArchive in it; docs/devel/evidence/scale.md has the times.
+// With 1,000 queues and large tables, each page and its usual filters read a number of blocks that doesn't grow with the
+// tables. Each page is smaller than 200 kB. SWH_TEST_DASHBOARD_DATABASE names another database with largeArchive;
+// docs/devel/evidence/scale.md has the times.
 func TestNoPageScans(t *testing.T) {
 	t.Parallel()
 	rows := rowsOfTables(t)
@@ -98,11 +98,11 @@ func TestNoPageScans(t *testing.T) {
 		return testenv.Value[int](t, s.store.Pool(), `select sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0) + coalesce(toast_blks_read + toast_blks_hit + tidx_blks_read + tidx_blks_hit, 0))
 			from (select pg_stat_force_next_flush()) f, pg_statio_user_tables`)
 	}
-	scans := func() int { // once they have ended
+	scans := func() int { // statistics of sessions that have ended
 		return testenv.Value[int](t, s.store.Pool(), `select sum(seq_tup_read) from pg_stat_user_tables
 			where relname in ('task', 'task_run', 'listed_origins', 'origin_visit_stats', 'candidates', 'graph_tasks', 'graph_edges')`)
 	}
-	// One that is due, before which almost all others are visited.
+	// This origin is due, but almost all others are visited before it.
 	last := "/origin?url=" + url.QueryEscape(testenv.Value[string](t, s.store.Pool(), `select url from listed_origins o join origin_visit_stats v using (url, visit_type)
 		where o.enabled and v.last_scheduled < now() - interval '30 days' order by o.last_update desc limit 1`))
 	s.has(last, "more than 200 origins are before it in the policy")
@@ -121,7 +121,7 @@ func TestNoPageScans(t *testing.T) {
 		}
 	}
 	s.exec("insert into scheduler_go.actions (who, action, filter, state, below, place) select 'ann', 'respawn', '{\"tasks\": {}}', 'done', 1, 0 from generate_series(1, 10000)", "vacuum analyze scheduler_go.actions")
-	s.now.counts.every = time.Hour // the strip is of all pages, and of none of them
+	s.now.counts.every = time.Hour // all pages have the strip, so it counts for none of them
 	s.get("/runbooks")
 	testenv.Becomes(t, "problems are counted", true, func() bool { return !s.now.counts.readAt().IsZero() })
 	var table strings.Builder
@@ -133,7 +133,7 @@ func TestNoPageScans(t *testing.T) {
 		after := read()
 		s.data.forget()
 		began = time.Now()
-		s.get(path) // with what the background has read
+		s.get(path) // with the data of the background
 		again := time.Since(began)
 		fmt.Fprintf(&table, "| `%s` | %d | %d | %d | %.0f |\n", path, took.Milliseconds(), again.Milliseconds(), after-before, float64(len(body))/1000)
 		if len(body) > 200_000 {
@@ -155,10 +155,11 @@ func TestNoPageScans(t *testing.T) {
 	t.Logf("of %d rows: page, ms, ms again, blocks, kB\n%s", rows, &table)
 }
 
-// maxBlocks bounds what a page reads, with what is read for it in the background, of 8 kB each: more than 50 graphs of 50 tasks
-// that are all over the tables, the groups of 300 listers, or the 20,000 tasks of a search.
+// maxBlocks limits the blocks of 8 kB that a page and its background parts read. It is more than 50 graphs of 50 tasks
+// all over the tables, the groups of 300 listers, or a search of 20,000 tasks.
 const maxBlocks = 20_000
 
-// maxOriginBlocks bounds what the page of an origin reads while no change is pending: a look for each of explainDeepest candidates,
-// and the groups of 300 listers. With more looks for each it was 6,000, with a page of origins beside it 400 more.
+// maxOriginBlocks limits the blocks of an origin's page while no change is pending: one look-up for each of
+// explainDeepest candidates, and the groups of 300 listers. More look-ups for each need 6,000 blocks, another page of
+// origins 400.
 const maxOriginBlocks = 1500

@@ -27,8 +27,8 @@ type workerData struct {
 
 type daemonData struct {
 	db.Daemon
-	Silent bool       `json:"silent"` // it was last seen more than overdueAfter ago
-	Away   []lasting  `json:"away"`   // what it waits for
+	Silent bool       `json:"silent"` // last seen at least overdueAfter ago
+	Away   []lasting  `json:"away"`   // services that it waits for
 	Late   []lasting  `json:"late"`   // loops whose round is overdue
 	Last   *time.Time `json:"last"`   // the last successful round of any loop
 }
@@ -47,7 +47,7 @@ type jobData struct {
 	Failed  bool      `json:"failed"`
 }
 
-// maxDaemons is how many daemons are read at most: each restart of a daemon leaves a row.
+// maxDaemons bounds the rows that are read: each restart of a daemon adds a row.
 const maxDaemons = 1000
 
 func daemonsOf(ctx context.Context, r *Request) (any, error) {
@@ -69,7 +69,7 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 		return cmp.Or(strings.Compare(a.Name, b.Name), a.Started.Compare(b.Started))
 	})
 	for _, row := range rows[:min(len(rows), maxRows)] {
-		row.State.Workers = nil // see Workers
+		row.State.Workers = nil // they are in Workers
 		one := daemonData{Daemon: row, Silent: silent(row), Away: longest(row.State.Waiting), Late: longest(row.State.Overdue)}
 		for _, at := range row.State.Last {
 			if one.Last == nil || at.After(*one.Last) {
@@ -87,7 +87,8 @@ func daemonsOf(ctx context.Context, r *Request) (any, error) {
 // isSilent reports whether a daemon, which updates its row once a minute, has not done so for overdueAfter.
 func isSilent(d db.Daemon, now time.Time) bool { return now.Sub(d.LastReport) >= overdueAfter }
 
-// workersOf adds up the reports on workers of the listeners that are not silent. Each gets a part of the events.
+// workersOf adds up the reports of all listeners that aren't silent. Each listener receives a part of the workers'
+// events.
 func workersOf(daemons []db.Daemon, now time.Time) []workerData {
 	known := make(map[string]db.Worker)
 	for _, l := range daemons {
@@ -113,10 +114,10 @@ func workersOf(daemons []db.Daemon, now time.Time) []workerData {
 	return workers
 }
 
-// noticeable is for how long something lasts before it is shown: a loop is a moment late each time.
+// noticeable is the shortest delay that is shown: each round of a loop is a moment late.
 const noticeable = 30 * time.Second
 
-// longest returns the five that have lasted longest, the longest first, of those that are noticeable.
+// longest returns the five longest noticeable delays, the longest first.
 func longest(seconds map[string]float64) []lasting {
 	all := []lasting{}
 	for name, s := range seconds {

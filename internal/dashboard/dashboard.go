@@ -17,23 +17,23 @@ import (
 	"swh-scheduler/sql/sessions"
 )
 
-// Timeout bounds the work for one page, and each of its statements.
+// Timeout limits the reading of one page, and each of its statements.
 const Timeout = 5 * time.Second
 
 //go:embed templates static
 var files embed.FS
 
-// Options make a Dashboard.
+// Options are the inputs of New.
 type Options struct {
-	Reads  *db.Store // for pages; it may be a replica
+	Reads  *db.Store // for pages; may be a replica
 	Acts   *db.Store // for actions
 	Config *config.Config
-	Broker status.QueueSource // nil: queues can't be asked
-	// Revoke has workers drop messages with these Celery ids; with terminate, also to kill the processes
-	// that run them. nil: no broker is configured.
+	Broker status.QueueSource // nil: there is no broker
+	// Revoke makes workers drop the messages with these Celery ids. With terminate, they also kill the processes that
+	// run them. nil: no broker is configured.
 	Revoke  func(ctx context.Context, ids []string, terminate bool) error
 	Log     *slog.Logger
-	Metrics prometheus.Registerer // nil: none
+	Metrics prometheus.Registerer // nil: no metrics
 	Version string
 	Base    string // prefix of all paths, such as /dashboard
 	Access  Access
@@ -47,14 +47,14 @@ type Dashboard struct {
 	data      shared
 	now       *now
 	metrics   *metrics
-	timeout   time.Duration    // Timeout, unless a test sets it
-	userTime  time.Duration    // userTime, unless a test sets it
-	refusals  service.LogLimit // of logins
-	failures  service.LogLimit // of steps of actions
-	unread    service.LogLimit // of parts of pages
+	timeout   time.Duration    // Timeout, except in tests
+	userTime  time.Duration    // userTime, except in tests
+	refusals  service.LogLimit // for failed logins
+	failures  service.LogLimit // for failed steps of actions
+	unread    service.LogLimit // for failed parts of pages
 	streams   streams
-	asked     chan struct{} // has a value for each page that is read or waits for it
-	readings  chan struct{} // has a value for each page that is read
+	asked     chan struct{} // an element for each page that is read or waits
+	readings  chan struct{} // an element for each page that is read
 	work      chan struct{} // wakes Work
 	stopped   context.Context
 	stop      context.CancelFunc

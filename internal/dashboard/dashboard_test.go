@@ -18,10 +18,10 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// hostile would be a script, if it were not escaped, and steer what a reader sees.
+// hostile contains a script unless it is escaped, and characters that reorder text.
 const hostile = `<script>alert("x")</script>'"&amp;` + "\u202egnp.exe"
 
-// odd has what listers and tasks may bring.
+// odd inserts unusual values, as from listers and tasks.
 var odd = []string{
 	`insert into task_type (type, description, backend_name, max_queue_length) values ('` + strings.ReplaceAll(hostile, "'", "''") + `', '', 'swh.odd', 10), ('load-git', '', 'swh.git', 100)`,
 	`insert into task (type, arguments, next_run, status, policy) select '` + strings.ReplaceAll(hostile, "'", "''") + `', '{}', now() - interval '1 hour', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 5)`,
@@ -30,12 +30,12 @@ var odd = []string{
 		select id, 'git', now(), 1234567, 9, 8, 7 from listers`,
 }
 
-// Every page without wildcards is shown as HTML, with its script and style from here and nothing
-// inline, below 200 kB; as JSON; and by fragments. What people name is escaped.
+// Each page without a number in its path works as HTML, JSON and fragments. HTML is below 200 kB, and its scripts and
+// styles are not inline. Names are escaped.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Base = "/dashboard" }, odd...)
-	values := regexp.MustCompile(`value="[^"]*"`) // which nobody sees as they are
+	values := regexp.MustCompile(`value="[^"]*"`) // attribute values, which aren't shown as they are
 	inline := regexp.MustCompile(`(?i)<script>|<style|\son\w+=|\sstyle=|javascript:`)
 	for _, p := range pages {
 		if strings.Contains(p.Path, "{") || p.Path == queuePage.Path {
@@ -77,7 +77,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A page whose database doesn't answer is an error that says so, and nothing of the address.
+// If the database doesn't answer, a page is an error that says so, without the database's address.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) {
@@ -90,7 +90,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// acting is a dashboard with all ways to log in.
+// acting returns a dashboard with all kinds of login.
 func acting(t *testing.T, requireLogin bool) *site {
 	t.Helper()
 	return newSite(t, func(o *Options) {
@@ -104,7 +104,7 @@ func acting(t *testing.T, requireLogin bool) *site {
 	})
 }
 
-// logIn logs a user in, and returns the cookie of the session as a header has it.
+// logIn logs a user in, and returns the session's cookie for a request header.
 func (s *site) logIn(name, password string) (cookie string) {
 	s.t.Helper()
 	answer, body := s.ask(http.MethodPost, "/login", url.Values{"name": {name}, "secret": {password}})
@@ -115,7 +115,7 @@ func (s *site) logIn(name, password string) (cookie string) {
 	return cookie
 }
 
-// formsOf returns the token of the forms of a session, or of whoever other headers show.
+// formsOf returns the form token for a session or other headers.
 func (s *site) formsOf(headers ...string) string {
 	s.t.Helper()
 	token := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(s.get("/graphs", headers...))
@@ -125,7 +125,7 @@ func (s *site) formsOf(headers ...string) string {
 	return token[1]
 }
 
-// csrfOf returns the token of a user's forms.
+// csrfOf returns the form token of a user.
 func (s *site) csrfOf(user User) string {
 	s.t.Helper()
 	token, err := s.Access.csrf(s.t.Context(), user, s.Reads.Now())
@@ -135,7 +135,7 @@ func (s *site) csrfOf(user User) string {
 	return token
 }
 
-// Who may act may, and nobody else; and a form of elsewhere does nothing.
+// Only users with the rights may act, and forms of other sites are refused.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	s := acting(t, false)
@@ -201,8 +201,7 @@ func TestAccess(t *testing.T) {
 	s.has("/graphs", `name="csrf" value=""`)
 }
 
-// A login begins a session, which only the right words do, and leads to where it began, never
-// to another site.
+// Only the right password begins a session. A login redirects to the page where it began, never to another site.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := acting(t, true)
@@ -249,7 +248,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// A page that is open is told which of its fragments have changed, and only these.
+// An open page receives the names of its changed fragments, and no others.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil, odd...)
@@ -291,7 +290,7 @@ func TestLive(t *testing.T) {
 			break
 		}
 	}
-	// Each time it was read, changed or not, its date is another.
+	// Each reading has another time, whether the data changed or not.
 	if len(asOf) < 2 || len(slices.Compact(slices.Clone(asOf))) < 2 {
 		t.Errorf("the page is as of %q", asOf)
 	}

@@ -11,7 +11,7 @@ import (
 
 const pageInDocs = "../../docs/reference/dashboard.md"
 
-// The table of actions in the documentation is made from the code.
+// The documentation's table of actions is generated from the code.
 func TestActionsInTheDocs(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder
@@ -31,7 +31,7 @@ func TestActionsInTheDocs(t *testing.T) {
 	testenv.Generated(t, pageInDocs, "actions", table.String())
 }
 
-// Each page has a row in the documentation, with the parameters of its address.
+// The documentation has a row for each page, with the parameters of its address.
 func TestPagesInTheDocs(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(string(testenv.Read(t, pageInDocs)), "\n")

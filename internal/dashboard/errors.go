@@ -14,7 +14,7 @@ import (
 
 var errorsPage = Page{Path: "/errors", Title: "Errors", Menu: "Errors", Template: "errors.html", Query: []string{"range", "type", "exception"}, Fragments: []string{"errors", "visits", "failures"}, Data: showErrors}
 
-// noException stands in addresses for failures whose events have no exception.
+// noException replaces an empty exception in addresses.
 const noException = "(none)"
 
 // errorPath returns the address of the failures of a task type by an exception, from the base.
@@ -25,19 +25,19 @@ func errorPath(taskType, exception string) string {
 type errorsData struct {
 	Range     string       `json:"range"`
 	Ranges    []rangeLink  `json:"-"`
-	Type      string       `json:"type"`      // of the group, or of all groups that are shown; "": all types
+	Type      string       `json:"type"`      // of the group, or of all groups; "": all types
 	Exception string       `json:"exception"` // of the group; "": all exceptions
 	Part      part         `json:"read"`
-	Errors    []errorGroup `json:"errors"` // those of most failures first; maxRows at most
+	Errors    []errorGroup `json:"errors"` // most failures first; at most maxRows
 	Found     int          `json:"found"`
 	Visits    []errorGroup `json:"visits"` // failed visits by visit type, as the journal records; without exceptions
-	// Failures are the last failures of the group, if one is asked for.
+	// Failures are the last failures of the group, if the address names one.
 	Failures []failure   `json:"failures"`
-	Filter   string      `json:"-"` // of the tasks of the group
+	Filter   string      `json:"-"` // the filter for the tasks of the group
 	Actions  []operation `json:"-"`
 }
 
-// Group reports whether one group is asked for.
+// Group reports whether the address names a group.
 func (d errorsData) Group() bool { return d.Type != "" && d.Exception != "" }
 
 func (d errorsData) PageTitle() string {
@@ -53,7 +53,7 @@ func (d errorsData) PageTitle() string {
 // Link returns the page of the exception of a group.
 func (g errorGroup) Link() string { return errorPath(g.Type, g.Exception) }
 
-// Words says by which exception it failed.
+// Words returns the exception in words.
 func (g errorGroup) Words() string {
 	switch g.Exception {
 	case "", noException:
@@ -64,18 +64,18 @@ func (g errorGroup) Words() string {
 	return g.Exception
 }
 
-// errorGroup is the failures of a type by a class of exception.
+// errorGroup is the failures of a type with one class of exceptions.
 type errorGroup struct {
 	Type      string    `json:"type"`
 	Exception string    `json:"exception"` // "": none was reported
 	Count     int64     `json:"count"`     // in the range
-	First     time.Time `json:"first"`     // in two years; of those more than three hours ago by the minute, or else by the day
+	First     time.Time `json:"first"`     // within two years; exact to the minute for the last three hours, otherwise to the day
 	Last      time.Time `json:"last"`
 	Past      *series   `json:"past"`
-	Sample    *failure  `json:"sample"` // the last one; nil if none is kept
+	Sample    *failure  `json:"sample"` // the last failure; nil if none is stored
 }
 
-// count adds failures of a step, of which the first and the last were at these times.
+// count adds the failures of a step. first and last are the times of the first and last one.
 func (g *errorGroup) count(step, pieces int64, first, last time.Time) {
 	g.Count += pieces
 	g.Past.add(step, pieces, pieces)
@@ -92,9 +92,9 @@ type failure struct {
 	At        time.Time `json:"at"`
 	Message   string    `json:"message"`
 	Worker    string    `json:"worker"`
-	Task      int64     `json:"task"`       // 0: it was a visit
-	VisitType string    `json:"visit_type"` // "" unless it is a load
-	URL       string    `json:"url"`        // of the origin; "" if it is not known
+	Task      int64     `json:"task"`       // 0: a visit
+	VisitType string    `json:"visit_type"` // "" unless the task is a load
+	URL       string    `json:"url"`        // of the origin; "" if it is unknown
 }
 
 func failureOf(f ledger.FoundFailure) failure {
@@ -112,14 +112,14 @@ func failuresOf(rows []ledger.FoundFailure) []failure {
 	return all
 }
 
-// pastErrors is what failed in a range.
+// pastErrors are the failures in a range.
 type pastErrors struct {
 	past   ledger.Past
-	groups []errorGroup // without samples, those of most failures first
+	groups []errorGroup // without samples, most failures first
 	visits []errorGroup
 }
 
-// readErrors reads what failed in a range.
+// readErrors reads the failures in a range.
 func (d *Dashboard) readErrors(ctx context.Context, r pastRange) (e pastErrors, err error) {
 	e.past = r.past(d.Reads.Now())
 	rows, err := d.Reads.FailureSteps(ctx, e.past)

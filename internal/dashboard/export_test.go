@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/config"
 )
 
-// Patient has pages wait for all that they show, however slow the machine.
+// Patient makes pages wait for all their parts, even on a slow machine.
 func (d *Dashboard) Patient() {
 	d.timeout = time.Minute
 	d.now.figures.wait, d.now.ended.wait, d.now.past.wait, d.now.took.wait = time.Minute, time.Minute, time.Minute, time.Minute
@@ -23,12 +23,12 @@ func (d *Dashboard) Patient() {
 	d.now.queues.wait, d.now.groups.wait, d.now.lanes.wait, d.now.hosters.wait = time.Minute, time.Minute, time.Minute, time.Minute
 }
 
-// AUser is a user with a password, a token ("" is none) and roles. Checking the password is fast.
+// AUser returns a user with a password, a token ("" is none) and roles. The password's hash has low costs.
 func AUser(name, password, token string, roles ...config.DashboardRole) config.DashboardUser {
 	u := config.DashboardUser{Name: name, Roles: roles}
 	if password != "" {
 		salt := []byte(rand.Text())
-		sum := argon2.IDKey([]byte(password), salt, 1, 8<<10, 1, 32) // bcrypt takes seconds with the race detector
+		sum := argon2.IDKey([]byte(password), salt, 1, 8<<10, 1, 32) // with the race detector, bcrypt takes seconds
 		text := base64.RawStdEncoding.EncodeToString
 		u.PasswordHash = config.Secret(fmt.Sprintf("$argon2id$v=19$m=8192,t=1,p=1$%s$%s", text(salt), text(sum)))
 	}
@@ -39,7 +39,7 @@ func AUser(name, password, token string, roles ...config.DashboardRole) config.D
 	return u
 }
 
-// Ann may do all. Her password is s3cret, her token t0ken.
+// Ann may do everything. Her password is s3cret, her token t0ken.
 func Ann() config.DashboardUser { return ann }
 
 var ann = AUser("ann", "s3cret", "t0ken", config.RoleTasks, config.RoleGraphs, config.RoleTerminate)

@@ -23,16 +23,15 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// panicking is a broker at which something fails that nobody thought of.
+// panicking is a broker whose methods panic.
 type panicking struct{ broker }
 
 func (panicking) LengthSince(context.Context, string, celery.QueueFigures, int) (celery.QueueLength, error) {
 	panic("s3cret cause")
 }
 
-// A panic where something is read in the background, or in a step of an action, doesn't end the
-// process: the page says that it failed.
-func TestPanicsEndNothing(t *testing.T) {
+// A panic in the background or in a step of an action doesn't end the process. The page reports it.
+func TestPanicsDontEndTheProcess(t *testing.T) {
 	t.Parallel()
 	s := work(t, func(o *Options) {
 		o.Broker = panicking{}
@@ -48,7 +47,7 @@ func TestPanicsEndNothing(t *testing.T) {
 	s.has(path, "panic: no reply")
 }
 
-// A page of elsewhere whose name was made to lead here reads nothing.
+// A page of another site whose name resolves to this host reads nothing.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
@@ -65,8 +64,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// After ten wrong logins an address has to wait, whatever it says; others don't, nor does who has
-// logged in. Behind a trusted proxy an address is what that tells.
+// After ten wrong logins, an address must wait, whatever it sends. Other addresses and existing sessions need not.
+// Behind a trusted proxy, the address comes from the proxy's header.
 func TestGuessesAreSlowed(t *testing.T) {
 	t.Parallel()
 	s := acting(t, false)
@@ -95,7 +94,7 @@ func TestGuessesAreSlowed(t *testing.T) {
 	try("198.51.100.1:3", right, 429)
 	try("198.51.100.1:3", url.Values{"csrf": {""}}, 429, "Authorization", "Bearer t0ken")
 	try("198.51.100.2:3", right, 303)
-	session := s.logIn("ann", "s3cret") // from elsewhere
+	session := s.logIn("ann", "s3cret") // from another address
 	try("198.51.100.1:3", nil, 200, "Cookie", session)
 	for n := range rpc.GuessBurst {
 		try(fmt.Sprintf("[2001:db8::%d]:1", n), url.Values{"secret": {fmt.Sprint(n)}}, 401) // a host has many addresses
@@ -108,7 +107,7 @@ func TestGuessesAreSlowed(t *testing.T) {
 	try("192.0.2.7:1", right, 303, "X-Forwarded-For", "203.0.113.1, 203.0.113.2")
 }
 
-// counting is what the page of set-aside things shows, and counts how often that is.
+// counting counts the readings of the page of set-aside rows.
 type counting struct{ made *atomic.Int32 }
 
 func (c counting) Tasks() []db.AsideTask {
@@ -119,7 +118,7 @@ func (counting) Origins() []db.AsideOrigin { return nil }
 func (counting) Events() []db.AsideEvent   { return nil }
 func (counting) Records() []db.AsideRecord { return nil }
 
-// A page that many have open is made as often as it is read, not once for each of them.
+// An address is read once for all its open pages, not once for each.
 func TestOpenPagesShareTheirFragments(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
@@ -133,9 +132,9 @@ func TestOpenPagesShareTheirFragments(t *testing.T) {
 	defer server.Close()
 	defer s.Stop()
 	const open = 8
-	var told sync.WaitGroup
+	var readers sync.WaitGroup
 	for range open {
-		told.Go(func() {
+		readers.Go(func() {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/aside", nil)
 			r.Header.Set("Accept", "text/event-stream")
 			answer, err := server.Client().Do(r)
@@ -155,13 +154,14 @@ func TestOpenPagesShareTheirFragments(t *testing.T) {
 			}
 		})
 	}
-	told.Wait()
+	readers.Wait()
 	if n := made.Load(); n == 0 || n > read.Load() {
 		t.Errorf("%d pages are open: what was read %d times was made %d times", open, read.Load(), n)
 	}
 }
 
-// Few pages are read at a time, others wait, and when too many wait the next one is told so.
+// The number of parallel readings is limited, and others wait. Beyond a number of waiting readings, further ones are
+// refused.
 func TestReadingsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
@@ -170,7 +170,7 @@ func TestReadingsAreBounded(t *testing.T) {
 	p := asidePage
 	p.Query = []string{"n"}
 	p.Data = func(context.Context, *Request) (any, error) {
-		most.Store(max(most.Load(), running.Add(1))) // nobody ends meanwhile
+		most.Store(max(most.Load(), running.Add(1))) // none ends meanwhile
 		<-release
 		return db.Aside{}, nil
 	}
@@ -204,7 +204,7 @@ func TestReadingsAreBounded(t *testing.T) {
 	all.Wait()
 }
 
-// A large graph is not read for a page, and counted in part for the list.
+// A page doesn't read a large graph, and the list counts only some of its tasks.
 func TestLargeGraphs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,
@@ -228,7 +228,7 @@ func TestLargeGraphs(t *testing.T) {
 	if body := s.has("/graphs?name=large", `<td class="n">200</td>`); strings.Contains(body, "the last 200<") {
 		t.Error("all 200 tasks of a graph are said to be the last ones")
 	}
-	// Of a long critical path, the beginning is shown.
+	// Of a long critical path, the page shows the beginning.
 	s.exec("insert into scheduler_go.graph_edges (task, depends_on) select n, n - 1 from generate_series(2, 200) n",
 		"insert into scheduler_go.run_durations (run, type, runtime, recorded) select n, 'load-git', 60, now() from generate_series(1, 20) n")
 	body := s.has("/graphs/1", "Without 150 other tasks.", "It takes 3 h 20 min from now on.")
@@ -237,8 +237,8 @@ func TestLargeGraphs(t *testing.T) {
 	}
 }
 
-// An open page of a graph is told of nothing new, such as its picture, as long as nothing but the seconds has changed.
-func TestGraphsStayAsTheyAre(t *testing.T) {
+// If only seconds have passed, an open page of a graph receives no update, not even its picture.
+func TestUnchangedGraphsSendNoUpdates(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,
 		"insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git')",
@@ -273,7 +273,7 @@ func TestGraphsStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// Graphs are searched by state: by that of the last tasks of each.
+// A search for graphs by state uses the last tasks of each graph.
 func TestGraphsByState(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,
@@ -297,9 +297,8 @@ func TestGraphsByState(t *testing.T) {
 	}
 }
 
-// An address can't hold all event streams, and one that was refused a page as others waited gets the
-// next one.
-func TestOneAddressLeavesRoom(t *testing.T) {
+// One address can't use all event streams. If its page was refused because others waited, its next request succeeds.
+func TestOneAddressDoesNotUseAllStreams(t *testing.T) {
 	t.Parallel()
 	var s streams
 	one := netip.MustParsePrefix("192.0.2.1/32")
@@ -326,8 +325,8 @@ func TestOneAddressLeavesRoom(t *testing.T) {
 	}
 }
 
-// That too many pages are read is told to who waited for one, and not to who comes after that.
-func TestBusyIsNotRemembered(t *testing.T) {
+// Only a waiting reader receives the error for too many readings; later readers don't.
+func TestRefusedReadingsAreNotShared(t *testing.T) {
 	t.Parallel()
 	var s shared
 	busy := true
@@ -346,7 +345,7 @@ func TestBusyIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Metrics tell what is served, what fails, and what is done.
+// Metrics count responses, failures and steps of actions.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

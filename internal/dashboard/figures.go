@@ -15,7 +15,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// levels are values by step that are sampled, such as the length of a queue.
+// levels are sampled values by step, such as the length of a queue.
 type levels struct {
 	Title string     `json:"title"`
 	Since time.Time  `json:"since"`
@@ -27,24 +27,24 @@ type levels struct {
 
 type levelsOf struct {
 	Name   string    `json:"name"`
-	Values []perhaps `json:"values"` // by step; null: not known
+	Values []perhaps `json:"values"` // by step; null: unknown
 }
 
-// levelClasses are the classes of the lines: each has dashes of its own.
+// levelClasses are the classes of the lines. Each has its own dashes.
 var levelClasses = []string{"p50", "p95", "third", "fourth"}
 
-// sampled says which values of a figure are drawn: their places, and their names.
+// sampled selects the values of a figure to draw, by position, with their names.
 type sampled struct {
 	title  string
 	kind   db.FigureKind
 	key    db.FigureKey
-	names  []string // of the values in their order; "" is left out
+	names  []string // names of the values in order; "" is left out
 	format func(float64) string
 	value  func(of []float64, i int) float64 // nil: of[i]
-	counts bool                              // it is known only once it was counted; otherwise a sample without it is 0
+	counts bool                              // unknown until the first count; for other figures a missing sample is 0
 }
 
-// levelsOver reads figures over a range: one reading for each kind.
+// levelsOver reads figures over a range, with one query for each kind.
 func (r *Request) levelsOver(ctx context.Context, of pastRange, all []sampled) ([]levels, error) {
 	past := of.past(r.Now)
 	keys := map[db.FigureKind][]db.FigureKey{}
@@ -158,10 +158,10 @@ func perCent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
 
 func inSeconds(v float64) string { return seconds(v) }
 
-// messageNames are the values of a queue's figure that are messages.
+// messageNames are the values of a queue's figure that count messages.
 var messageNames = []string{"ready", "unacknowledged", "being sent", "backlog"}
 
-// levelsOfType are the messages of queues of a task type over time, of the first drawnQueues.
+// levelsOfType returns the messages over time in the first drawnQueues queues of a task type.
 func (r *Request) levelsOfType(ctx context.Context, of pastRange, queues []status.Queue) ([]levels, error) {
 	var all []sampled
 	for _, q := range queues[:min(len(queues), drawnQueues)] {
@@ -171,12 +171,12 @@ func (r *Request) levelsOfType(ctx context.Context, of pastRange, queues []statu
 }
 
 const (
-	drawnQueues = 3 // of a task type
-	drawnGroups = 4 // of a queue: those with the greatest shares
+	drawnQueues = 3 // for a task type
+	drawnGroups = 4 // for a queue: the groups with the greatest shares
 	drawnTypes  = 3 // visit types: those with the greatest backlogs
 )
 
-// queueLevels are a queue over time. For each of its groups they have the target share and the actual one.
+// queueLevels returns a queue's figures over time. For each of its groups they contain the target and the actual share.
 func (r *Request) queueLevels(ctx context.Context, of pastRange, queue string) ([]levels, error) {
 	groups, _ := r.now.groups.part(ctx, r.Dashboard)
 	key := db.FigureKey{Name: queue}
@@ -194,7 +194,7 @@ func (r *Request) queueLevels(ctx context.Context, of pastRange, queue string) (
 	return r.levelsOver(ctx, of, all)
 }
 
-// typeLevels are visit types over time: the origins that lack a visit, the pools, and the staleness if it is known.
+// typeLevels returns visit types over time: origins without a visit, pools, and the staleness if it is known.
 func (r *Request) typeLevels(ctx context.Context, of pastRange, types []status.VisitTypeFreshness) ([]levels, error) {
 	types = slices.Clone(types)
 	slices.SortStableFunc(types, func(a, b status.VisitTypeFreshness) int { return cmp.Compare(b.Backlog, a.Backlog) })

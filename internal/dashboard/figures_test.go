@@ -9,14 +9,16 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// sampledFigures are rows of a queue, its groups, and a visit type, an hour ago in five minutes and in the hour.
+// sampledFigures inserts samples of a queue, its groups and a visit type, an hour ago, for five minutes and for the
+// hour.
 const sampledFigures = `insert into scheduler_go.figures (span, figure, name, part, since, samples, sums)
 	select span, figure, name, part, date_trunc('hour', now() - interval '1 hour'), 2, sums
 	from unnest(array['five', 'hour', 'day']) span, (values ('queue', '', '', '{}'::float8[]), ('share', '', '', '{}'), ('origins', '', '', '{}'), ('pools', '', '', '{}'), ('staleness', '', '', '{}'), ('visits', '', '', '{}'),
 		('queue', 'swh.git', '', array[246, 'NaN'::float8, 0, 0, 8]), ('share', 'swh.git', 'github', array[1.5, 1.2]), ('share', 'swh.git', 'gitlab', array[0.5, 0.8]),
 		('origins', 'git', '', array[2000, 1900, 600, 400, 2 * extract(epoch from now() - interval '5 hours')]), ('pools', 'git', '', array[2, 4, 6, 8]), ('staleness', 'git', '', array[20, 7200, 10, 1200])) f (figure, name, part, sums)`
 
-// A queue has its length and consumers over time, also on the page of its task type, and its groups the target beside what they had; the visit types their backlog, pools and staleness.
+// Pages draw figures over time: the length and consumers of a queue, the target and actual shares of its groups, and the
+// backlog, pools and staleness of visit types. A queue's figures are also on its task type's page.
 func TestFiguresAreDrawn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -35,7 +37,7 @@ func TestFiguresAreDrawn(t *testing.T) {
 				}
 				var known []float64
 				for _, v := range line.Values {
-					if !math.IsNaN(float64(v)) && v != 0 { // null is 0 in what was decoded
+					if !math.IsNaN(float64(v)) && v != 0 { // null is decoded as 0
 						known = append(known, float64(v))
 					}
 				}
@@ -74,7 +76,7 @@ func TestFiguresAreDrawn(t *testing.T) {
 	}
 	s.has("/queue?name=swh.git&range=30d", "ready: 123 at the end, 123 at most", "Share of github, in numbers", "75.0 %", `class="third"`)
 	s.has("/freshness", "estimated: 6 min at the end", `href="/freshness?range=30d"`)
-	// What was never counted is not 0.
+	// A figure that was never counted is unknown, not 0.
 	s.exec("delete from scheduler_metrics", "delete from scheduler_go.figures where figure in ('origins', 'pools') and name <> ''",
 		"insert into scheduler_go.figures select span, 'visits', 'git', '', date_trunc('hour', now() - interval '1 hour'), 2, array[20, 2, 18, 2200] from unnest(array['five', 'hour', 'day']) span")
 	body := s.has("/freshness", "not known: update-metrics has not counted its origins")

@@ -20,13 +20,13 @@ import (
 	"swh-scheduler/internal/taskinput"
 )
 
-// functions returns the functions of templates. Times are shown in UTC.
+// functions returns the functions of templates. They print times in UTC.
 func (d *Dashboard) functions() template.FuncMap {
 	return template.FuncMap{
 		"link":      d.link,
 		"errorPath": errorPath,
 		"typeLink":  func(taskType string) string { return d.Base + typePath(taskType) },
-		"plain":     pytext.Visible, // escapes what could mislead a reader, such as right-to-left marks
+		"plain":     pytext.Visible, // escapes characters that could mislead a reader, such as right-to-left marks
 		"lines":     lines,
 		"group":     groupName,
 		"arguments": arguments,
@@ -49,13 +49,13 @@ func (d *Dashboard) functions() template.FuncMap {
 	}
 }
 
-// isFull reports whether a queue is known to have reached its limit.
+// isFull reports whether a queue has reached its known limit.
 func isFull(q *status.Queue) bool {
 	return q.Limit > 0 && q.Unacknowledged != nil && int64(q.Ready+*q.Unacknowledged+q.Outgoing) >= q.Limit
 }
 
-// arguments formats a task's arguments, JSON text that may be cut off, as the search takes them: positional ones, then
-// url=https://…. Text that it can't read it returns as it is.
+// arguments formats a task's arguments as the search accepts them: positional ones, then url=https://…. text is JSON,
+// perhaps cut off. If it can't be parsed, arguments returns it unchanged.
 func arguments(text string) string {
 	var a struct {
 		Args   []json.RawMessage
@@ -74,7 +74,8 @@ func arguments(text string) string {
 	return strings.Join(words, " ")
 }
 
-// word formats a value with its key: a text without quotes if the search reads it as that text, everything else as JSON.
+// word formats a value with its key. A text has no quotes if the search would read it as the same text. Everything else
+// is JSON.
 func word(key string, value json.RawMessage) string {
 	var text *string // nil: null
 	if json.Unmarshal(value, &text) == nil && text != nil && !strings.ContainsFunc(*text, unicode.IsSpace) && (key != "" || *text != "" && !strings.Contains(*text, "=")) {
@@ -85,7 +86,7 @@ func word(key string, value json.RawMessage) string {
 	return key + string(value)
 }
 
-// sameText reports whether a list or a dict has one element, which is this text.
+// sameText reports whether value is a list or a dict whose only element is this text.
 func sameText(value json.RawMessage, text string) bool {
 	var list []any
 	var dict map[string]any
@@ -109,10 +110,10 @@ func lines(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// link returns the address of a page; see address.
+// link returns the address of a page. Its arguments are those of address.
 func (d *Dashboard) link(path string, query ...any) string { return d.Base + address(path, query...) }
 
-// address returns a path with a query, of which it gets names and values in turn. It omits empty values.
+// address returns a path with a query. query contains names and values in turn, and empty values are omitted.
 func address(path string, query ...any) string {
 	values := url.Values{}
 	for pair := range slices.Chunk(query, 2) {
@@ -147,7 +148,7 @@ func number(n any) string {
 	return "< 0.01"
 }
 
-// grouped puts narrow spaces between the thousands.
+// grouped puts narrow spaces between groups of three digits.
 func grouped(digits string) string {
 	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
 		digits = digits[:at] + "\u202f" + digits[at:]
@@ -180,7 +181,7 @@ func iso(t any) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// ago says how long ago a time was, or how far it is in the future.
+// ago returns the distance of a time from now, in words.
 func (d *Dashboard) ago(t any) string {
 	at, ok := moment(t)
 	if !ok {
@@ -193,7 +194,7 @@ func (d *Dashboard) ago(t any) string {
 	return explain.Roughly(age) + " ago"
 }
 
-// moment returns a time, or the one that a pointer points to, unless it is nil or zero.
+// moment returns a time or the target of a pointer. ok is false for nil and the zero time.
 func moment(t any) (time.Time, bool) {
 	v := reflect.Indirect(reflect.ValueOf(t))
 	if !v.IsValid() {
@@ -203,7 +204,7 @@ func moment(t any) (time.Time, bool) {
 	return at, !at.IsZero()
 }
 
-// groupName is the name of a group of a queue, for people.
+// groupName returns a readable name of a queue's group.
 func groupName(name string) string {
 	if name == "" || name == "/" {
 		return "no lister"

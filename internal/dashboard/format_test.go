@@ -2,7 +2,7 @@ package dashboard
 
 import "testing"
 
-// Arguments are shown as the search takes them: read back, they are the same.
+// Arguments are printed in a form that the search reads as the same arguments.
 func TestArgumentsAreAsTheSearchTakesThem(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -15,7 +15,7 @@ var freshnessPage = Page{
 	Query: []string{"visit_type", "workers", "by", "q", "range"}, Fragments: []string{"forecast", "types", "over-time", "listers"}, Data: showFreshness,
 }
 
-// freshnessData is status.Freshness, as swh-scheduler forecast prints it, with the same over time.
+// freshnessData is status.Freshness, as `swh-scheduler forecast` prints it, and its figures over time.
 type freshnessData struct {
 	status.Freshness
 	Range  string      `json:"range"`
@@ -35,7 +35,7 @@ func (d freshnessData) IsLate(l status.ListerFreshness) bool {
 	return d.Stopped(l) || l.State == freshness.ListingBehind
 }
 
-// maxAskedWorkers is how many workers a forecast can be asked for.
+// maxAskedWorkers is the largest number of workers in a question for a forecast.
 const maxAskedWorkers = 1_000_000
 
 func showFreshness(ctx context.Context, r *Request) (any, error) {

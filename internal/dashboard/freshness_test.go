@@ -12,7 +12,8 @@ import (
 	"swh-scheduler/internal/status"
 )
 
-// The page says by visit type when the backlog is gone, with how many workers by a day, what that assumes, and which listers are late.
+// For each visit type, the page says when the backlog is gone, and how many workers a date needs, with the assumptions.
+// It also lists late listers.
 func TestFreshnessPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
@@ -36,7 +37,7 @@ func TestFreshnessPage(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	git, hg, svn := f.Types[0], f.Types[1], f.Types[2]
-	// Two days ago there were 260 never visited; 200 lack a visit now, and 50 go a day.
+	// Two days ago 260 origins had no visit. Now 200 have none, and 50 fewer each day.
 	if git.Verdict != freshness.VerdictGone || math.Abs(*git.GoneIn-4*86400) > 60 || *git.OutOfDate != 0.2 || *git.Consumers != 7 || *git.VisitsADay != 480 || *git.Took != 180 || *git.Busy != 1 {
 		t.Errorf("%+v", git)
 	}
@@ -44,7 +45,7 @@ func TestFreshnessPage(t *testing.T) {
 		t.Errorf("%+v\n%+v", hg, svn)
 	}
 	s.has("/freshness", "gone in 4 days", "never at this rate: the backlog grows by 50 a day", "not known: its origins were counted once only", "5 h 0 min ago", "growth between two counts 2 days apart; visits over 24 h; mean runtime of 400 ends", "3 listers have stopped or fall behind", `<span class="bad">stopped</span>`, `<span class="bad">behind</span>`)
-	// 430 come a day; 200 in two days are 100 more: 530 visits of 180 s.
+	// 430 visits a day become due. The 200 of the backlog within two days are 100 more a day: 530 visits of 180 s.
 	by := time.Now().Add(48 * time.Hour).UTC().Format("2006-01-02T15:04:05Z")
 	s.has("/freshness?visit_type=git&by="+by, "2 parallel workers until")
 	if with := read[status.Freshness](s, "/freshness?visit_type=git&workers=2"); len(with.Types) != 1 || len(with.Listers) != 4 || math.Abs(*with.Types[0].GoneIn-200./530*86400) > 60 {

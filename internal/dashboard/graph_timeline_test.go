@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The timeline of a graph has what ran, what runs until now, and what is expected of the critical path then, in the
-// order of time; the critical path goes on with what it waited for. A task beside it is on the line, too; one that
-// neither ran nor is expected is not.
+// A graph's timeline has past runs, current runs until now, and the expected runs of the critical path, in order of
+// time. Behind the critical path are the tasks that it waited for, and other tasks. It omits tasks without a past or
+// expected run.
 func TestTimelineOfAGraph(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,
@@ -25,7 +25,7 @@ func TestTimelineOfAGraph(t *testing.T) {
 			(1, 'eventful', now() - interval '90 min', now() - interval '80 min', now() - interval '70 min'),
 			(2, 'failed', now() - interval '60 min', now() - interval '55 min', now() - interval '50 min'),
 			(3, 'started', now() - interval '40 min', now() - interval '30 min', null)`,
-		// The runs' triggers change tasks.
+		// Triggers of the runs change their tasks.
 		"update task set status = (array['completed', 'disabled', 'next_run_scheduled', 'next_run_not_scheduled', 'next_run_not_scheduled'])[id]::task_status",
 	)
 	var page struct {

@@ -21,14 +21,14 @@ var (
 )
 
 const (
-	// countedTasks is how many tasks of each graph in the list are counted: the last ones, which end last.
+	// countedTasks is the number of tasks that the list counts for each graph: the last ones, which end last.
 	countedTasks = 200
 	// maxPicture is the largest picture of a graph that is shown, in bytes.
 	maxPicture = 100_000
-	// graphRows is how many tasks of a graph are on its timeline, with their last graphRuns runs.
+	// graphRows is the number of a graph's tasks on its timeline, with their last graphRuns runs.
 	graphRows = 50
 	graphRuns = 2
-	// Of a graph with more tasks or dependencies, a page shows only the head.
+	// If a graph has more tasks or dependencies, its page shows only the head.
 	maxGraphTasks = 5000
 	maxGraphEdges = 20_000
 )
@@ -87,7 +87,7 @@ type graphData struct {
 	Labels   []label       `json:"-"` // of the timeline
 }
 
-// graphRow says when a task ran and when it is expected to run.
+// graphRow contains a task's runs and expected runs.
 type graphRow struct {
 	taskgraph.Step
 	Critical bool      `json:"critical"` // it is on the critical path or before it
@@ -103,7 +103,7 @@ type stateCount struct {
 	Page  string // of these tasks and others with the same status
 }
 
-// tasksOfGraph returns the address of the tasks of a graph whose status is the one that tasks in a state have.
+// tasksOfGraph returns the address of a graph's tasks in a state, by the tasks' status.
 func tasksOfGraph(graph int64, state model.GraphState) string {
 	status := model.TaskDisabled
 	switch state {
@@ -117,7 +117,7 @@ func tasksOfGraph(graph int64, state model.GraphState) string {
 	return address("/tasks", "graph", graph, "status", status)
 }
 
-// Actions returns what would change the graph, as far as that is known.
+// Actions returns the operations that would change the graph: all of them if the graph is too large to read.
 func (d graphData) Actions() []operation {
 	return slices.DeleteFunc(slices.Clone(graphOperations), func(o operation) bool {
 		if d.TooLarge {
@@ -176,8 +176,8 @@ func graph(ctx context.Context, r *Request) (any, error) {
 	return d, nil
 }
 
-// graphTimeline returns when tasks ran and are expected to run, sorted by time: the tasks of the critical path, those
-// that it waited for, and then as many others as graphRows allows, the latest first.
+// graphTimeline returns past and expected runs of tasks, sorted by time. It contains the critical path, the tasks that
+// the path waited for, and other tasks up to graphRows, the latest first.
 func (r *Request) graphTimeline(ctx context.Context, g taskgraph.Graph, report taskgraph.Report, now time.Time) (rows []graphRow, labels []label, err error) {
 	rows = []graphRow{}
 	var ids []int64

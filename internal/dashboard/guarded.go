@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// guarded calls do. It logs a panic and returns it as an error: outside of the goroutine of a request, a
-// panic would end the process.
+// guarded calls do. It logs a panic and returns it as an error: outside of a request's goroutine, a panic would end the
+// process.
 func guarded[T any](log *slog.Logger, what string, do func() (T, error)) (value T, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// site is a dashboard of a database of the test's own.
+// site is a dashboard with a database of its own.
 type site struct {
 	*Dashboard
 	t      *testing.T
@@ -29,7 +29,7 @@ type site struct {
 	store  *db.Store
 }
 
-// newSite makes a database with what statements put there, and a dashboard of it.
+// newSite creates a database, runs statements on it, and returns a dashboard of it.
 func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	t.Helper()
 	s := siteOf(t, testenv.Database(t), change)
@@ -37,7 +37,7 @@ func newSite(t *testing.T, change func(*Options), statements ...string) *site {
 	return s
 }
 
-// siteOf makes a dashboard of a database.
+// siteOf returns a dashboard of a database.
 func siteOf(t *testing.T, dsn string, change func(*Options)) *site {
 	t.Helper()
 	s := &site{t: t, dsn: dsn, config: config.Default()}
@@ -59,8 +59,8 @@ func siteOf(t *testing.T, dsn string, change func(*Options)) *site {
 	return s
 }
 
-// exec runs statements, which may be long: not on the store's pool, which on a loaded machine may take
-// their connection for a silent one.
+// exec runs statements on its own connection, as they may be long. On a busy machine the store's pool might take a long
+// statement's connection for a silent one.
 func (s *site) exec(statements ...string) {
 	s.t.Helper()
 	conn := testenv.Connect(s.t, s.dsn)
@@ -73,8 +73,7 @@ func (s *site) exec(statements ...string) {
 	s.forget()
 }
 
-// ask sends a request, with headers in turn by name and value, and returns the answer with its
-// body read.
+// ask sends a request with headers, names and values in turn. It returns the response with its body read.
 func (s *site) ask(method, path string, form url.Values, headers ...string) (answer *http.Response, body string) {
 	s.t.Helper()
 	r := httptest.NewRequestWithContext(s.t.Context(), method, "http://dashboard.example"+path, strings.NewReader(form.Encode()))
@@ -93,7 +92,7 @@ func (s *site) ask(method, path string, form url.Values, headers ...string) (ans
 	return w.Result(), string(text)
 }
 
-// get returns the body of a page, which must be there.
+// get returns the body of an existing page.
 func (s *site) get(path string, headers ...string) string {
 	s.t.Helper()
 	answer, body := s.ask(http.MethodGet, path, nil, headers...)
@@ -103,7 +102,7 @@ func (s *site) get(path string, headers ...string) string {
 	return body
 }
 
-// has checks that a page has texts, and is a page as all are.
+// has checks that a page contains texts, and has the layout of all pages.
 func (s *site) has(path string, texts ...string) (body string) {
 	s.t.Helper()
 	body = s.get(path)

@@ -14,7 +14,7 @@ import (
 
 var listersPage = Page{Path: "/listers", Title: "Listers", Menu: "Listers", Template: "listers.html", Query: []string{"q"}, Fragments: []string{"pools", "listers"}, Data: listersOf}
 
-// listersData has the listers whose names contain Word.
+// listersData contains the listers whose names contain Word.
 type listersData struct {
 	Word    string       `json:"word"`
 	Listers []listerData `json:"listers"` // at most maxRows
@@ -22,7 +22,7 @@ type listersData struct {
 	Active  []activeData `json:"active"`
 	Pools   []poolData   `json:"pools"`
 	Changes int64        `json:"candidate_changes"`
-	Built   float64      `json:"candidates_built"` // a part of 1
+	Built   float64      `json:"candidates_built"` // part of the candidates that is built, from 0 to 1
 }
 
 type listerData struct {
@@ -49,13 +49,13 @@ type activeData struct {
 	Origins int64  `json:"origins"`
 }
 
-// poolData has the numbers of candidates of a visit type by pool.
+// poolData contains the numbers of candidates of a visit type by pool.
 type poolData struct {
 	VisitType string `json:"visit_type"`
 	db.PoolCounts
-	Counted bool     `json:"counted"` // else the numbers are not known yet
-	Drift   *float64 `json:"drift"`   // how many seconds its queue position is behind the clock; nil without a position, and if Unmoved
-	Unmoved bool     `json:"unmoved"` // it has a position that has never moved
+	Counted bool     `json:"counted"` // otherwise the numbers are unknown
+	Drift   *float64 `json:"drift"`   // how many seconds its queue position is behind the clock; nil without a position, or if Unmoved
+	Unmoved bool     `json:"unmoved"` // its position has never moved
 }
 
 func listersOf(ctx context.Context, r *Request) (any, error) {
@@ -99,7 +99,7 @@ func listersOf(ctx context.Context, r *Request) (any, error) {
 	return l, nil
 }
 
-// poolsOf returns the pools of each visit type and how far its queue is behind.
+// poolsOf returns the pools of each visit type, and the delay of its queue position.
 func poolsOf(f db.Figures, now time.Time) []poolData {
 	byType := map[string]*poolData{}
 	of := func(visitType string) *poolData {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxStreams = 200              // open at a time
-	maxFromOne = 50               // of them, from one address
+	maxStreams = 200              // open streams
+	maxFromOne = 50               // of these, from one address
 	streamTime = 10 * time.Minute // then the browser opens a new one
 	userTime   = 10 * time.Second // how long a stream goes on after its session has ended
 )
@@ -24,7 +24,7 @@ type streams struct {
 	from map[netip.Prefix]int
 }
 
-// open counts another stream, unless there are too many.
+// open counts another stream. It returns false if there are too many.
 func (s *streams) open(from netip.Prefix) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,9 +48,9 @@ func (s *streams) close(from netip.Prefix) {
 	}
 }
 
-// stream sends server-sent events with the names of the fragments of a page that have changed, separated by
-// blanks, and an event "read" with the time each time that the page was read, until the browser closes the connection. The first event names all fragments, as the
-// page that the browser shows may be older than the stream.
+// stream sends server-sent events until the browser closes the connection. An event has the names of the page's changed
+// fragments, separated by blanks. An event "read" has the time of each reading. The first event names all fragments: the
+// browser's page may be older than the stream.
 func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user User) {
 	from := d.Access.proxies().Source(r)
 	if !d.streams.open(from) {
@@ -97,7 +97,7 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 			}
 			looked = time.Now()
 		}
-		text := ": not read\n\n" // to notice that the browser is gone
+		text := ": not read\n\n" // a write detects a closed connection
 		changed, ok := d.changed(p, r, user, last)
 		if ok {
 			text = "event: read\ndata: as of " + iso(d.Reads.Now()) + "\n\n"
@@ -111,8 +111,8 @@ func (d *Dashboard) stream(p Page, w http.ResponseWriter, r *http.Request, user 
 	}
 }
 
-// changed returns the fragments whose hashes differ from those in last, which it updates. ok is false for a page that
-// can't be read, of which only the strip may change.
+// changed returns the fragments whose hashes differ from last, and updates last. If the page can't be read, ok is false,
+// and only the strip may have changed.
 func (d *Dashboard) changed(p Page, r *http.Request, user User, last map[string][sha256.Size]byte) (names []string, ok bool) {
 	note := func(name string, html []byte) {
 		if now := sha256.Sum256(html); now != last[name] {

@@ -18,12 +18,12 @@ type login struct {
 	Next string `json:"next"`
 }
 
-// loginURL returns the address of the login page, which leads back to the requested page.
+// loginURL returns the address of the login page, which redirects to the requested page.
 func (d *Dashboard) loginURL(r *http.Request) string {
 	return d.Base + "/login?next=" + url.QueryEscape(r.URL.RequestURI())
 }
 
-// logIn begins a session by user name and password.
+// logIn begins a session after checking user name and password.
 func logIn(ctx context.Context, r *Request) (string, error) {
 	name, secret := r.PostForm.Get("name"), r.PostForm.Get("secret")
 	user, _ := r.Access.named(name)
@@ -48,7 +48,7 @@ func logIn(ctx context.Context, r *Request) (string, error) {
 	return r.local(r.PostForm.Get("next")), nil
 }
 
-// refused logs a failed login, without the user name, as people enter passwords in its place.
+// refused logs a failed login. It omits the user name: people enter passwords there by mistake.
 func (d *Dashboard) refused(r *http.Request) {
 	d.metrics.refused.Inc()
 	if held, ok := d.refusals.Log(""); ok {

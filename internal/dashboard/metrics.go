@@ -19,7 +19,7 @@ type metrics struct {
 	notDone prometheus.Counter
 }
 
-// newMetrics makes metrics; registry may be nil.
+// newMetrics returns metrics and registers them; registry may be nil.
 func newMetrics(registry prometheus.Registerer) *metrics {
 	f := promauto.With(registry)
 	steps := f.NewCounterVec(prometheus.CounterOpts{
@@ -46,7 +46,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// timed measures the time of all responses except event streams.
+// timed measures the duration of all responses except event streams.
 func (m *metrics) timed(page string, show http.HandlerFunc) http.HandlerFunc {
 	seconds := m.seconds.WithLabelValues(page)
 	return func(w http.ResponseWriter, r *http.Request) {

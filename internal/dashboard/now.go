@@ -17,7 +17,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// now has the current state that several pages show. Each part of it is read in the background.
+// now is the current state that several pages share. Each part is read in the background.
 type now struct {
 	figures background[db.Figures]
 	ended   background[map[ledger.EndedKey]*ledger.Ended]
@@ -31,11 +31,11 @@ type now struct {
 	counts  background[counts] // of problems, for the strip
 }
 
-// groupWaiting is up to how many waiting tasks of a group are counted, as there may be hundreds of groups.
+// groupWaiting is the number up to which waiting tasks of a group are counted: there may be hundreds of groups.
 const groupWaiting = 20
 
-// newNow returns the parts, none of which has been read yet. Reading many queues takes seconds, as the
-// broker is asked about each one.
+// newNow returns the parts before their first reading. Reading many queues takes seconds, as the broker is asked about
+// each one.
 func (d *Dashboard) newNow() *now {
 	failed := map[string]*background[pastErrors]{}
 	for i, of := range pastRanges {
@@ -107,14 +107,14 @@ func (d *Dashboard) readHosters(ctx context.Context) ([]status.Hoster, error) {
 	return nil, nil
 }
 
-// start starts readings of the parts of facts.
+// start starts readings of all parts of facts.
 func (n *now) start(ctx context.Context) {
 	for _, b := range []interface{ start(context.Context) }{&n.figures, &n.ended, &n.queues, &n.groups, &n.lanes, &n.hosters} {
 		b.start(ctx)
 	}
 }
 
-// forget makes all pages read their data again, after a change.
+// forget makes all pages read their data again after a change.
 func (d *Dashboard) forget() {
 	n := d.now
 	for _, b := range []interface{ forget() }{&n.figures, &n.ended, &n.past, &n.took, &n.queues, &n.groups, &n.lanes, &n.hosters, &d.data} {
@@ -127,13 +127,13 @@ func (d *Dashboard) forget() {
 
 var errNoBroker = Errorf(503, "The configuration names no broker.")
 
-// part says when a background part was read, and what is wrong with it.
+// part is the time of a background part, and its problem.
 type part struct {
 	At      *time.Time `json:"at"`      // nil: not yet
 	Problem string     `json:"problem"` // "" if nothing is wrong
 }
 
-// part returns what was read last. It logs why the last reading failed.
+// part returns the last value. It logs why the last reading failed.
 func (b *background[T]) part(ctx context.Context, d *Dashboard) (T, part) {
 	value, at, err := b.get(ctx)
 	p := part{At: &at}
@@ -157,7 +157,7 @@ func (b *background[T]) part(ctx context.Context, d *Dashboard) (T, part) {
 	return value, p
 }
 
-// unread returns what is wrong with parts.
+// unread returns the problems of parts.
 func unread(parts ...part) []string {
 	problems := []string{}
 	for _, p := range parts {
@@ -168,8 +168,8 @@ func unread(parts ...part) []string {
 	return problems
 }
 
-// facts reads the facts in which problems are found. If queues, groups, lanes or hosters can't be read, f.unread
-// says so.
+// facts returns the inputs of problems. If queues, groups, lanes or hosters can't be read, f.unread contains the
+// reasons.
 func (d *Dashboard) facts(ctx context.Context, now time.Time) (f facts, err error) {
 	f.now = now
 	d.now.start(ctx)

@@ -21,8 +21,8 @@ var (
 )
 
 type originsData struct {
-	Asked   string           `json:"asked"`  // what somebody looks for
-	Prefix  string           `json:"prefix"` // with https:// before it if it had no scheme
+	Asked   string           `json:"asked"`  // the text in the search field
+	Prefix  string           `json:"prefix"` // Asked, with https:// if it has no scheme
 	Origins []db.FoundOrigin `json:"origins"`
 	Next    *db.OriginPlace  `json:"next"`
 }
@@ -51,8 +51,8 @@ func showOrigins(ctx context.Context, r *Request) (any, error) {
 type originData struct {
 	URL          string                `json:"url"`
 	Origins      []db.FoundOrigin      `json:"origins"`  // by visit type and lister
-	Visits       []visitLine           `json:"visits"`   // the last ones, by visit type
-	Failures     []failure             `json:"failures"` // the last ones of its loads; maxOfType at most
+	Visits       []visitLine           `json:"visits"`   // the last visits, by visit type
+	Failures     []failure             `json:"failures"` // the last failures of its loads; at most maxOfType
 	Explanations []explain.Explanation `json:"explanations"`
 	Unexplained  string                `json:"unexplained,omitempty"`
 }
@@ -91,7 +91,7 @@ func origin(ctx context.Context, r *Request) (any, error) {
 	return d, nil
 }
 
-// visitLine is a timeline of visits of an origin.
+// visitLine is a timeline of an origin's visits.
 type visitLine struct {
 	VisitType string                `json:"visit_type"`
 	Stretches []ledger.VisitStretch `json:"stretches"` // the newest first
@@ -99,7 +99,7 @@ type visitLine struct {
 	Labels    []label               `json:"-"`
 }
 
-// lineOfVisits sets the places of stretches of visits on a timeline. A stretch whose beginning is not known is drawn at its end.
+// lineOfVisits sets the positions of visits on a timeline. A stretch with an unknown beginning is drawn at its end.
 func lineOfVisits(visitType string, stretches []ledger.VisitStretch) visitLine {
 	l := visitLine{VisitType: visitType, Stretches: stretches}
 	for _, s := range stretches {
@@ -113,7 +113,7 @@ func lineOfVisits(visitType string, stretches []ledger.VisitStretch) visitLine {
 		l.Line = append(l.Line, one)
 	}
 	l.Labels = timeline(l.Line)
-	const least = 1 // per cent, so that a single visit can be seen
+	const least = 1 // per cent, so that a single visit is visible
 	for i := range l.Line {
 		s := &l.Line[i]
 		s.Width = max(s.Width, least)

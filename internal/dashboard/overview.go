@@ -21,16 +21,16 @@ type overviewData struct {
 	Problems problems   `json:"problems"` // at most maxProblems
 	More     int        `json:"more_problems"`
 	Idle     problems   `json:"idle"`
-	NotHere  []string   `json:"not_evaluated"` // alerts that only Prometheus can tell
+	NotHere  []string   `json:"not_evaluated"` // alerts that only Prometheus can evaluate
 	Flow     flow       `json:"flow"`
-	Past     *series    `json:"past"`        // what workers report, of all task types; nil: see Unread
-	Visited  *series    `json:"past_visits"` // what the journal records, of all visit types
+	Past     *series    `json:"past"`        // as workers report, for all task types; nil: see Unread
+	Visited  *series    `json:"past_visits"` // as the journal records, for all visit types
 	Tasks    []typeData `json:"tasks"`
 	Visits   []typeData `json:"visits"`
-	Unread   []string   `json:"not_read"` // why facts are missing
+	Unread   []string   `json:"not_read"` // reasons why facts are missing
 }
 
-// flow counts work by stage. Unknown numbers are nil.
+// flow counts messages and tasks by stage. nil is unknown.
 type flow struct {
 	Ready         int64 `json:"ready"`   // tasks; at most 10,000 of each type are counted
 	Backlog       int   `json:"backlog"` // of lanes
@@ -56,7 +56,7 @@ type typeData struct {
 	Oldest   *time.Time       `json:"oldest"`
 	Queue    *status.Queue    `json:"queue"`
 	Position *time.Time       `json:"position"` // of the visit type's queue; nil if it has none, or is Unmoved
-	Unmoved  bool             `json:"unmoved"`  // the queue has a position that has never moved
+	Unmoved  bool             `json:"unmoved"`  // the queue's position has never moved
 }
 
 // reason is a class of exceptions; "" if none was reported.
@@ -68,7 +68,7 @@ type reason struct {
 // Words names the exception.
 func (r reason) Words() string { return cmp.Or(r.Exception, "no exception") }
 
-// by says by which exception most failures were, as a part of a sentence; "" if nothing failed.
+// by returns the most frequent exceptions as a part of a sentence; "" if nothing failed.
 func by(most []reason) string {
 	switch {
 	case len(most) == 0:
@@ -107,7 +107,7 @@ func overview(ctx context.Context, r *Request) (any, error) {
 	return o, nil
 }
 
-// Charts are what ended over time.
+// Charts returns charts of the ended work over time.
 func (o overviewData) Charts() (all []chart) {
 	if o.Past != nil {
 		all = append(all, o.Past.chart("Tasks, and visits of groups and lanes"))
@@ -118,7 +118,7 @@ func (o overviewData) Charts() (all []chart) {
 	return all
 }
 
-// Rate is how many ended a minute in the last five.
+// Rate returns how many ended per minute, over the last five minutes.
 func (t typeData) Rate() float64 { return t.Rates[1] }
 
 func flowOf(f facts, o overviewData) (w flow) {
@@ -130,7 +130,7 @@ func flowOf(f facts, o overviewData) (w flow) {
 	for _, v := range o.Visits {
 		w.VisitsEnded += int64(v.Rates[0])
 		w.FailedInAHour += v.Failed
-		// Events count the same visits, and those whose workers were killed before they could write to the journal.
+		// Events count the same visits, and also those whose worker was killed before it wrote to the journal.
 		if at := slices.IndexFunc(o.Tasks, func(t typeData) bool { return t.Type == model.LoaderTaskType(v.Type) }); at >= 0 {
 			w.FailedInAHour -= min(v.Failed, o.Tasks[at].Failed)
 		}
@@ -153,7 +153,7 @@ func flowOf(f facts, o overviewData) (w flow) {
 			*w.Running += *q.Unacknowledged
 		}
 	}
-	// Workers that acknowledge early leave nothing unacknowledged.
+	// Workers that acknowledge early have running tasks without unacknowledged messages.
 	inHand := 0
 	for _, worker := range workersOf(f.daemons, f.now) {
 		inHand += worker.Active
@@ -164,7 +164,7 @@ func flowOf(f facts, o overviewData) (w flow) {
 	return w
 }
 
-// taskRows returns a row for each task type that has something to show, the busiest first.
+// taskRows returns a row for each task type with work, the busiest first.
 func taskRows(types []model.TaskType, f facts) []typeData {
 	rows := []typeData{}
 	for _, tt := range types {
@@ -203,10 +203,10 @@ func visitRows(f facts) []typeData {
 	return busiestFirst(rows)
 }
 
-// firstPosition is before any position that a queue of visits has moved to: the archive's first visits are of 2015.
+// firstPosition is earlier than any real position of a visit queue: the archive's first visits are of 2015.
 var firstPosition = time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// positionOf returns the position of a visit type's queue. One that has never moved is none.
+// positionOf returns the position of a visit type's queue. at is nil if the position has never moved.
 func positionOf(p origins.VisitQueuePosition) (at *time.Time, unmoved bool) {
 	if moved := time.Unix(p.Position, 0); !moved.Before(firstPosition) {
 		return &moved, false
@@ -214,10 +214,10 @@ func positionOf(p origins.VisitQueuePosition) (at *time.Time, unmoved bool) {
 	return nil, true
 }
 
-// maxReasons is how many exceptions of a type are shown.
+// maxReasons is the number of exceptions shown for a type.
 const maxReasons = 3
 
-// endsOf returns the statistics of the work of a type that has ended; e may be nil.
+// endsOf returns statistics of the ended work of a type; e may be nil.
 func endsOf(name string, e *ledger.Ended) typeData {
 	row := typeData{Type: name, Reasons: []reason{}}
 	if e == nil {
@@ -233,7 +233,7 @@ func endsOf(name string, e *ledger.Ended) typeData {
 	return row
 }
 
-// mostReasons returns the most frequent exceptions of failures by class, maxReasons at most.
+// mostReasons returns the most frequent exceptions, at most maxReasons.
 func mostReasons(exceptions map[string]int64) []reason {
 	reasons := []reason{}
 	for name, failures := range exceptions {

@@ -14,11 +14,11 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// endedRows inserts what ended in a minute: minutes ago, source, type, status, exception, number.
+// endedRows inserts work that ended in a minute: minutes ago, source, type, status, exception, number.
 const endedRows = "insert into scheduler_go.ended (minute, source, type, status, exception, bucket, part, pieces, seconds) select date_trunc('minute', now()) - ago * interval '1 minute', source, type, status, exception, 20, 0, n, n from (values "
 
-// When most of what ends fails, the overview and the queue's page name the type and its top error, though most of the
-// hour went well, and most of its failures were others. Both lead to these failures. A few failures, and those of long ago, are no problem.
+// If most of what ended fails, the overview and the queue's page name the type and its main exception. They count the
+// last five minutes, not the hour, and link to these failures. A few failures, or old ones, are no problem.
 func TestMassFailureIsAProblem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -46,7 +46,7 @@ func TestMassFailureIsAProblem(t *testing.T) {
 	s.has("/queue?name=swh.load-git", `<a href="/errors?exception=NotGitRepository&amp;type=load-git">Of load-git, 41 of the 41 that ended in five minutes failed, most by NotGitRepository.`)
 }
 
-// A visit that failed counts once, though events and the journal both record it. What was not found has not failed.
+// A failed visit counts once, though both events and the journal record it. An origin that wasn't found has not failed.
 func TestFailuresOfTheHourCountOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -64,7 +64,7 @@ func TestFailuresOfTheHourCountOnce(t *testing.T) {
 	}
 }
 
-// A number of failures is no link to a list with another number.
+// A number of failures doesn't link to a list with a different number.
 func TestFailuresAreNoLinkToDisabledTasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -75,8 +75,8 @@ func TestFailuresAreNoLinkToDisabledTasks(t *testing.T) {
 	}
 }
 
-// What workers have in hand counts as running, though a worker that acknowledges early leaves nothing unacknowledged.
-func TestWhatWorkersHaveInHandRuns(t *testing.T) {
+// Tasks that workers run count as running, even if the worker acknowledges early and no message is unacknowledged.
+func TestTasksOfWorkersCountAsRunning(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
 	s.now.queues.read = func(context.Context) ([]status.Queue, error) {
@@ -115,7 +115,7 @@ func TestHealthyDaemonsAreNotOverdue(t *testing.T) {
 	}
 }
 
-// A queue position that has never moved is said to be so, on both pages. Pools that are not counted yet have no numbers.
+// Both pages say if a queue position has never moved. Pools without a count have no numbers.
 func TestPositionsAndPoolsThatAreNotThereYet(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,
@@ -137,8 +137,8 @@ func TestPositionsAndPoolsThatAreNotThereYet(t *testing.T) {
 	}
 }
 
-// Groups are shown that have work, or had: not a lister that has no origin of the visit type. Work without a lister
-// has a name for people.
+// Groups with present or past work are shown. A lister without origins of the visit type isn't. Work without a lister
+// has a readable group name.
 func TestGroupsWithoutWorkAreNotShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },

@@ -25,16 +25,15 @@ import (
 type Page struct {
 	Path     string // from the base, with the wildcards of http.ServeMux
 	Title    string
-	Menu     string   // its word in the navigation; "" if it is not there
-	Template string   // file below templates, which defines "content" and the fragments
-	Query    []string // the parameters that its address may have
-	// Fragments are the templates that show what may change while the page is open.
+	Menu     string   // its name in the navigation; "": it isn't there
+	Template string   // file in templates, which defines "content" and the fragments
+	Query    []string // the allowed parameters of its address
+	// Fragments are the templates that may change while the page is open.
 	Fragments []string
-	// Data returns what the page shows, as a struct that can be encoded as JSON. It must not depend on
-	// the user.
+	// Data returns the page's content as a struct that can be encoded as JSON. The content must not depend on the user.
 	Data func(ctx context.Context, r *Request) (any, error)
-	// OfUser says that Data depends on the user. Then it is computed for each request, with no limit on
-	// how many at a time, so it must query neither the database nor the broker.
+	// OfUser is set if Data depends on the user. Then Data runs for each request, without a limit on parallel calls, so
+	// it must query neither the database nor the broker.
 	OfUser bool
 }
 
@@ -43,25 +42,25 @@ type Request struct {
 	*http.Request
 	*Dashboard
 	User User
-	Now  time.Time // by the database's clock, if that is known
+	Now  time.Time // by the database's clock, if that is known, otherwise by this host's
 
 	session *http.Cookie // set by an action
 }
 
-// view is what templates are executed with.
+// view is the data of templates.
 type view struct {
 	Data    any
 	User    User
-	CSRF    string // token for forms of actions; "" if the user may not act
+	CSRF    string // token for the user's forms; "" if the user may not act
 	Page    Page
 	Title   string
 	Menu    []menuItem
 	URL     string // of this page, with its filter
 	Version string
 	Now     time.Time
-	Login   bool   // it is possible to log in
-	Strip   *strip // nil: not on this page
-	Find    string // what was searched for
+	Login   bool   // login is possible
+	Strip   *strip // nil: the page has none
+	Find    string // the text in the search field
 }
 
 type menuItem struct {
@@ -69,14 +68,14 @@ type menuItem struct {
 	Here       bool
 }
 
-// templates are the layout and a page's own.
+// templates are the layout's and a page's own.
 type templates = *template.Template
 
 func (d *Dashboard) parse(file string) (templates, error) {
 	return template.New(file).Funcs(d.functions()).ParseFS(files, "templates/layout.html", "templates/status.html", "templates/parts.html", "templates/"+file)
 }
 
-// show answers a request for a page.
+// show responds to a request for a page.
 func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 	var user User
 	var err error
@@ -95,7 +94,7 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("X-Fragment") == stripFragment && p.hasStrip() {
-		d.answerStrip(w, r) // also while the page can't be read
+		d.answerStrip(w, r) // even if the page can't be read
 		return
 	}
 	read, err := d.read(p, r, user)
@@ -112,7 +111,7 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 	d.answer(p, w, r, user, http.StatusOK, read)
 }
 
-// reader returns who sent a request, or an error if they may not read.
+// reader returns the user of a request, or an error if the user may not read.
 func (d *Dashboard) reader(r *http.Request) (User, error) {
 	user, err := d.Access.user(r)
 	required := d.Access.RequireLogin || d.Access.Closed != nil && d.Access.Closed()
@@ -122,7 +121,7 @@ func (d *Dashboard) reader(r *http.Request) (User, error) {
 	return user, err
 }
 
-// answer writes a page in the form that the request asks for.
+// answer writes a page in the requested form.
 func (d *Dashboard) answer(p Page, w http.ResponseWriter, r *http.Request, user User, status int, read *reading) {
 	var body bytes.Buffer
 	contentType := "text/html; charset=utf-8"
@@ -185,7 +184,7 @@ func (d *Dashboard) view(p Page, r *http.Request, user User, data any) (v view, 
 // hasStrip reports whether a page has the strip: all that need no login have none.
 func (p Page) hasStrip() bool { return p.Path != loginPage.Path && p.Path != errorPage.Path }
 
-// accepts reports whether the first media type that a request accepts is the given one.
+// accepts reports whether the first accepted media type of a request is the given one.
 func accepts(r *http.Request, mediaType string) bool {
 	first, _, _ := strings.Cut(r.Header.Get("Accept"), ",")
 	first, _, _ = strings.Cut(first, ";")
@@ -194,7 +193,7 @@ func accepts(r *http.Request, mediaType string) bool {
 
 // read reads a page.
 func (d *Dashboard) read(p Page, r *http.Request, user User) (*reading, error) {
-	if p.OfUser { // it needs none of the maxReadings: one can log in while others hold them all
+	if p.OfUser { // it needs no slot of maxReadings: a login works while others use all of them
 		data, err := p.Data(r.Context(), &Request{Request: r, Dashboard: d, User: user, Now: d.Reads.Now()})
 		return &reading{data: data}, err
 	}
@@ -203,7 +202,7 @@ func (d *Dashboard) read(p Page, r *http.Request, user User) (*reading, error) {
 	})
 }
 
-// compute calls a page's Data, with a time limit, when fewer than maxReadings others are running.
+// compute calls a page's Data with a time limit. It waits until fewer than maxReadings others run.
 func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -224,8 +223,8 @@ func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request) (any, 
 	})
 }
 
-// check returns an error unless a query has only parameters of the page, since a filter whose name is
-// misspelt would let everything through, and all of it is valid text for PostgreSQL.
+// check returns an error for unknown parameters and for text that is invalid in PostgreSQL. With a misspelt name, a
+// filter would match everything.
 func (p Page) check(query url.Values) error {
 	text, err := url.QueryUnescape(query.Encode())
 	if err != nil || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
@@ -242,7 +241,7 @@ func (p Page) check(query url.Values) error {
 // Word returns a parameter of the query, without the blanks around it.
 func (r *Request) Word(name string) string { return strings.TrimSpace(r.URL.Query().Get(name)) }
 
-// id returns the number in the path. what says what it is a number of.
+// id returns the number in the path. what is the word for its object.
 func (r *Request) id(what string) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
@@ -251,10 +250,10 @@ func (r *Request) id(what string) (int64, error) {
 	return id, err
 }
 
-// Error is shown instead of a page's data, with an HTTP status.
+// Error is an error page's content, with an HTTP status.
 type Error struct {
 	Status  int    `json:"status"`
-	Message string `json:"error"` // for the reader; it has no secrets
+	Message string `json:"error"` // for the reader; without secrets
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -268,7 +267,7 @@ func Errorf(status int, format string, args ...any) *Error {
 
 const (
 	maxReadings = 12  // pages that are read at the same time
-	maxAsked    = 200 // pages that are read or wait for it
+	maxAsked    = 200 // pages that are read or wait
 )
 
 var (
@@ -280,7 +279,7 @@ var (
 
 var errorPage = Page{Path: "error", Template: "error.html"}
 
-// fail answers with an error, which is logged if it is ours.
+// fail responds with an error. It logs errors of the server.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	shown, ok := errors.AsType[*Error](err)
 	switch {

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// maxChecks is how many passwords are checked at a time: each takes a processor for some 0.2 s.
+	// maxChecks is the number of parallel password checks: each uses a processor for some 0.2 s.
 	maxChecks = 2
 	checkWait = 5 * time.Second
-	// maxPassword is the longest password in bytes: bcrypt takes no more into account.
+	// maxPassword is the longest password in bytes: bcrypt ignores the rest.
 	maxPassword = 72
 )
 
-// passwordChecks checks passwords. A check takes as long for a user who is not there.
+// passwordChecks checks passwords. A check takes the same time for an unknown user.
 type passwordChecks struct {
 	running chan struct{}
-	decoy   passwords.Hash // is checked for users who are not there; nothing matches it for them
+	decoy   passwords.Hash // checked for unknown users; no password matches it
 }
 
 func newPasswordChecks(users []config.DashboardUser) passwordChecks {
 	p := passwordChecks{running: make(chan struct{}, maxChecks)}
 	if at := slices.IndexFunc(users, func(u config.DashboardUser) bool { return u.PasswordHash != "" }); at >= 0 {
-		p.decoy, _ = passwords.Parse(string(users[at].PasswordHash)) // config has checked it
+		p.decoy, _ = passwords.Parse(string(users[at].PasswordHash)) // config has parsed it successfully
 	}
 	return p
 }
 
-// isOf reports whether a password is a user's. The zero user is nobody. The error is errBusy or that of ctx.
+// isOf reports whether a password belongs to u, which is zero for an unknown user. The error is errBusy or that of ctx.
 func (p passwordChecks) isOf(ctx context.Context, u config.DashboardUser, password string) (bool, error) {
 	wait := time.NewTimer(checkWait)
 	defer wait.Stop()
@@ -55,7 +55,7 @@ func (p passwordChecks) isOf(ctx context.Context, u config.DashboardUser, passwo
 	return hash.Matches(password), nil
 }
 
-// isToken reports whether a bearer token is a user's. It takes as long whatever is wrong.
+// isToken reports whether a bearer token belongs to u. It takes the same time for any wrong token.
 func isToken(u config.DashboardUser, token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return u.TokenSHA256 != "" && subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(strings.ToLower(string(u.TokenSHA256)))) == 1

@@ -12,11 +12,11 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// pastRange is a part of the past that pages show, in steps.
+// pastRange is a range of the past that pages show, in steps.
 type pastRange struct {
-	Name, Word string // in addresses, and for people
+	Name, Word string // in addresses, and on pages
 	span       string // of ledger.Past
-	steps      int    // that have ended, before the one in progress
+	steps      int    // number of ended steps, before the one in progress
 	step       time.Duration
 }
 
@@ -26,7 +26,7 @@ var pastRanges = []pastRange{
 	{"2y", "2 years", "day", 52, 14 * 24 * time.Hour},
 }
 
-// rangeOf returns the range that an address asks for, the shortest one if it asks for none.
+// rangeOf returns the range in the address, by default the shortest one.
 func (r *Request) rangeOf() (pastRange, error) {
 	name := r.Word("range")
 	if name == "" {
@@ -40,13 +40,13 @@ func (r *Request) rangeOf() (pastRange, error) {
 	return pastRange{}, refuseWord(r.URL.Query(), "range", "3h, 30d or 2y")
 }
 
-// rangeLink leads to a page with a range.
+// rangeLink is a link to the same page with another range.
 type rangeLink struct {
 	Word, Path string
 	Here       bool
 }
 
-// links returns the links to a page, from the base, with each range.
+// links returns the links to a page with each range. path is from the base.
 func (p pastRange) links(path string, query ...any) (all []rangeLink) {
 	for i, other := range pastRanges {
 		name := other.Name
@@ -58,15 +58,15 @@ func (p pastRange) links(path string, query ...any) (all []rangeLink) {
 	return all
 }
 
-// past returns what of the past the range is at a time.
+// past returns the range as a ledger.Past that ends now.
 func (p pastRange) past(now time.Time) ledger.Past {
 	step := int64(p.step / time.Second)
 	return ledger.Past{Span: p.span, Step: p.step, Since: time.Unix((now.Unix()/step-int64(p.steps))*step, 0).UTC()}
 }
 
-// series is what ended of a type in each step of a range.
+// series counts the ended work of a type in each step of a range.
 type series struct {
-	Since  time.Time `json:"since"` // the beginning of the first step
+	Since  time.Time `json:"since"` // start of the first step
 	Step   float64   `json:"step_seconds"`
 	Ended  []int64   `json:"ended"`
 	Failed []int64   `json:"failed"`
@@ -80,7 +80,7 @@ func (s *series) steps() steps {
 	return steps{s.Since, model.Duration(s.Step)}
 }
 
-// add counts what ended in a step, by its number since 1970.
+// add counts ended work in a step, numbered since 1970.
 func (s *series) add(step, ended, failed int64) {
 	if i := step - s.Since.Unix()/int64(s.Step); i >= 0 && i < int64(len(s.Ended)) {
 		s.Ended[i] += ended
@@ -91,7 +91,7 @@ func (s *series) add(step, ended, failed int64) {
 // Chart draws the series.
 func (s *series) chart(title string) chart { return band(title, s.steps(), s.Ended, s.Failed) }
 
-// Spark draws the series for a cell; s may be nil.
+// Spark returns the series as a small chart for a cell; s may be nil.
 func (s *series) Spark() chart {
 	if s == nil {
 		return chart{}
@@ -99,7 +99,7 @@ func (s *series) Spark() chart {
 	return spark(s.steps(), s.Ended, s.Failed)
 }
 
-// FailedSpark draws what failed for a cell; s may be nil.
+// FailedSpark returns the failures as a small chart for a cell; s may be nil.
 func (s *series) FailedSpark() chart {
 	if s == nil {
 		return chart{}
@@ -109,7 +109,7 @@ func (s *series) FailedSpark() chart {
 	return c
 }
 
-// readPast reads what ended of each type in the shortest range, and of all types of each source (type "").
+// readPast reads the ended work of each type in the shortest range. Type "" has the totals of each source.
 func (d *Dashboard) readPast(ctx context.Context) (map[ledger.EndedKey]*series, error) {
 	r := pastRanges[0]
 	p := r.past(d.Reads.Now())
@@ -129,7 +129,7 @@ func (d *Dashboard) readPast(ctx context.Context) (map[ledger.EndedKey]*series, 
 	return all, err
 }
 
-// perhaps is a number of seconds; NaN, which is null in JSON, is unknown.
+// perhaps is a number of seconds. NaN is unknown, and null in JSON.
 type perhaps float64
 
 func (p perhaps) MarshalJSON() ([]byte, error) {
@@ -139,7 +139,7 @@ func (p perhaps) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(p))
 }
 
-// quantiles are how long what ended took in each step.
+// quantiles are quantiles of the durations in each step.
 type quantiles struct {
 	Since time.Time `json:"since"`
 	Step  float64   `json:"step_seconds"`

@@ -13,7 +13,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The overview draws what ended and failed in the last three hours, of all types and of each, with the numbers in tables and in words, without scripts.
+// The overview draws ended and failed work of the last three hours, of all types and of each. Tables and sentences have
+// the same numbers, without scripts.
 func TestOverviewOverTime(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -35,15 +36,15 @@ func TestOverviewOverTime(t *testing.T) {
 	s.has("/", "49 ended, at most 44 in 5 min. 41 of them failed, at most 41, from ", `<svg class="spark"`, `role="img"`, "Tasks, and visits of groups and lanes, in numbers", `<th scope="row">`)
 }
 
-// What failed is shown by type and exception, most failures first, with a sample, when it was first and last seen, and the last ones of each; and can
-// be retried and disabled as one group: the tasks whose last run failed so.
+// Failures are shown by type and exception, the most frequent first, with a sample, the first and last time, and the
+// latest ones. An operator can retry or disable them as a group: the tasks whose last run failed so.
 func TestErrorsAreShownAndActedOn(t *testing.T) {
 	t.Parallel()
 	s := work(t, nil)
 	s.exec(endedRows+`(7, 'worker', 'load-git', 'failed', 'OSError', 41), (9, 'worker', 'load-git', 'failed', '', 3), (9, 'worker', 'load-git', 'eventful', '', 9),
 			(20, 'worker', 'list-git', 'lost', 'KeyError', 50), (30, 'journal', 'git', 'failed', '', 2), (30, 'journal', 'git', 'not_found', '', 7)) v (ago, source, type, status, exception, n)`,
 		"insert into scheduler_go.errors values ('load-git', 'OSError', now() - interval '40 days', now() - interval '30 days')",
-		// Tasks 10 to 14 failed by it; 13 succeeded since, and 14 failed otherwise.
+		// Tasks 10 to 14 failed by it. 13 has succeeded since, and 14 has failed otherwise.
 		`insert into task_run (task, backend_id, scheduled, started, ended, status) select n, 'failed-' || n, now(), now(), now(), 'failed' from generate_series(10, 14) n`,
 		`insert into task_run (task, backend_id, scheduled, started, ended, status) values (13, 'ok', now(), now(), now(), 'eventful')`,
 		`insert into scheduler_go.failures (at, type, exception, message, worker, task, visit_type, url) select now() - interval '5 minutes', 'load-git', case n when 14 then '' else 'OSError' end, 'OSError: no route ' || n, 'loader@host3', n, 'git', 'https://example.org/' || n
@@ -92,7 +93,8 @@ func TestErrorsAreShownAndActedOn(t *testing.T) {
 	s.has(path, "OSError")
 }
 
-// The page of a type has what ended and failed, how long it took and waited, its errors, what runs, its queues and settings, in each range.
+// In each range, the page of a type shows ended and failed work, durations, waiting times, errors, running work, queues
+// and settings.
 func TestTypeIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -132,7 +134,7 @@ func TestTypeIsShown(t *testing.T) {
 	}
 }
 
-// An origin has its last visits as stretches that ended alike on a line of time, and its last failures.
+// An origin's page draws its last visits as stretches with the same outcome, and lists its last failures.
 func TestVisitsOfAnOriginAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil, append(odd,

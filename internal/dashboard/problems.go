@@ -14,15 +14,16 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Problem is an alert (deploy/prometheus/alerts.yml) whose condition holds now, however briefly.
+// Problem is an alert (deploy/prometheus/alerts.yml) whose condition is true now, perhaps for a shorter time than the
+// alert's.
 type Problem struct {
-	Alert    string `json:"alert"` // also the section of the runbooks; "" if nothing is wrong
+	Alert    string `json:"alert"` // name of the alert and its runbook; "" if nothing is wrong
 	Critical bool   `json:"critical"`
 	Idle     bool   `json:"idle"` // nothing is wrong, but something does nothing
 	Text     string `json:"text"`
-	Page     string `json:"page"` // shows more; from the base; "" for the page that the problem is on
+	Page     string `json:"page"` // page with details, from the base; "": the problem's own page
 
-	queue string // that it holds up, if Page is not the queue's page
+	queue string // the queue that it holds up, if Page isn't the queue's
 }
 
 // problems collects problems.
@@ -32,7 +33,7 @@ func (p *problems) add(critical bool, alert, page, format string, args ...any) {
 	*p = append(*p, Problem{Alert: alert, Critical: critical, Text: fmt.Sprintf(format, args...), Page: page})
 }
 
-// facts are what problems are found in.
+// facts are the inputs of problems.
 type facts struct {
 	now     time.Time
 	figures db.Figures
@@ -42,19 +43,19 @@ type facts struct {
 	groups  []status.Group
 	lanes   []status.Lane
 	hosters []status.Hoster
-	unread  []string // why facts are missing
+	unread  []string // reasons why facts are missing
 }
 
-// notHere are the alerts that only Prometheus can evaluate: they compare with hours ago, or are
-// about something that isn't in the database.
+// notHere are the alerts that only Prometheus can evaluate: they compare with past hours, or use data outside of the
+// database.
 var notHere = []string{
 	"ConnectionsExhausted", "ListenerStalled", "EventsLag", "JournalLag", "FiguresStale", "VisitsFallBehind", "VisitPoolGrows", "RPCErrors", "LoginsRefused",
 }
 
-// maxProblems is how many problems are shown.
+// maxProblems is the number of problems shown.
 const maxProblems = 50
 
-// problems returns what is wrong now, critical problems first.
+// problems returns all current problems, critical ones first.
 func (f facts) problems() problems {
 	all := problems{}
 	f.ofDaemons(&all)
@@ -74,13 +75,13 @@ func (f facts) problems() problems {
 	return all
 }
 
-// overdueAfter is how long a daemon, which updates its row once a minute, may be silent.
+// overdueAfter is the longest silence of a daemon, which updates its row once a minute.
 const overdueAfter = 5 * time.Minute
 
 func (f facts) ofDaemons(all *problems) {
 	alive, newest := map[string]bool{}, map[string]time.Time{}
 	type place struct{ name, host string }
-	last := map[place]time.Time{} // when the last silent one was seen
+	last := map[place]time.Time{} // last contains when the last silent daemon of each place was seen
 	for _, d := range f.daemons {
 		if d.Started.After(newest[d.Name]) {
 			newest[d.Name] = d.Started
@@ -204,11 +205,12 @@ func (f facts) ofGroupsAndLanes(all *problems) {
 	}
 }
 
-// massFailure is the least number of failures in five minutes that is a problem, if they are most of what ended.
+// massFailure is the least number of failures in five minutes that can be a problem. They must also be most of the ended
+// work.
 const massFailure = 10
 
-// ofEnds adds the types most of whose work fails. Visits that both events and the journal record count by the events,
-// which have the errors.
+// ofEnds adds types whose work fails mostly. For visits in both events and the journal it counts the events, which have
+// the exceptions.
 func (f facts) ofEnds(all *problems) {
 	for key, e := range f.ended {
 		if !massFails(key.Source, e) {
@@ -234,13 +236,13 @@ func (f facts) ofEnds(all *problems) {
 	}
 }
 
-// massFails reports whether most of what ended in five minutes failed.
+// massFails reports whether most of the work that ended in five minutes failed.
 func massFails(source string, e *ledger.Ended) bool {
 	failed := failures(source, e.FiveStatuses)
 	return failed >= massFailure && 2*failed > e.Five
 }
 
-// failures counts the failures among what ended, by status.
+// failures returns the number of failures in counts by status.
 func failures(source string, statuses map[string]int64) int64 {
 	if source == ledger.EndedByJournal {
 		return statuses[string(model.VisitFailed)]

@@ -17,7 +17,7 @@ var queuePage = Page{Path: "/queue", Title: "Queue", Template: "queue.html", Que
 // queuePath returns the address of the page of a queue, from the base.
 func queuePath(name string) string { return address("/queue", "name", name) }
 
-// queuesData has the queues whose names or task types contain Word.
+// queuesData contains the queues whose names or task types contain Word.
 type queuesData struct {
 	Word   string         `json:"word"`
 	Queues []status.Queue `json:"queues"` // maxRows at most
@@ -27,11 +27,11 @@ type queuesData struct {
 	Hosters []status.Hoster `json:"hosters"`
 }
 
-// groupsAndLanes has the groups and lanes of some queues, at most maxRows of each.
+// groupsAndLanes contains the groups and lanes of some queues, at most maxRows of each.
 type groupsAndLanes struct {
 	Groups []status.Group `json:"groups"`
 	Lanes  []status.Lane  `json:"lanes"`
-	Unread []string       `json:"not_read"` // why parts are missing
+	Unread []string       `json:"not_read"` // reasons why parts are missing
 }
 
 func (groupsAndLanes) MostWaiting() int { return groupWaiting }
@@ -67,9 +67,9 @@ func (d *Dashboard) groupsAndLanesOf(ctx context.Context, of func(queue, taskTyp
 
 type queueData struct {
 	Name  string        `json:"name"`
-	Queue *status.Queue `json:"queue"` // nil: it does not exist or is not known yet
+	Queue *status.Queue `json:"queue"` // nil: it is missing or not read yet
 	Part  part          `json:"read"`
-	Why   problems      `json:"why"` // what may hold it up
+	Why   problems      `json:"why"` // possible causes of a standstill
 	groupsAndLanes
 	Range  string      `json:"range"`
 	Ranges []rangeLink `json:"-"`
@@ -80,7 +80,7 @@ type queueData struct {
 
 func (q queueData) PageTitle() string { return "Queue " + q.Name }
 
-// pastShare says how much of the queue a group used in some periods, the oldest first, as parts of 1.
+// pastShare is a group's part of the queue's use in some periods, the oldest first, from 0 to 1.
 type pastShare struct {
 	Group string    `json:"group"`
 	Parts []float64 `json:"parts"`
@@ -124,7 +124,7 @@ const (
 	pastLength = 30 * time.Minute
 )
 
-// pastShares returns what the groups of a queue used in each of the last pastTimes half hours.
+// pastShares returns the parts of a queue's groups in each of the last pastTimes half hours.
 func (r *Request) pastShares(ctx context.Context, queue string) (since []time.Time, past []pastShare, err error) {
 	used := map[string]*[pastTimes + 1]float64{} // by group: seconds from each time until now
 	for i := range pastTimes {

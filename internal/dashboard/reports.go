@@ -14,10 +14,10 @@ import (
 
 var reportsPage = Page{Path: "/reports", Title: "Simulator reports", Menu: "Reports", Template: "reports.html", Data: reportsOf}
 
-// reportsData lists the pages that "simulator run --html" wrote to the directory dashboard.reports.
+// reportsData lists the reports that `simulator run --html` wrote to the directory dashboard.reports.
 type reportsData struct {
 	Configured bool         `json:"configured"`
-	Reports    []reportData `json:"reports"` // the newest first, maxRows at most
+	Reports    []reportData `json:"reports"` // the newest first, at most maxRows
 }
 
 type reportData struct {
@@ -56,7 +56,7 @@ func (d *Dashboard) reportsIn() string {
 	return filepath.Clean(c.Resolve(c.Dashboard.Reports))
 }
 
-// unreadable returns the error for a directory of reports that can't be read. It omits the path.
+// unreadable returns the error for an unreadable directory of reports. It omits the path.
 func unreadable(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
@@ -64,7 +64,7 @@ func unreadable(err error) error {
 	return Errorf(http.StatusInternalServerError, "The directory of reports (dashboard.reports) can't be read: %s.", err)
 }
 
-// report serves a report as it was written, in a sandbox.
+// report serves a report unchanged, in a sandbox.
 func (d *Dashboard) report(w http.ResponseWriter, r *http.Request) {
 	if _, err := d.reader(r); err != nil {
 		d.fail(w, r, err)

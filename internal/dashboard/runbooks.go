@@ -17,14 +17,14 @@ type runbooksData struct {
 	Runbooks []runbook `json:"runbooks"`
 }
 
-// runbook says what an alert means and what to do.
+// runbook contains the meaning of an alert and the steps to take.
 type runbook struct {
 	Alert string   `json:"alert"`
 	Means []string `json:"means"` // paragraphs of Markdown
 	Steps []string `json:"steps"`
 }
 
-// runbooks are those of docs/how-to/runbooks.md.
+// runbooks are the runbooks of docs/how-to/runbooks.md.
 var runbooks = readRunbooks(docs.Runbooks)
 
 var step = regexp.MustCompile(`^\d+\. `)
@@ -52,7 +52,7 @@ var (
 	markdownCode = regexp.MustCompile("`([^`]+)`")
 )
 
-// markdown returns a line of Markdown as HTML, with code marked and links replaced by their texts.
+// markdown converts a line of Markdown to HTML. It marks code and replaces links by their texts.
 func markdown(line string) template.HTML {
 	html := markdownLink.ReplaceAllString(template.HTMLEscapeString(line), "$1")
 	return template.HTML(markdownCode.ReplaceAllString(html, "<code>$1</code>"))

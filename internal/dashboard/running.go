@@ -14,10 +14,10 @@ import (
 var runningPage = Page{Path: "/running", Title: "Running now", Menu: "Running", Template: "running.html", Query: []string{"type"}, Fragments: []string{"running"}, Data: showRunning}
 
 type runningData struct {
-	Type    string      `json:"type"` // "": all
+	Type    string      `json:"type"` // "": all types
 	Running []running   `json:"running"`
-	Types   []typeRuns  `json:"types"` // how many runs of each type run
-	Part    part        `json:"read"`  // how long types take
+	Types   []typeRuns  `json:"types"` // numbers of running runs by type
+	Part    part        `json:"read"`  // when durations were read
 	Actions []operation `json:"-"`
 }
 
@@ -26,10 +26,10 @@ type typeRuns struct {
 	Runs int64  `json:"runs"`
 }
 
-// running is a run or a visit that has begun and not ended.
+// running is a run or a visit in progress.
 type running struct {
-	Type      string    `json:"type"`      // task type; "": it is unknown
-	Task      int64     `json:"task"`      // 0: it is a visit
+	Type      string    `json:"type"`      // task type; "": unknown
+	Task      int64     `json:"task"`      // 0: a visit
 	Arguments string    `json:"arguments"` // of a task
 	URL       string    `json:"url"`       // of a visit
 	Queue     string    `json:"queue"`     // of a visit
@@ -40,7 +40,7 @@ type running struct {
 	P95       *float64  `json:"p95"` // of its type in the last 30 days; nil if unknown
 }
 
-// Slow reports whether it has taken longer than 95 % of its type do.
+// Slow reports whether it has taken longer than 95 % of its type's runs.
 func (r running) Slow() bool { return r.P95 != nil && r.Seconds > *r.P95 }
 
 func showRunning(ctx context.Context, r *Request) (any, error) {
@@ -63,7 +63,7 @@ func showRunning(ctx context.Context, r *Request) (any, error) {
 	return d, err
 }
 
-// running returns what runs of a task type, of all if it is "", the oldest first.
+// running returns what runs of a task type, or of all types if it is "". The oldest is first.
 func (r *Request) running(ctx context.Context, taskType string, limit int) ([]running, part, error) {
 	types, err := r.Reads.TaskTypes(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *Request) running(ctx context.Context, taskType string, limit int) ([]ru
 	return all[:min(len(all), limit)], read, nil
 }
 
-// readTook reads how long work of each task type took in the last 30 days.
+// readTook reads the durations of each task type in the last 30 days.
 func (d *Dashboard) readTook(ctx context.Context) (map[string]lanes.Sketch, error) {
 	return d.Reads.Took(ctx, ledger.EndedByWorker, d.Reads.Now().Add(-30*24*time.Hour), string(model.RunEventful), string(model.RunUneventful))
 }

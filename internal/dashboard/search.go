@@ -18,17 +18,17 @@ import (
 
 var searchPage = Page{Path: "/search", Title: "Search", Template: "search.html", Query: []string{"find"}, Data: search}
 
-// searchData are the matches of a text, wherever it may be from.
+// searchData are the matches of a text in all kinds of objects.
 type searchData struct {
 	Find  string   `json:"find"`
 	Found []match  `json:"found"`
 	More  bool     `json:"more"`  // some kinds have more matches than are listed
-	Tried []string `json:"tried"` // in words
+	Tried []string `json:"tried"` // the kinds that were searched, in words
 
 	exact []match // of Found
 }
 
-// match is something that a search found.
+// match is an object that a search found.
 type match struct {
 	Kind string `json:"kind"`
 	Text string `json:"text"`
@@ -47,11 +47,11 @@ func (d searchData) LeadsTo() string {
 }
 
 const (
-	maxMatches = 20   // of a kind
-	maxFind    = 2000 // bytes of what is searched for
+	maxMatches = 20   // of each kind
+	maxFind    = 2000 // longest text, in bytes
 )
 
-// finder looks for a text. Each kind is a look-up by an index, or among names that are few.
+// finder searches for a text. Each kind is an index look-up, or a search in a short list of names.
 type finder struct {
 	*Request
 	data *searchData
@@ -79,7 +79,7 @@ func (f finder) tried(format string, args ...any) {
 	f.data.Tried = append(f.data.Tried, fmt.Sprintf(format, args...))
 }
 
-// add adds a match, unless there are many of its kind.
+// add adds a match, up to maxMatches of its kind.
 func (f finder) add(exact bool, kind, text, page string) {
 	m := match{kind, text, page}
 	if slices.Contains(f.data.Found, m) {
@@ -100,7 +100,7 @@ func (f finder) add(exact bool, kind, text, page string) {
 	f.data.Found = append(f.data.Found, m)
 }
 
-// numbers finds the task and the graph of a number.
+// numbers finds the task and the graph with a number.
 func (f finder) numbers(ctx context.Context) error {
 	id, err := strconv.ParseInt(f.text, 10, 64)
 	if err != nil || id < 1 {
@@ -123,7 +123,7 @@ func (f finder) numbers(ctx context.Context) error {
 	return err
 }
 
-// celeryID finds the run, or the visit in the ledger, of Celery's id.
+// celeryID finds the run or the visit with a Celery id.
 func (f finder) celeryID(ctx context.Context) error {
 	if _, err := uuid.Parse(f.text); err != nil {
 		return nil
@@ -141,7 +141,7 @@ func (f finder) celeryID(ctx context.Context) error {
 	return err
 }
 
-// names finds queues, task types, visit types and listers, by a part of their names.
+// names finds queues, task types, visit types and listers by a part of their names.
 func (f finder) names(ctx context.Context) error {
 	f.tried("a queue, a task type, a visit type or a lister, by a part of its name")
 	types, err := f.Reads.TaskTypes(ctx)
@@ -172,7 +172,7 @@ func (f finder) names(ctx context.Context) error {
 	return err
 }
 
-// graphs finds graphs by a part of their names, among the newest.
+// graphs finds graphs by a part of their names, among the newest ones.
 func (f finder) graphs(ctx context.Context) error {
 	f.tried("a graph, by a part of its name: the newest 20,000")
 	found, err := f.Reads.FindGraphs(ctx, graphs.Search{Name: f.text}, 0, maxMatches, 1)
@@ -183,7 +183,7 @@ func (f finder) graphs(ctx context.Context) error {
 	return err
 }
 
-// origins finds origins by their URL, or by how it begins.
+// origins finds origins by their URL, or by its beginning.
 func (f finder) origins(ctx context.Context) error {
 	prefixes := []string{f.text}
 	if !strings.Contains(f.text, ":") {

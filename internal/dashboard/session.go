@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/sessions"
 )
 
-// The cookie of a session. Over TLS its prefix has browsers take it from this very host, and not from another one of
-// the domain, which could have somebody act as another user.
+// The cookie of a session. Its prefix makes browsers accept it only from this host over TLS. Without it, another host of
+// the domain could set a cookie, and a user would act as somebody else.
 const (
 	sessionName       = "swh_scheduler_session"
 	secureSessionName = "__Host-" + sessionName
@@ -22,8 +22,8 @@ const (
 // keySize is the number of random bytes of a session's key.
 const keySize = 32
 
-// bySession returns the user of a session; the zero User if there is none, or the user's password is another one
-// meanwhile, which ends it.
+// bySession returns the user of a session. It returns the zero User if there is no session, or if the user's password
+// has changed, which ends the session.
 func (a *Access) bySession(r *http.Request) (User, error) {
 	key, err := a.sessionKey(r)
 	if err != nil || key == nil {
@@ -41,7 +41,7 @@ func (a *Access) bySession(r *http.Request) (User, error) {
 	return User{Name: u.Name, rights: rights(u.Roles), session: found.ID}, nil
 }
 
-// named returns the user of a name.
+// named returns the user with a name.
 func (a *Access) named(name string) (config.DashboardUser, bool) {
 	i := slices.IndexFunc(a.Users, func(u config.DashboardUser) bool { return u.Name == name })
 	if i < 0 {
@@ -50,8 +50,8 @@ func (a *Access) named(name string) (config.DashboardUser, bool) {
 	return a.Users[i], true
 }
 
-// sessionKey returns the key in the cookie of a request; nil if there is none that this dashboard has signed. Of two
-// cookies one may be somebody else's, so neither counts.
+// sessionKey returns the key in a request's cookie; nil if this dashboard has signed none. If there are two cookies,
+// another host may have set one, so both are ignored.
 func (a *Access) sessionKey(r *http.Request) ([]byte, error) {
 	cookies := r.CookiesNamed(a.cookieName(r))
 	if len(cookies) != 1 || !a.canLogIn() {
@@ -68,7 +68,7 @@ func (a *Access) sessionKey(r *http.Request) ([]byte, error) {
 	return given[:keySize], nil
 }
 
-// begin begins a session of a user, and returns its cookie's value. The session that the request has ends.
+// begin starts a session of a user and returns the value of its cookie. It ends the request's current session.
 func (a *Access) begin(ctx context.Context, r *http.Request, u config.DashboardUser) (string, error) {
 	formKey, err := a.sessions.FormKey(ctx)
 	if err != nil {
@@ -105,13 +105,13 @@ func (a *Access) cookieName(r *http.Request) string {
 	return sessionName
 }
 
-// cookie returns the session's cookie, which expires after some seconds. Browsers send it to this host only.
+// cookie returns the session's cookie, which expires after the given seconds. Browsers send it only to this host.
 func (r *Request) cookie(value string, seconds int) *http.Cookie {
 	c := &http.Cookie{
 		Name: r.Access.cookieName(r.Request), Value: value, Path: r.Base + "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.Access.secure(r.Request),
 	}
 	if c.Secure {
-		c.Path = "/" // for the prefix
+		c.Path = "/" // the prefix requires it
 	}
 	return c
 }

@@ -24,7 +24,7 @@ import (
 	"swh-scheduler/sql/sessions"
 )
 
-// replica is another process's dashboard of the same database, with users of its own.
+// replica returns another process's dashboard of the same database, with its own users.
 func (s *site) replica(users ...config.DashboardUser) *site {
 	s.t.Helper()
 	other := *s
@@ -39,7 +39,7 @@ func (s *site) replica(users ...config.DashboardUser) *site {
 	return &other
 }
 
-// is checks whether a session is one, on all dashboards.
+// is checks on all sites whether a cookie has a valid session.
 func is(t *testing.T, what, cookie string, want bool, sites ...*site) {
 	t.Helper()
 	status := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[want]
@@ -50,8 +50,8 @@ func is(t *testing.T, what, cookie string, want bool, sites ...*site) {
 	}
 }
 
-// A session is one for all processes, until its user logs out at one of them, or an operator ends it: then who
-// has stolen its cookie has nothing, and an open page gets no more updates.
+// All processes share a session until its user logs out at one of them, or an operator ends it. Then a stolen cookie is
+// useless, and open pages receive no updates.
 func TestStolenSessions(t *testing.T) {
 	t.Parallel()
 	s := acting(t, true)
@@ -81,7 +81,7 @@ func TestStolenSessions(t *testing.T) {
 		t.Errorf("logout: %s, %v", answer.Status, answer.Header)
 	}
 	is(t, "after logout", cookie, false, s, other)
-	for lines := bufio.NewScanner(stream.Body); lines.Scan(); { // until the server ends it
+	for lines := bufio.NewScanner(stream.Body); lines.Scan(); { // until the server ends the stream
 	}
 	form := url.Values{"csrf": {forms}, "action": {"disable"}, "id": {"1"}}
 	if answer, _ := s.ask(http.MethodPost, "/tasks", form, "Cookie", cookie); answer.StatusCode != http.StatusForbidden {
@@ -104,8 +104,8 @@ func TestStolenSessions(t *testing.T) {
 	is(t, "after its time", cookie, false, s, other)
 }
 
-// A session ends with the password that it was begun with, and with its user, for all processes. What its user may do is
-// what the configuration says now.
+// If a user is removed or the password changes, the user's sessions end in all processes. The user's rights are those of
+// the current configuration.
 func TestSessionsEndWithTheirPassword(t *testing.T) {
 	t.Parallel()
 	s := acting(t, true)
@@ -118,7 +118,7 @@ func TestSessionsEndWithTheirPassword(t *testing.T) {
 	if page := looking.get("/graphs", "Cookie", cookie); !strings.Contains(page, "ann (may look)") || !strings.Contains(page, `name="csrf" value=""`) {
 		t.Error("who may look has a form")
 	}
-	is(t, "with another password", cookie, false, s.replica(AUser("ann", "s3cret", "", ann.Roles...)), s) // another hash of the same, even
+	is(t, "with another password", cookie, false, s.replica(AUser("ann", "s3cret", "", ann.Roles...)), s) // another hash of the same password
 	cookie = s.logIn("ann", "s3cret")
 	is(t, "without the user", cookie, false, s.replica(AUser("bob", "x", "")), s)
 	cookie = s.logIn("ann", "s3cret")
@@ -127,7 +127,7 @@ func TestSessionsEndWithTheirPassword(t *testing.T) {
 	is(t, "without the password", cookie, false, s.replica(token, AUser("bob", "x", "")), s)
 }
 
-// What this dashboard has not made is no session, and costs the database nothing.
+// A cookie that this dashboard hasn't signed is no session, and needs no query.
 func TestForgedSessions(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -170,8 +170,8 @@ func TestForgedSessions(t *testing.T) {
 	is(t, "the session itself, still", cookie, true, s)
 }
 
-// A session that an attacker has is not the one of who logs in with its cookie: a login begins a new one, and ends that.
-// Over TLS the cookie is one that no other host of the domain can set.
+// A login begins a new session and ends the request's one. So an attacker who sets a victim's cookie doesn't share the
+// victim's session. Over TLS, another host of the domain can't set the cookie.
 func TestFixedSessions(t *testing.T) {
 	t.Parallel()
 	s := acting(t, true)
@@ -211,8 +211,8 @@ func TestFixedSessions(t *testing.T) {
 	}
 }
 
-// Logins beyond two at a time wait, and are refused after five seconds: checking passwords takes no more of the
-// processors. A password of nobody is checked like one of somebody.
+// Two passwords are checked in parallel. Other logins wait, and after five seconds they are refused. The check takes the
+// same time for unknown users.
 func TestPasswordChecksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ann := Ann()
@@ -246,7 +246,7 @@ func TestPasswordChecksAreBounded(t *testing.T) {
 	})
 }
 
-// Of each role, what it may do: every operation, on the page and by a form, and confirming and stopping it.
+// For each role: all operations, on the page and by a form, and confirming and cancelling actions.
 func TestRightsByRole(t *testing.T) {
 	t.Parallel()
 	roles := map[string][]config.DashboardRole{
@@ -302,8 +302,8 @@ func TestRightsByRole(t *testing.T) {
 	s.has(path, "Cancelled by tasks and terminate, 192.0.2.1")
 }
 
-// The audit has who acted, from where, what, and to how many, also of who confirmed it; behind a proxy that is trusted, from
-// where that says.
+// The audit has each action's user, address, effect, number of objects and confirmation. Behind a trusted proxy, the
+// address comes from its header.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	s := work(t, func(o *Options) {
@@ -329,7 +329,7 @@ func TestAudit(t *testing.T) {
 	s.has("/audit", "<td>ann</td><td>198.51.100.7</td>")
 }
 
-// Somebody who logs in again and again has ten sessions, and so has the table rows.
+// A user has at most ten sessions, however many logins there are.
 func TestFloodOfSessions(t *testing.T) {
 	t.Parallel()
 	s := acting(t, true)
@@ -350,7 +350,7 @@ func TestFloodOfSessions(t *testing.T) {
 	}
 }
 
-// While the database is away a page says so, and nobody's session is taken for none.
+// If the database is away, a page says so. Valid sessions don't count as invalid.
 func TestSessionsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	s := acting(t, true)

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	refresh   = 2 * time.Second // how long a page's data is shared by its readers
-	maxShared = 100             // addresses whose data is kept
+	refresh   = 2 * time.Second // how long readers share a page's data
+	maxShared = 100             // addresses with stored data
 )
 
-// shared keeps the data of pages by address, so that many readers of an address cost one reading.
+// shared stores the data of pages by address, so that an address is read once for many readers.
 type shared struct {
 	mu   sync.Mutex
 	byID map[string]*reading
@@ -35,8 +35,8 @@ type fragment struct {
 	rights Rights
 }
 
-// of returns the reading of an address. If there is none that is recent, it calls compute in the background
-// and waits for it or for the end of ctx, which doesn't stop compute. Errors are not kept.
+// of returns the reading of an address. If none is recent, it runs compute in a goroutine and waits for it or for the
+// end of ctx, which doesn't stop compute. Errors are not stored.
 func (s *shared) of(ctx context.Context, address string, compute func(ctx context.Context) (any, error)) (*reading, error) {
 	s.mu.Lock()
 	now := time.Now()
@@ -78,8 +78,8 @@ func (r *reading) isDone() bool {
 	}
 }
 
-// fragment returns the HTML of a fragment, which is rendered once for all readers. All it knows about the user
-// are the rights, so forms, which have tokens, are outside of fragments.
+// fragment returns the HTML of a fragment, rendered once for all readers with the same rights. Forms have the user's
+// token, so they are outside of fragments.
 func (d *Dashboard) fragment(p Page, r *reading, f fragment) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

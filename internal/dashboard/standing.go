@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// holdsUp returns what may hold up a queue, at most maxProblems: first what is wrong with it, then what is wrong with daemons
-// and with other lanes of the set, then what it waits for although nothing is wrong. q is nil if the queue is unknown.
+// holdsUp returns possible causes of a queue's standstill, at most maxProblems. First are problems of the queue, then of
+// daemons and the set's other lanes, then what the queue waits for. q is nil if the queue is unknown.
 func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Queue) (problems, error) {
 	f, err := r.facts(ctx, r.Now)
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 			elsewhere = append(elsewhere, p)
 		}
 	}
-	causes = append(causes, elsewhere[:min(len(elsewhere), maxProblems/2)]...) // many silent daemons must not hide what follows
+	causes = append(causes, elsewhere[:min(len(elsewhere), maxProblems/2)]...) // many silent daemons must not hide the other causes
 	if q == nil {
 		return causes, nil
 	}
@@ -65,7 +65,7 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	return causes[:min(len(causes), maxProblems)], nil
 }
 
-// nothingToSend adds why nothing is sent to a queue that is empty.
+// nothingToSend adds the reasons why an empty queue receives nothing.
 func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue, add func(page, format string, args ...any)) {
 	if q.Ready+q.Outgoing+q.Backlog > 0 || q.Problem != "" {
 		return
@@ -109,9 +109,9 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue, a
 	}
 }
 
-// due reports whether some policy would pick an origin of a visit type now. If none would, next is when the next
-// origins become eligible. known is false if the candidates can't tell, as reading the tables instead may take minutes.
-// The time limit is that of an explanation.
+// due reports whether some policy would pick an origin of a visit type now. If none would, next is when the next origins
+// become eligible. known is false without candidates, as scanning the tables may take minutes. The time limit is
+// explainTime.
 func (r *Request) due(ctx context.Context, visitType string) (due, known bool, next time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, explainTime)
 	defer cancel()

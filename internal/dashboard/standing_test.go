@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The page of a queue that stands still names the cause, with a link to where more is told.
+// The page of a queue that stands still names the cause, and links to a page with details.
 func TestQueuesThatStandStill(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,

@@ -28,7 +28,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// broker has queues of 3 ready messages, read by 2 workers unless their name says otherwise.
+// broker has queues of 3 ready messages. Each has 2 consumers, unless its name says otherwise.
 type broker struct{}
 
 func (broker) Figures(context.Context, string) celery.QueueFigures { return celery.QueueFigures{} }
@@ -41,7 +41,7 @@ func (broker) LengthSince(_ context.Context, queue string, _ celery.QueueFigures
 	return length, nil
 }
 
-// read reads a page as JSON.
+// read returns a page's JSON.
 func read[T any](s *site, path string) (data T) {
 	s.t.Helper()
 	if err := json.Unmarshal([]byte(s.get(path, "Accept", "application/json")), &data); err != nil {
@@ -50,16 +50,16 @@ func read[T any](s *site, path string) (data T) {
 	return data
 }
 
-// The overview shows what ended by type, each once however often it is heard of, as events and
-// the journal tell: rates, runtimes and why runs failed.
-func TestWhatEndedIsShown(t *testing.T) {
+// The overview shows rates, durations and exceptions of ended work by type. Work counts once, though events and the
+// journal may record it repeatedly.
+func TestEndedWorkIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
 		"insert into task_type (type, description, backend_name, max_queue_length) values ('list-git', '', 'swh.list', 10), ('load-git', '', 'swh.unread', 10)",
 		`insert into task (type, arguments, next_run, status, policy, current_interval) select 'list-git', '{}', now(), 'next_run_scheduled', 'oneshot', '1 day' from generate_series(1, 4)`,
 		"insert into task_run (task, backend_id, scheduled, status) select id, 'run-' || id, now(), 'scheduled' from task",
 	)
-	told := time.Now().Truncate(time.Microsecond)
+	now := time.Now().Truncate(time.Microsecond)
 	var events []settle.Outcome
 	for n := 1; n <= 4; n++ {
 		id := fmt.Sprintf("run-%d", n)
@@ -67,20 +67,20 @@ func TestWhatEndedIsShown(t *testing.T) {
 		if n == 4 {
 			end = settle.End{Status: model.RunFailed, Error: new("requests.exceptions.ConnectionError: no route")}
 		} else {
-			events = append(events, settle.Outcome{BackendID: id, Received: told, Runtime: new(time.Duration(n) * 10 * time.Second)})
+			events = append(events, settle.Outcome{BackendID: id, Received: now, Runtime: new(time.Duration(n) * 10 * time.Second)})
 		}
-		events = append(events, settle.Outcome{BackendID: id, Received: told, End: &end})
+		events = append(events, settle.Outcome{BackendID: id, Received: now, End: &end})
 	}
-	events = append(events, settle.Outcome{BackendID: uuid.NewString(), Received: told, End: &settle.End{Status: model.RunEventful}}) // of an unknown one
+	events = append(events, settle.Outcome{BackendID: uuid.NewString(), Received: now, End: &settle.End{Status: model.RunEventful}}) // of an unknown run
 	workers := settle.Store{Store: s.store, Metrics: settle.NewMetrics(prometheus.NewRegistry())}
 	rules := journal.Rules{Visits: &model.DefaultVisitRules}
-	for range 2 { // they come again
+	for range 2 { // all events are repeated
 		if err := workers.ApplyOutcomes(t.Context(), events); err != nil {
 			t.Fatal(err)
 		}
 		visits := []journal.Visit{
-			{OriginKey: model.OriginKey{URL: "https://a.example", VisitType: "git"}, Date: told, Status: model.VisitSuccessful, Snapshot: []byte("1")},
-			{OriginKey: model.OriginKey{URL: "https://b.example", VisitType: "git"}, Date: told, Status: model.VisitFailed},
+			{OriginKey: model.OriginKey{URL: "https://a.example", VisitType: "git"}, Date: now, Status: model.VisitSuccessful, Snapshot: []byte("1")},
+			{OriginKey: model.OriginKey{URL: "https://b.example", VisitType: "git"}, Date: now, Status: model.VisitFailed},
 		}
 		if _, err := rules.Write(t.Context(), s.store, visits); err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func TestWhatEndedIsShown(t *testing.T) {
 	if *o.Flow.Queued != 6 || *o.Flow.Running != 8 || o.Flow.FailedInAHour != 2 {
 		t.Errorf("%+v", o.Flow)
 	}
-	// From what stands still to why.
+	// From a standstill to its cause.
 	body := s.has("/", "3 messages wait in swh.unread: no worker reads it.", `href="/queue?name=swh.unread"`, `href="/runbooks#QueueWithoutConsumer"`)
 	if strings.Contains(body, "swh.list: no worker reads it") {
 		t.Error("a queue that is read counts as unread")
@@ -120,7 +120,7 @@ func TestWhatEndedIsShown(t *testing.T) {
 	s.has("/runbooks", `<h2 id="QueueWithoutConsumer">`, "<code>swh-scheduler queue status</code>")
 }
 
-// Every alert is evaluated here or named as one that only Prometheus tells, and has a runbook.
+// The dashboard evaluates each alert or lists it as one for Prometheus. Each alert has a runbook.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -184,7 +184,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Groups and lanes are shown with what they are entitled to, have and had.
+// Groups and lanes are shown with their target, current and past shares.
 func TestGroupsAndLanesAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} },
@@ -208,19 +208,19 @@ func TestGroupsAndLanesAreShown(t *testing.T) {
 	s.has("/queues", "github", "express:swh.git")
 }
 
-// Listers are shown with their counts, pools with how far their queue is behind.
+// Listers are shown with their counts, and pools with the delay of their queue position.
 func TestListersAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil, append(odd,
 		"insert into visit_scheduler_queue_position (visit_type, position) values ('git', extract(epoch from now())::bigint - 9060)",
 		"update listers set last_listing_finished_at = now() - interval '3 hours 31 minutes'")...)
-	s.has("/listers", "1\u202f234\u202f567", "2 h 3", "3 h 3") // 31 to 39 minutes: the page may come late
+	s.has("/listers", "1\u202f234\u202f567", "2 h 3", "3 h 3") // 31 to 39 minutes: the page may be late
 	if l := read[listersData](s, "/listers?q=nope"); l.Found != 0 || len(l.Listers) != 0 {
 		t.Errorf("%+v", l)
 	}
 }
 
-// Daemons are shown with how they are, as each has written.
+// Daemons are shown with the state that each has written.
 func TestDaemonsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
@@ -239,8 +239,7 @@ func TestDaemonsAreShown(t *testing.T) {
 	s.has("/", "start-listener on host1 has not reported for 1 h 3")
 }
 
-// Reports of the configured directory are shown, whatever is in them without scripts, and no
-// other file.
+// Reports of the configured directory are shown without running their scripts. Other files are not served.
 func TestReportsAreShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)

@@ -12,25 +12,25 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// The strip is on every page: problems by tone, and the age of the data of each source. The background reads it once for all
-// pages; a page waits for it for a moment only, while none was read.
+// strip is on every page: problems by tone, and the age of each source's data. The background reads it once for all
+// pages. A page waits for it briefly, and only before the first reading.
 type strip struct {
 	Critical, Warning, Idle int
-	Counted                 bool // the problems
+	Counted                 bool // the problems are counted
 	Sources                 []source
 }
 
-// source is where figures of pages come from.
+// source is a source of the pages' figures.
 type source struct {
 	Name string
-	Old  bool   // figures of it may be wrong by now
-	Text string // how old they are
+	Old  bool   // its figures may be outdated
+	Text string // their age, in words
 }
 
-// counts are what the strip shows of facts.
+// counts are the strip's part of facts.
 type counts struct {
 	critical, warning, idle int
-	events, journal         time.Time // up to when these are known; zero: not known
+	events, journal         time.Time // the time up to which each is read; zero: unknown
 }
 
 const (
@@ -43,7 +43,7 @@ const (
 	oldJournal  = 5 * time.Minute
 )
 
-// readCounts counts problems. It logs nothing of what can't be read: pages do.
+// readCounts counts problems. It doesn't log what it can't read: pages do.
 func (d *Dashboard) readCounts(ctx context.Context) (c counts, err error) {
 	f := facts{now: d.Reads.Now()}
 	if f.figures, err = d.now.figures.must(ctx); err != nil {
@@ -81,7 +81,7 @@ func (d *Dashboard) readCounts(ctx context.Context) (c counts, err error) {
 	return c, nil
 }
 
-// idle returns what does nothing, though nothing may be wrong with it.
+// idle returns what does nothing, perhaps without a problem.
 func (f facts) idle() problems {
 	all := problems{}
 	add := func(page, format string, args ...any) {
@@ -111,7 +111,7 @@ func (f facts) idle() problems {
 	return all
 }
 
-// strip returns what the strip shows now.
+// strip returns the current content of the strip.
 func (d *Dashboard) strip(ctx context.Context) strip {
 	c, at, _ := d.now.counts.get(ctx)
 	s := strip{Critical: c.critical, Warning: c.warning, Idle: c.idle, Counted: !at.IsZero()}
@@ -123,7 +123,7 @@ func (d *Dashboard) strip(ctx context.Context) strip {
 	}
 	if s.Counted {
 		now := d.Reads.Now()
-		local := func(t time.Time) time.Time { // by the clock of this host
+		local := func(t time.Time) time.Time { // by this host's clock
 			if t.IsZero() {
 				return t
 			}
@@ -142,14 +142,14 @@ func sourceOf(name string, at time.Time, old time.Duration) source {
 	text := "now"
 	if age >= old/2 {
 		if age < time.Minute {
-			age = age.Truncate(5 * time.Second) // the strip changes less often
+			age = age.Truncate(5 * time.Second) // so that the strip changes less often
 		}
 		text = explain.Roughly(age) + " ago"
 	}
 	return source{name, age >= old, text}
 }
 
-// readAt returns when the last value was read, however long ago; zero: never.
+// readAt returns the time of the last value, whatever its age; zero: there is none.
 func (b *background[T]) readAt() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,7 +159,7 @@ func (b *background[T]) readAt() time.Time {
 // All counts the problems that are critical or warnings.
 func (s strip) All() int { return s.Critical + s.Warning }
 
-// Words are the problems in words.
+// Words returns the problems in words.
 func (s strip) Words() string {
 	if !s.Counted {
 		return "Problems are being counted"
@@ -180,7 +180,7 @@ func (s strip) Words() string {
 	return strings.Join(words, ", ")
 }
 
-// Tone is that of the worst problem.
+// Tone returns the tone of the worst problem.
 func (s strip) Tone() string {
 	switch {
 	case s.Critical > 0:
@@ -194,7 +194,7 @@ func (s strip) Tone() string {
 // stripFragment is the name of the strip among the fragments of a page.
 const stripFragment = "strip"
 
-// answerStrip answers with the strip.
+// answerStrip responds with the strip.
 func (d *Dashboard) answerStrip(w http.ResponseWriter, r *http.Request) {
 	html, err := d.stripHTML(r.Context())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Each page counts the problems by their tones, in its title, too, and leads to them.
+// Each page counts the problems by tone, also in its title, and links to them.
 func TestStrip(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} })
@@ -45,7 +45,7 @@ func TestStrip(t *testing.T) {
 	}
 }
 
-// Strangers who have to log in see no strip, and none is read for them.
+// A reader who must log in first receives no strip, and none is read.
 func TestStripIsForReaders(t *testing.T) {
 	t.Parallel()
 	s := acting(t, true)
@@ -59,8 +59,8 @@ func TestStripIsForReaders(t *testing.T) {
 	}
 }
 
-// While the broker or the database does not answer, the strip says how old what it told is, though no page can be read.
-func TestStripTellsOldFigures(t *testing.T) {
+// If the broker or the database doesn't answer, the strip shows the age of its data, even if no page can be read.
+func TestStripMarksOldFigures(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(o *Options) { o.Broker = broker{} })
 	s.now.counts.wait = time.Minute
@@ -85,7 +85,8 @@ func TestStripTellsOldFigures(t *testing.T) {
 	}
 }
 
-// One field finds everything: the only exact match leads on, several are listed, and nothing says what was tried.
+// One field searches everything. A single exact match redirects to its page, several matches are listed, and without a
+// match the page lists the searched kinds.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil,
@@ -112,7 +113,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %s %s, not %s\n%s", find, answer.Status, got, page, body)
 		}
 	}
-	for _, kind := range []string{"task 3, list-git", "graph 3 3"} { // of the number
+	for _, kind := range []string{"task 3, list-git", "graph 3 3"} { // objects with this number
 		s.has("/search?find=3", kind)
 	}
 	several := read[searchData](s, "/search?find=forge.example/a")

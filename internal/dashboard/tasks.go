@@ -32,12 +32,12 @@ const (
 	listed     = 50 // rows on a page
 	runsListed = 20
 
-	// explainTime is the time limit of an explanation, the most expensive part of a page.
+	// explainTime is the time limit of an explanation, the slowest part of a page.
 	explainTime    = 3 * time.Second
-	explainDeepest = 200 // how many origins of a policy are searched; the command searches 10,000
+	explainDeepest = 200 // origins of a policy that are searched; the command searches 10,000
 )
 
-// The values that a task's fields may have.
+// These are the allowed values of a task's fields.
 var (
 	taskStatuses   = []model.TaskStatus{model.TaskNotScheduled, model.TaskScheduled, model.TaskCompleted, model.TaskDisabled}
 	taskPriorities = []model.TaskPriority{model.PriorityHigh, model.PriorityNormal, model.PriorityLow}
@@ -50,7 +50,7 @@ type tasksData struct {
 	Filter  db.TaskSearch `json:"filter"`
 	Query   template.URL  `json:"-"` // of the filter, for actions and the next page
 	Found   db.Found      `json:"found"`
-	Last    lastRuns      `json:"last_runs"` // by task, of those that were ever sent
+	Last    lastRuns      `json:"last_runs"` // by task, without tasks that were never sent
 	Actions []operation   `json:"-"`
 }
 
@@ -60,7 +60,7 @@ type lastRuns map[int64]lastRun
 // lastRun is the last run of a task.
 type lastRun struct {
 	db.FoundRun
-	Took  *float64 `json:"took"`  // seconds; nil: it has not ended, or its start is not known
+	Took  *float64 `json:"took"`  // seconds; nil: it runs, or its start is unknown
 	Error string   `json:"error"` // the last line, if it failed and a worker reported one
 }
 
@@ -87,10 +87,10 @@ func (r *Request) lastRunsOf(ctx context.Context, found []db.FoundTask) (lastRun
 	return last, err
 }
 
-// preset is a search that many want.
+// preset is a common search.
 type preset struct{ Name, Path string }
 
-// Presets returns searches among the tasks of the type that is searched for, or of all.
+// Presets returns common searches within the searched type, or within all types.
 func (d tasksData) Presets() []preset {
 	with := func(words ...any) string {
 		if t := d.Form.Get("type"); t != "" {
@@ -108,7 +108,7 @@ func (tasksData) Statuses() []model.TaskStatus     { return taskStatuses }
 func (tasksData) Priorities() []model.TaskPriority { return taskPriorities }
 func (tasksData) Policies() []model.TaskPolicy     { return taskPolicies }
 
-// More reports whether one of the conditions is set that are hidden at first.
+// More reports whether a condition is set that the form hides at first.
 func (d tasksData) More() bool {
 	return slices.ContainsFunc([]string{"priority", "policy", "after", "before", "id", "graph"}, func(name string) bool { return d.Form.Get(name) != "" })
 }
@@ -176,7 +176,7 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	if f.Graph, err = wholeNumber(query, "graph"); err != nil {
 		return f, err
 	}
-	if f.Graph == 0 && query.Get("graph") != "" { // which would be all tasks
+	if f.Graph == 0 && query.Get("graph") != "" { // without it, all tasks would match
 		return f, refuse("graph", "the number of a graph")
 	}
 	if f.After, err = dateOf(query, "after"); err != nil {
@@ -196,12 +196,12 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 	return f, nil
 }
 
-// refuseWord returns the error for a parameter of a query that isn't as it should be.
+// refuseWord returns the error for an invalid parameter of a query. should is the allowed form.
 func refuseWord(query url.Values, name, should string) error {
 	return Errorf(http.StatusBadRequest, "%s is %q, and should be %s.", name, query.Get(name), should)
 }
 
-// dateOf returns a parameter of a query as a date, in UTC; nil if it is missing.
+// dateOf returns a query's parameter as a date in UTC; nil if it is missing.
 func dateOf(query url.Values, name string) (*time.Time, error) {
 	text := strings.Replace(strings.TrimSuffix(strings.TrimSpace(query.Get(name)), "Z"), "T", " ", 1)
 	if text == "" {
@@ -215,7 +215,7 @@ func dateOf(query url.Values, name string) (*time.Time, error) {
 	return nil, refuseWord(query, name, "a date such as 2030-01-31 12:00, in UTC")
 }
 
-// wholeNumber returns a parameter of a query as a number; 0 if it is missing.
+// wholeNumber returns a query's parameter as a number; 0 if it is missing.
 func wholeNumber(query url.Values, name string) (int64, error) {
 	if query.Get(name) == "" {
 		return 0, nil
@@ -234,7 +234,7 @@ type taskData struct {
 	Unexplained string               `json:"unexplained,omitempty"`
 	Graph       *graphs.Task         `json:"graph"`
 	Runs        []runData            `json:"runs"`
-	Labels      []label              `json:"-"`                // of the runs' timeline
+	Labels      []label              `json:"-"`                // for the runs' timeline
 	Queue       string               `json:"queue"`            // "" if the task's type is unknown or has lanes
 	Laned       bool                 `json:"-"`                // messages go to the queue of a lane
 	Origin      string               `json:"origin,omitempty"` // of a loader's task; "" if its arguments name none
@@ -242,12 +242,12 @@ type taskData struct {
 	now time.Time
 }
 
-// Actions returns what would change the task.
+// Actions returns the operations that would change the task.
 func (d taskData) Actions() []operation { return applicable(d, d.now) }
 
 func (d taskData) PageTitle() string { return fmt.Sprintf("Task %d", d.Task.ID) }
 
-// runData is a run, with how long it waited for a worker and how long it ran, in seconds.
+// runData is a run with its wait for a worker and its duration, in seconds.
 type runData struct {
 	db.FoundRun
 	Waited float64   `json:"waited"`
@@ -307,7 +307,7 @@ func task(ctx context.Context, r *Request) (any, error) {
 	return d, nil
 }
 
-// timedRuns adds to runs, the newest first, how they spent their time. It returns the labels of their timeline, too.
+// timedRuns adds durations to runs, the newest first, and returns the labels of their timeline.
 func timedRuns(runs []db.FoundRun, now time.Time) (timed []runData, labels []label) {
 	var lines [][]stretch
 	for i, run := range runs {
@@ -336,7 +336,7 @@ func (r *Request) gatherer() *explain.Gatherer {
 	}
 }
 
-// unexplained logs why there is no explanation, and returns what the page says instead.
+// unexplained logs why there is no explanation, and returns the page's text for it.
 func (r *Request) unexplained(err error) string {
 	r.Log.Warn("no explanation", "path", r.URL.Path, "error", err)
 	return fmt.Sprintf(`The explanation failed, or took longer than %s; the log of the dashboard says why. "swh-scheduler explain" takes all the time it needs.`, explainTime)

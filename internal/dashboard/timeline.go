@@ -8,7 +8,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// stretch is a period of a task's life and its position on a timeline.
+// stretch is a period of a task and its position on a timeline.
 type stretch struct {
 	Kind     string    `json:"kind"` // between (since the previous run), queued, ran, failed (ran and failed), expected or now
 	From     time.Time `json:"from"`
@@ -24,8 +24,8 @@ type label struct {
 	X  float64 // in per cent
 }
 
-// timeline sets the positions of stretches on a common axis and returns the labels of the axis, the last one at its
-// end. Long idle times are cut short: otherwise runs of a minute a day would be hairlines.
+// timeline sets the positions of stretches on a common axis. It returns the labels of the axis, the last one at its end.
+// It shortens long idle times: otherwise runs of a minute a day would be hairlines.
 func timeline(lines ...[]stretch) []label {
 	var busy []stretch // the times in which something is queued or runs, without overlaps
 	for _, s := range slices.SortedFunc(slices.Values(slices.Concat(lines...)), func(a, b stretch) int { return a.From.Compare(b.From) }) {
@@ -80,8 +80,8 @@ func timeline(lines ...[]stretch) []label {
 	return append(labels, label{busy[len(busy)-1].To, 100})
 }
 
-// lineOf returns how a run spent its time, until now if it has not ended. before is the end of the previous run, nil if
-// that is unknown.
+// lineOf returns the stretches of a run, until now if it has not ended. before is the end of the previous run; nil if
+// unknown.
 func lineOf(run db.FoundRun, before *time.Time, now time.Time) (line []stretch) {
 	end := run.Ended
 	if end == nil && (run.Status == model.RunScheduled || run.Status == model.RunStarted) {

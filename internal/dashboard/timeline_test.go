@@ -9,21 +9,21 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Runs are on one axis, to scale; a long time between two of them is cut short; what has not ended goes on until
-// now; and what workers' clocks make run backwards is left out.
+// Runs share one axis and are to scale, with long gaps shortened. A running run lasts until now. If a worker's clock
+// makes a time negative, the timeline omits it.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	at := func(minutes int) *time.Time { return new(begin.Add(time.Duration(minutes) * time.Minute)) }
 	const day = 24 * 60
 	runs := []db.FoundRun{ // the newest first
-		{ID: 4, Status: model.RunStarted, Scheduled: at(2 * day), Started: at(2*day - 1)}, // a worker's clock is slow
+		{ID: 4, Status: model.RunStarted, Scheduled: at(2 * day), Started: at(2*day - 1)}, // this worker's clock is slow
 		{ID: 3, Status: model.RunScheduled, Scheduled: at(day + 20)},
 		{ID: 2, Status: model.RunFailed, Scheduled: at(day), Started: at(day + 5), Ended: at(day + 20)},
 		{ID: 1, Status: model.RunEventful, Scheduled: at(0), Started: at(10), Ended: at(40)},
 	}
 	timed, labels := timedRuns(runs[1:], *at(day + 30))
-	// Busy are 40 and 30 minutes, so 70/11 minutes are left of the day between.
+	// 40 and 30 minutes are busy, so 70/11 minutes of the day between them remain.
 	const scale = 100 / (70 + 70./11)
 	type shown struct {
 		kind     string
@@ -55,7 +55,7 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("%+v", timed[0])
 	}
 	for _, none := range [][]db.FoundRun{nil, {{Status: model.RunLost}}, {{Status: model.RunEventful, Scheduled: at(0), Started: at(0), Ended: at(0)}}} {
-		timed, _ := timedRuns(none, *at(1)) // nothing, or no time at all
+		timed, _ := timedRuns(none, *at(1)) // no run, and a range without length
 		for _, run := range timed {
 			for _, s := range run.Line {
 				if math.IsNaN(s.X+s.Width) || math.IsInf(s.X+s.Width, 0) {

@@ -27,15 +27,15 @@ type typePageData struct {
 	Ranges      []rangeLink `json:"-"`
 
 	Past     *series   `json:"past"`         // as workers report
-	Visited  *series   `json:"past_visits"`  // as the journal records; nil unless it loads
-	Took     quantiles `json:"took"`         // of what succeeded
+	Visited  *series   `json:"past_visits"`  // as the journal records; nil unless the type loads
+	Took     quantiles `json:"took"`         // durations of successful runs
 	Waited   quantiles `json:"waited"`       // from the claim to the first start
 	Average  *float64  `json:"took_average"` // seconds; nil: unknown
 	P50      *float64  `json:"took_p50"`
 	P95      *float64  `json:"took_p95"`
 	WaitP50  *float64  `json:"waited_p50"`
 	WaitP95  *float64  `json:"waited_p95"`
-	Statuses []reason  `json:"statuses"` // numbers by status, in Exception
+	Statuses []reason  `json:"statuses"` // counts by status of Exception
 
 	Errors   []errorGroup   `json:"errors"`
 	Running  []running      `json:"running"` // the oldest maxOfType
@@ -55,21 +55,21 @@ type setting struct {
 }
 
 type slowRun struct {
-	Task    int64     `json:"task"` // 0: it was deleted
+	Task    int64     `json:"task"` // 0: it is deleted
 	Run     int64     `json:"run"`
 	Seconds float64   `json:"seconds"`
 	Ended   time.Time `json:"ended"`
 }
 
-// maxOfType is how many rows of a kind the page of a type has.
+// maxOfType is the number of rows of a kind on a type's page.
 const maxOfType = 20
 
 func (d typePageData) PageTitle() string { return d.Type }
 
-// PerMinute is how many ended a minute in the range, as workers report.
+// PerMinute returns how many ended per minute in the range, as workers report.
 func (d typePageData) PerMinute() float64 { return perMinute(d.Past) }
 
-// VisitsPerMinute is how many visits ended a minute, as the journal records.
+// VisitsPerMinute returns how many visits ended per minute, as the journal records.
 func (d typePageData) VisitsPerMinute() float64 { return perMinute(d.Visited) }
 
 func perMinute(s *series) float64 {
@@ -79,7 +79,7 @@ func perMinute(s *series) float64 {
 	return float64(sum(s.Ended)) / (float64(len(s.Ended)-1) * s.Step / 60)
 }
 
-// FailedPart is the part that failed; nil if nothing ended.
+// FailedPart returns the part of the ended work that failed, from 0 to 1; nil if nothing ended.
 func (d typePageData) FailedPart() *float64 {
 	of := d.Past
 	if d.Visited != nil && sum(of.Ended) == 0 {
@@ -94,7 +94,7 @@ func (d typePageData) FailedPart() *float64 {
 // FailedMuch reports whether more than a tenth failed.
 func (d typePageData) FailedMuch() bool { part := d.FailedPart(); return part != nil && *part > 0.1 }
 
-// Charts draw the range.
+// Charts returns the charts of the range.
 func (d typePageData) Charts() []chart {
 	var all []chart
 	if d.Visited == nil || sum(d.Past.Ended) > 0 {
@@ -146,7 +146,7 @@ func showType(ctx context.Context, r *Request) (any, error) {
 	return d, err
 }
 
-// pastOfType reads what ended, how long it took and waited, and why it failed.
+// pastOfType reads counts, durations, waiting times and failures of the ended work.
 func (r *Request) pastOfType(ctx context.Context, d *typePageData, of pastRange, past ledger.Past) error {
 	worker, wait := ledger.EndedKey{Source: ledger.EndedByWorker, Type: d.Type}, ledger.EndedKey{Source: ledger.EndedWait, Type: d.Type}
 	keys := []ledger.EndedKey{worker, wait}
@@ -201,7 +201,7 @@ func (r *Request) pastOfType(ctx context.Context, d *typePageData, of pastRange,
 	return r.addSamples(ctx, d.Errors)
 }
 
-// queuesOf finds the queues of a task type: its own, that of its tasks with priority, and those of its lanes.
+// queuesOf finds the queues of a task type: its own, its priority queue, and its lanes.
 func (d *typePageData) queuesOf(ctx context.Context, r *Request, tt model.TaskType) {
 	rows, read := r.now.queues.part(ctx, r.Dashboard)
 	d.Queues = slices.DeleteFunc(slices.Clone(rows), func(q status.Queue) bool { return q.TaskType != tt.Type })
@@ -209,11 +209,11 @@ func (d *typePageData) queuesOf(ctx context.Context, r *Request, tt model.TaskTy
 	d.groupsAndLanes = r.groupsAndLanesOf(ctx, func(_, taskType string) bool {
 		return taskType == tt.Type || taskType == model.PriorityLanes(tt.Type)
 	})
-	d.Groups = nil // see the queue
+	d.Groups = nil // the queue's page shows them
 	d.Unread = append(d.Unread, unread(read)...)
 }
 
-// settingsOf lists what the row of a task type says.
+// settingsOf lists the settings in the row of a task type.
 func settingsOf(tt model.TaskType) []setting {
 	all := []setting{{"Celery task", tt.BackendName}, {"Queue", tt.Queue()}}
 	duration := func(name string, value *time.Duration) {

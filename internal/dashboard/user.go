@@ -8,10 +8,10 @@ import (
 	"swh-scheduler/internal/config"
 )
 
-// Rights are what a user may do.
+// Rights are the actions that a user may do.
 type Rights uint8
 
-// The rights, by the roles of the configuration.
+// Each role of the configuration has its right.
 const (
 	View Rights = 1 << iota
 	Tasks
@@ -21,7 +21,7 @@ const (
 
 var rightsOf = map[config.DashboardRole]Rights{config.RoleView: View, config.RoleTasks: Tasks, config.RoleGraphs: Graphs, config.RoleTerminate: Terminate}
 
-// rights returns what roles allow. With any, one may look.
+// rights returns the rights of roles. Any role may read.
 func rights(roles []config.DashboardRole) (all Rights) {
 	for _, role := range roles {
 		all |= View | rightsOf[role]
@@ -29,7 +29,7 @@ func rights(roles []config.DashboardRole) (all Rights) {
 	return all
 }
 
-// words names rights by their roles.
+// words returns the names of the roles with these rights.
 func (r Rights) words() (words []string) {
 	for role, right := range rightsOf {
 		if r&right != 0 {
@@ -40,12 +40,12 @@ func (r Rights) words() (words []string) {
 	return words
 }
 
-// User is who sent a request.
+// User is the sender of a request.
 type User struct {
-	Name string // "" if it is not known
+	Name string // "" if unknown
 
 	rights  Rights
-	session int64 // its number; 0: none
+	session int64 // number of the session; 0: none
 	bearer  bool  // authenticated by a bearer token
 }
 
@@ -57,11 +57,11 @@ func (u User) MayAct() bool    { return u.MayTasks() || u.MayGraphs() }
 func (u User) MayTasks() bool  { return u.may(Tasks) }
 func (u User) MayGraphs() bool { return u.may(Graphs) }
 
-// May reports whether the user may do an operation, MayChange whether they may confirm and cancel an action.
+// May reports whether the user may run an operation, MayChange whether the user may confirm and cancel an action.
 func (u User) May(o operation) bool        { return u.may(o.needs) }
 func (u User) MayChange(c changeData) bool { return u.may(c.needs()) }
 
-// credentialOf returns what a session of a user is bound to: another password ends it.
+// credentialOf returns the credential that a user's sessions are bound to: a changed password ends them.
 func credentialOf(u config.DashboardUser) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strconv.Quote(u.Name) + string(u.PasswordHash)))
 }

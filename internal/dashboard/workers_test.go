@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Workers are shown as all listeners together heard them, each of which gets some of their events: those that failed
-// most come first, and what they are called is escaped.
+// A worker's figures are the sum of all listeners' reports, as each receives some of its events. Workers with most
+// failures come first, and their names are escaped.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
