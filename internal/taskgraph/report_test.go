@@ -146,7 +146,7 @@ func TestExpectedEndOfSentTasks(t *testing.T) {
 // has the reason.
 func TestUnknownEnd(t *testing.T) {
 	g := graph("list list completed", "a load running list", "b load waiting a", "c check waiting b")
-	g.Within, g.Ends = 100*time.Millisecond, map[int64]time.Time{1: now.Add(-time.Millisecond)}
+	g.PaceWindow, g.Ends = 100*time.Millisecond, map[int64]time.Time{1: now.Add(-time.Millisecond)}
 	for name, runtimes := range map[string]map[string]time.Duration{"none known": nil, "a short one known": {"load": 50 * time.Millisecond}} {
 		g.Runtimes = runtimes
 		r := g.Report(now)
