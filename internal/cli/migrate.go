@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"swh-scheduler/internal/cli/command"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/migrate"
@@ -85,7 +86,7 @@ can run meanwhile. The command refuses if work would be lost, unless --yes is gi
 				if err != nil {
 					return err
 				}
-				return a.Print(describeRemoval(removal, dryRun))
+				return a.Print(describeRemoval(removal, dryRun, a.LogsToTerminal()))
 			}
 			if status {
 				s, err := migrate.ReadStatus(ctx, dsn)
@@ -118,7 +119,7 @@ can run meanwhile. The command refuses if work would be lost, unless --yes is gi
 			if err != nil {
 				return err
 			}
-			return a.Print(describeReport(report, dryRun))
+			return a.Print(describeReport(report, dryRun, a.LogsToTerminal()))
 		})
 	})
 	return cmd
@@ -155,7 +156,8 @@ func describeDoor(d migrate.DoorStatus, err error) string {
 	return "  door: " + text + "\n"
 }
 
-func describeRemoval(r migrate.Removal, dryRun bool) string {
+// describeRemoval describes what was removed: only how much, if the log has shown each part.
+func describeRemoval(r migrate.Removal, dryRun, logged bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", r.Database)
 	removed, lost := "removed", "lost"
@@ -164,6 +166,10 @@ func describeRemoval(r migrate.Removal, dryRun bool) string {
 	}
 	if len(r.Removed) == 0 {
 		fmt.Fprintln(&b, "  nothing to remove")
+	}
+	if n := len(r.Removed); n > 0 && logged && !dryRun {
+		fmt.Fprintf(&b, "  %s: %s\n", model.Count(n, "part", "parts"), removed)
+		r.Removed = nil
 	}
 	for _, what := range r.Removed {
 		fmt.Fprintf(&b, "  %s: %s\n", what, removed)
@@ -174,7 +180,8 @@ func describeRemoval(r migrate.Removal, dryRun bool) string {
 	return b.String()
 }
 
-func describeReport(r migrate.Report, dryRun bool) string {
+// describeReport describes what was done: only how many migrations, if the log has shown each.
+func describeReport(r migrate.Report, dryRun, logged bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", r.Database)
 	tense := ""
@@ -186,6 +193,10 @@ func describeReport(r migrate.Report, dryRun bool) string {
 	}
 	if r.CreatedBase {
 		fmt.Fprintf(&b, "  scheduler schema, version %d: %screated\n", migrate.PythonSchemaVersion, tense)
+	}
+	if n := len(r.Applied); n > 0 && logged && !dryRun {
+		fmt.Fprintf(&b, "  %s: applied\n", model.Count(n, "migration", "migrations"))
+		r.Applied = nil
 	}
 	for _, name := range r.Applied {
 		fmt.Fprintf(&b, "  %s: %sapplied\n", name, tense)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"syscall"
@@ -44,6 +45,11 @@ func (a *App) Terminal() pytext.Terminal {
 
 // OnTerminal reports whether Stdout is a terminal.
 func (a *App) OnTerminal() bool { return isTerminal(a.Stdout) }
+
+// LogsToTerminal reports whether the log shows steps on the terminal that has the output.
+func (a *App) LogsToTerminal() bool {
+	return isTerminal(a.Stdout) && isTerminal(a.Stderr) && a.Level.Level() <= slog.LevelInfo
+}
 
 // Top returns the control sequence that clears the screen, or "" if Stdout takes no styles.
 func (a *App) Top() string {
