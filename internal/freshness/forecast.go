@@ -92,7 +92,7 @@ func (f Flow) Forecast(p Plan, now time.Time) Forecast {
 		}
 	}
 	if f.Counted.IsZero() {
-		r.Verdict, r.Text = VerdictUnknown, "not known: update-metrics has not counted its origins"
+		r.Verdict, r.Text = VerdictUnknown, "not known: update-metrics has not counted its origins (update_metrics_after makes daemons count them)"
 		if !p.By.IsZero() {
 			r.NeededText = "not known"
 		}

@@ -184,7 +184,7 @@ func flowsOf(counts []ListerCounts) map[string]*freshness.Flow {
 
 const (
 	flowWindow = 7 * 24 * time.Hour // the window of growth and visits
-	leastApart = 10 * time.Minute   // the least time between two counts for a growth rate
+	leastApart = 4 * time.Minute    // the least time between two counts for a growth rate: less than FiguresEvery, so that two samples are enough
 )
 
 // Flows returns the inputs of forecasts, by visit type in the order of names, for visit types with counts

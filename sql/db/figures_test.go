@@ -164,3 +164,36 @@ func TestFlows(t *testing.T) {
 		t.Errorf("growth: %+v", growth)
 	}
 }
+
+// Two samples of origins that were counted anew between them are enough for a growth rate.
+func TestGrowthBetweenTwoSamples(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t), postgres.Options{})
+	testenv.Exec(t, store.Pool(), `
+		insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'g', '{}', now());
+		insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes)
+			select id, 'git', now() - interval '6 minutes', 500, 400, 100, 50 from listers`)
+	now := store.Now()
+	counts := func(at time.Time) *freshness.Growth {
+		t.Helper()
+		if err := store.SampleOrigins(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+		all, err := store.CountsOfListers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		flows, err := store.Flows(t.Context(), all, now)
+		if err != nil || len(flows) != 1 {
+			t.Fatal(flows, err)
+		}
+		return flows[0].Growth
+	}
+	if g := counts(now.Add(-5 * time.Minute)); g != nil {
+		t.Errorf("counted once: %+v", g)
+	}
+	testenv.Exec(t, store.Pool(), "update scheduler_metrics set last_update = last_update + interval '5 minutes', origins_never_visited = 90")
+	if g := counts(now); g == nil || g.Over.Round(time.Second) != 5*time.Minute || math.Abs(g.Never+10*288) > 1 {
+		t.Errorf("counted twice: %+v", g)
+	}
+}

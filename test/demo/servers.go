@@ -104,6 +104,7 @@ scheduling_policy:
   tar:
   - {policy: never_visited_oldest_update_first, weight: 50}
   - {policy: already_visited_order_by_lag, weight: 50, absolute_cooldown: 2}
+update_metrics_after: 1 minute
 no_origins_scheduled_backoff: 1
 queue_full_backoff: 1
 shares:
