@@ -69,8 +69,7 @@ func (n *notebook) ApplyOutcomes(_ context.Context, o []settle.Outcome) error {
 	return n.err
 }
 
-// A batch ends with its number of events, of messages, or of bytes, and at the
-// latest a tenth of a second after its first message.
+// A batch ends at its bound of events, messages or bytes, or a tenth of a second after its first message.
 func TestBatchBounds(t *testing.T) {
 	t.Parallel()
 	small := message(t, startedEvent("x"))
@@ -114,8 +113,8 @@ func TestBatchBounds(t *testing.T) {
 	}
 }
 
-// While the database is away, the batch in hand is tried with back-off; asked to
-// stop then, the listener leaves it to the broker.
+// While the database is unreachable, the listener retries its batch with back-off. Stopped then, it leaves the
+// batch unacknowledged.
 func TestStopWhileDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	body := message(t, startedEvent("x"))
@@ -158,7 +157,7 @@ func (h *hanging) ApplyOutcomes(ctx context.Context, _ []settle.Outcome) error {
 	return nil
 }
 
-// A database that doesn't answer is given a minute; then the batch is tried again.
+// A database that doesn't answer within a minute ends the try; the batch is tried again.
 func TestDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	body := message(t, startedEvent("x"))
@@ -175,8 +174,8 @@ func TestDatabaseHangs(t *testing.T) {
 	})
 }
 
-// A database that hangs for hours makes the listener neither stuck nor lose what it has in
-// hand, of which the metrics tell; a listener that hangs by itself is stuck.
+// While the database hangs for hours, the listener counts as alive, keeps its batch and reports it in the metrics.
+// A listener that itself makes no progress counts as stuck.
 func TestListenerIsAliveWhileTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +241,7 @@ func (d *stubborn) ApplyOutcomes(context.Context, []settle.Outcome) error {
 	return nil
 }
 
-// What was not written when the grace period is over is left to the broker.
+// Messages that are not written by the end of the grace period stay unacknowledged.
 func TestBatchCutOffIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	body := message(t, startedEvent("x"))
@@ -261,8 +260,7 @@ func TestBatchCutOffIsNotAcknowledged(t *testing.T) {
 	})
 }
 
-// A source that gives up for good ends the listener with its reason, after what
-// it had sent is applied.
+// If the source ends with an error, the listener applies what it received and returns that error.
 func TestSourceEnds(t *testing.T) {
 	t.Parallel()
 	body := message(t, startedEvent("x"))
@@ -278,9 +276,9 @@ func TestSourceEnds(t *testing.T) {
 	})
 }
 
-// However much nonsense comes, each kind is logged once a minute, with how often
-// it came in between; all of it is counted.
-func TestComplaintsAreLoggedOnceAMinute(t *testing.T) {
+// Each kind of malformed input is logged once a minute with its count since the last line. The metrics count all
+// of it.
+func TestFaultsAreLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := &strings.Builder{}
@@ -301,7 +299,7 @@ func TestComplaintsAreLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// A batch that a message's last event fills has read that message whole, and acknowledges it.
+// If a message's last event fills the batch, the message is acknowledged with that batch.
 func TestFullBatchEndsWithItsMessage(t *testing.T) {
 	t.Parallel()
 	l := newTestListener(t, nil, &notebook{})

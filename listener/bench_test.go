@@ -9,9 +9,9 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// BenchmarkListener works off a backlog of 10,000 events of 5,000 runs, in messages of ten:
-// from the start of the process to the end of the last run. The limit is the least that
-// PostgreSQL has to write of them, 1,000 runs in a transaction.
+// BenchmarkListener processes a backlog of 10,000 events of 5,000 runs, ten events a message. It measures from the
+// start of the process to the end of the last run. The limit is PostgreSQL's time for the least writes, 1,000 runs
+// in a transaction.
 func BenchmarkListener(b *testing.B) {
 	n := bench.Size(5000, 200)
 	world := func(dsn string) *database {

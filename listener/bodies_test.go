@@ -6,8 +6,8 @@ import (
 	"swh-scheduler/celery"
 )
 
-// Bodies that the Python scheduler drops are read where their meaning is clear; those in UTF-16 and
-// UTF-32, which it reads, are not.
+// The listener reads some bodies that the Python scheduler drops, if their meaning is clear. It refuses UTF-16 and
+// UTF-32, which the Python scheduler reads.
 func TestBodiesThatThePeerDrops(t *testing.T) {
 	t.Parallel()
 	const json, msgpack = "application/json", "application/x-msgpack"

@@ -101,9 +101,8 @@ func timedOut(message string) settle.End {
 
 func endFile(name string) string { return filepath.Join("testdata", "ends", name+".json") }
 
-// A run that a time limit ended is told from every other, in what real workers
-// send.
-func TestTimeOutsAreTold(t *testing.T) {
+// The listener distinguishes a run that a time limit ended from all other ends, in events of real workers.
+func TestTimeOutsAreRecognised(t *testing.T) {
 	t.Parallel()
 	for _, c := range ends {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,7 +134,7 @@ func TestTimeOutsAreTold(t *testing.T) {
 // jobNumber is how many jobs a worker had had when it lost a child.
 var jobNumber = regexp.MustCompile(`Job: \d+`)
 
-// A real worker still sends what testdata/ends says that it does.
+// A real worker still sends the events in testdata/ends.
 func TestEndsOfRealWorker(t *testing.T) {
 	t.Parallel()
 	server := testenv.RabbitMQ(t)
@@ -244,7 +243,7 @@ func newHearer(t *testing.T, url string) *hearer {
 	return &hearer{exchange: newExchange(t, url)}
 }
 
-// until hears events until a condition holds.
+// until reads events until a condition holds.
 func (h *hearer) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	testenv.Becomes(t, what, true, func() bool {
@@ -269,7 +268,7 @@ func (h *hearer) until(t *testing.T, what string, holds func() bool) {
 	})
 }
 
-// heard is how many events of a type there were about a task.
+// heard counts the received events of a type about a task.
 func (h *hearer) heard(id, eventType string) (n int) {
 	for _, e := range h.events {
 		if e.UUID == id && e.Type == eventType {
@@ -279,8 +278,7 @@ func (h *hearer) heard(id, eventType string) (n int) {
 	return n
 }
 
-// of are the events about a task, by the process that sends them. Nothing orders
-// those of the one against those of the other.
+// of returns the events about a task by the process that sends them. Events of different processes have no order.
 func (h *hearer) of(id string) (parent, child []celery.Event) {
 	for _, e := range h.events {
 		switch {
@@ -294,8 +292,7 @@ func (h *hearer) of(id string) (parent, child []celery.Event) {
 	return parent, child
 }
 
-// save writes the events about a task, in the order in which they came, one a
-// line.
+// save writes the events about a task in order of arrival, one a line.
 func (h *hearer) save(t *testing.T, id string) {
 	t.Helper()
 	var lines [][]byte

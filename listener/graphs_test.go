@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// joined submits tasks named by prefix and number from 0, each with a run that
-// was sent, and one that depends on all of them.
+// joined submits n tasks with a sent run each, and a task that depends on all of them. Their names are the prefix
+// and a number from 0.
 func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) graphs.Submitted {
 	t.Helper()
 	g := graphs.NewGraph{}
@@ -33,8 +33,8 @@ func joined(t testing.TB, pg *database, store *db.Store, prefix string, n int) g
 	return submitted
 }
 
-// advanceGraphs releases what can be, until the test ends, and like a runner tries
-// again when the database is away.
+// drainGraphs releases tasks of graphs until the test ends. Like a runner, it retries while the database is
+// unreachable.
 func drainGraphs(t testing.TB, store *db.Store) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -54,9 +54,8 @@ func drainGraphs(t testing.TB, store *db.Store) {
 	})
 }
 
-// With graphs, four listeners that each hear a part of what is about a run, some
-// of it again after a commit whose acknowledgement was lost, release what waits
-// when the last run has ended, once, and leave nothing to do.
+// Four listeners share the events of a graph's runs, some redelivered after a commit whose acknowledgement was
+// lost. The dependent task is released once, after the last run has ended.
 func TestListenersReleaseJoinsOnce(t *testing.T) {
 	t.Parallel()
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
@@ -107,8 +106,7 @@ func TestListenersReleaseJoinsOnce(t *testing.T) {
 	}
 }
 
-// A database that goes away again and again, in the middle of batches and of
-// releases, loses no release.
+// No release is lost when the database fails repeatedly, in the middle of batches and of releases.
 func TestJoinIsReleasedAfterOutages(t *testing.T) {
 	t.Parallel()
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)

@@ -13,8 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// In light traffic an event is visible in the database within 250 ms; not each
-// one, as other tests share the machine.
+// In light traffic most events are in the database within 250 ms. Not all, as other tests share the machine.
 func TestEventsAreVisibleSoon(t *testing.T) {
 	t.Parallel()
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
@@ -34,8 +33,7 @@ func TestEventsAreVisibleSoon(t *testing.T) {
 	t.Errorf("visible after %v", times)
 }
 
-// Asked to stop, the listener commits and acknowledges what it has in hand, and
-// leaves the rest in the queue for the next one.
+// A stopped listener commits and acknowledges its batch, and leaves the rest in the queue for the next listener.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
@@ -66,8 +64,7 @@ func (d *deaf) AckUpTo(celery.Delivery) error {
 	return nil
 }
 
-// Messages that come again, because a listener died between commit and
-// acknowledgement, change nothing.
+// Redelivered messages change nothing. A listener that dies between commit and acknowledgement causes them.
 func TestRedelivery(t *testing.T) {
 	t.Parallel()
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
@@ -97,8 +94,7 @@ func TestRedelivery(t *testing.T) {
 	}
 }
 
-// Several listeners share the queue, each getting a part of what is about a run,
-// and leave the state of one.
+// Several listeners share the queue and the events of each run. They leave the same state as one listener.
 func TestSeveralListeners(t *testing.T) {
 	t.Parallel()
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
@@ -127,8 +123,7 @@ func TestSeveralListeners(t *testing.T) {
 	}
 }
 
-// While the database or the broker is away nothing is lost, and once it is back
-// the backlog is worked off.
+// No event is lost while the database or the broker is unreachable. The backlog is processed afterwards.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	for _, away := range []string{"database", "broker", "both"} {

@@ -11,7 +11,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// manyStarts is a message with one more event than is read of one that comes again.
+// manyStarts returns a message with one event more than the bound for redelivered messages.
 func manyStarts(t *testing.T) (body []byte, n int) {
 	t.Helper()
 	n = maxMessageEvents + 1
@@ -22,8 +22,8 @@ func manyStarts(t *testing.T) (body []byte, n int) {
 	return message(t, events...), n
 }
 
-// A message with any number of events is applied, in transactions of bounded size, and
-// acknowledged once, with all of it.
+// A message with any number of events is applied in transactions of bounded size. It is acknowledged once, after
+// all of them.
 func TestAllEventsOfAMessageAreApplied(t *testing.T) {
 	t.Parallel()
 	body, n := manyStarts(t)
@@ -44,8 +44,8 @@ func TestAllEventsOfAMessageAreApplied(t *testing.T) {
 	}
 }
 
-// A message with too many events of which a listener may have died is set aside when it comes
-// again, and what comes after it is applied.
+// A redelivered message with too many events is set aside, because it may have killed a listener. Later messages
+// are applied.
 func TestManyEventsThatComeAgainAreSetAside(t *testing.T) {
 	t.Parallel()
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)

@@ -49,8 +49,8 @@ func hugeBodies() map[string][]byte {
 	}
 }
 
-// Messages full of the smallest events leave a listener below the memory that is shipped for
-// it, and what comes after them is applied.
+// Messages full of the smallest events keep the listener's memory below the shipped limit. Later messages are
+// applied.
 func TestHugeMessagesAreBounded(t *testing.T) {
 	if os.Getenv(processEnv) != "" {
 		dsn, broker, _ := strings.Cut(os.Getenv(processEnv), " ")
@@ -91,7 +91,7 @@ func TestHugeMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// peakMemory returns how much memory a process has had at most, in MiB.
+// peakMemory returns the peak memory of a process, in MiB.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	_, rest, _ := strings.Cut(string(testenv.Read(t, fmt.Sprintf("/proc/%d/status", pid))), "VmHWM:")

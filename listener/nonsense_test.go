@@ -15,8 +15,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// Whatever comes, the events beside it are applied, and each is counted by what
-// is wrong with it.
+// Malformed events are counted by the kind of fault. The other events of their messages are applied.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
 	pg, broker := ownDatabase(t), testenv.RabbitMQ(t)
@@ -87,7 +86,7 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// Texts that are hard on PostgreSQL or on the log end a run like any other.
+// Texts that PostgreSQL or the log can't store as they are don't prevent the end of a run.
 func TestHardTexts(t *testing.T) {
 	t.Parallel()
 	pg := ownDatabase(t)
@@ -110,8 +109,7 @@ func TestHardTexts(t *testing.T) {
 	}
 }
 
-// Of a batch that PostgreSQL refuses, all is applied but the guilty events, and
-// those are kept with the reason.
+// If PostgreSQL refuses a batch, only the events at fault are set aside, with the reason. All others are applied.
 func TestRefusedEvents(t *testing.T) {
 	t.Parallel()
 	pg := ownDatabase(t)
@@ -140,8 +138,8 @@ func TestRefusedEvents(t *testing.T) {
 	}
 }
 
-// The Python scheduler counts the events that happened to a task; so do we, but for types that
-// Celery hasn't, which could be any number.
+// The listener counts events of tasks by type, as the Python scheduler does, but only types of Celery: the number
+// of others is unbounded.
 func TestEventsOfTasksAreCounted(t *testing.T) {
 	t.Parallel()
 	l := newTestListener(t, nil, &nothing{})
@@ -164,8 +162,7 @@ func (n *nothing) ApplyOutcomes(_ context.Context, o []settle.Outcome) error {
 }
 func (*nothing) RejectEvents(context.Context, []db.RejectedEvent) error { return nil }
 
-// No message, whatever its bytes, stops the listener, and none yields more
-// outcomes than it has events.
+// No bytes stop the listener, and no message yields more outcomes than it has events.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`[{"type": "task-started", "uuid": "u", "hostname": "h", "timestamp": 1.5}]`,

@@ -17,8 +17,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// What each kind of event means for a run, by the Python scheduler's rules; and what becomes
-// of those on which the Python scheduler dies.
+// Each kind of event has the meaning of the Python scheduler's rules. Events that end the Python scheduler are
+// covered too.
 func TestInterpret(t *testing.T) {
 	t.Parallel()
 	received := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -183,7 +183,7 @@ func decodeOne(t testing.TB, body string) celery.Event {
 	return events[0]
 }
 
-// The truth of JSON values is Python's.
+// JSON values are true or false as in Python.
 func TestTruthy(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
@@ -201,7 +201,7 @@ func TestTruthy(t *testing.T) {
 	}
 }
 
-// What goes to the log or the database is cut between characters.
+// Texts for the log or the database are cut between characters.
 func TestExcerpt(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {

@@ -43,8 +43,8 @@ func (f *faulty) ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) e
 	return f.Store.ApplyOutcomes(ctx, outcomes)
 }
 
-// A fault of the program in the outcomes of some events ends no listener: those are tried again,
-// alone, and set aside with the reason, and all others are applied.
+// A panic in some events' outcomes doesn't end the listener. These events are retried alone and set aside with the
+// reason; all others are applied.
 func TestPanicsAreSetAside(t *testing.T) {
 	t.Parallel()
 	pg := ownDatabase(t)
@@ -70,7 +70,7 @@ func TestPanicsAreSetAside(t *testing.T) {
 	}
 }
 
-// A fault that does not come again sets nothing aside.
+// A panic that doesn't repeat sets nothing aside.
 func TestPanicThatPassesSetsNothingAside(t *testing.T) {
 	t.Parallel()
 	pg := ownDatabase(t)
@@ -82,8 +82,7 @@ func TestPanicThatPassesSetsNothingAside(t *testing.T) {
 	}
 }
 
-// A message that can't be read because of a fault of the program is set aside, with its
-// beginning, and those around it are applied.
+// A message whose decoding panics is set aside with its beginning. The messages around it are applied.
 func TestMessageThatPanicsIsSetAside(t *testing.T) {
 	t.Parallel()
 	pg := ownDatabase(t)
@@ -105,7 +104,7 @@ func TestMessageThatPanicsIsSetAside(t *testing.T) {
 	}
 }
 
-// Of a message in which one event meets a fault of the program, the others are applied.
+// If one event of a message panics, the others are applied.
 func TestEventThatPanicsIsSetAside(t *testing.T) {
 	t.Parallel()
 	pg := ownDatabase(t)

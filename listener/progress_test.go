@@ -51,9 +51,9 @@ func (r *reader) acknowledge(d celery.Delivery) {
 	}
 }
 
-// What listeners that share the queue have written is known up to the last moment at which no message
-// waited, once each of them has written what it had then. What one of them holds, and what a
-// consumer that reports nothing may hold, keeps the moment from passing it.
+// Events of a shared queue are known up to the last moment without a waiting message, once each listener has
+// written what it had received then. Deliveries that a listener or an unknown consumer holds keep that moment
+// back.
 func TestProgressOfListenersThatShareAQueue(t *testing.T) {
 	t.Parallel()
 	pg, mq := newDatabase(t, testenv.Database(t)), testenv.RabbitMQ(t)

@@ -32,7 +32,7 @@ func newExchange(t testing.TB, url string) *exchange {
 	return &exchange{url: url, channel: ch}
 }
 
-// publish returns when the broker has all bodies.
+// publish returns when the broker has confirmed all bodies.
 func (x *exchange) publish(t testing.TB, bodies ...[]byte) {
 	t.Helper()
 	var last *amqp.DeferredConfirmation
@@ -51,14 +51,13 @@ func (x *exchange) publish(t testing.TB, bodies ...[]byte) {
 	}
 }
 
-// ready is how many messages wait in the queue, not those under way.
+// ready counts the messages that wait in the queue, without unacknowledged ones.
 func (x *exchange) ready(t testing.TB) int {
 	t.Helper()
 	return testenv.Ready(t, x.channel, "celeryev.listener")
 }
 
-// consumer is the real source, which gives up its connection fast and comes
-// back fast.
+// consumer returns the real source with a short timeout and a short back-off.
 func consumer(t testing.TB, url string) *celery.Consumer {
 	t.Helper()
 	broker := parsed.Broker(t, url)

@@ -28,8 +28,8 @@ func (s *absent) RejectEvents(ctx context.Context, events []db.RejectedEvent) er
 	return s.Store.RejectEvents(ctx, events)
 }
 
-// A batch that is tried again, as the database went away between its outcomes and
-// the events to set aside, sets each of these aside once.
+// If the database fails between the outcomes and the rejected events, the retried batch sets each event aside
+// once.
 func TestBatchTriedAgainSetsAsideOnce(t *testing.T) {
 	t.Parallel()
 	pg := ownDatabase(t)
@@ -74,8 +74,7 @@ func (n *narrow) RejectEvents(_ context.Context, events []db.RejectedEvent) erro
 	return nil
 }
 
-// Events that are set aside in several transactions, one of which fails, are set aside
-// once each.
+// Events that are set aside in several transactions, one of which fails, are set aside once each.
 func TestSettingAsideGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	store := &narrow{away: "b"}
@@ -90,8 +89,7 @@ func TestSettingAsideGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// An event that can't be understood doesn't take the others of its message with it,
-// be they before or after it.
+// A malformed event doesn't prevent the events before and after it in its message.
 func TestBadEventLeavesTheOthersOfItsMessage(t *testing.T) {
 	t.Parallel()
 	l := newTestListener(t, nil, &nothing{})
@@ -106,7 +104,7 @@ func TestBadEventLeavesTheOthersOfItsMessage(t *testing.T) {
 	}
 }
 
-// A message that is too large to be read is acknowledged like the others, also alone.
+// A message that is too large to be read is acknowledged, also if it is alone.
 func TestOversizedMessageIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	l := newTestListener(t, nil, &nothing{})

@@ -15,8 +15,8 @@ import (
 // A life is the events of one run, in the order in which they happened.
 type life []event
 
-// drawLife draws what happens to a run on its workers. The Python scheduler makes no use of
-// some events (a run that is revoked), so it can be asked only about others.
+// drawLife returns random events of a run on its workers. The Python scheduler ignores some (a revoked run), so
+// the comparison leaves those out.
 func drawLife(t *rapid.T, uuid string, forPeer bool) life {
 	now := 1700000000.0
 	next := func(kind string) event {
@@ -87,8 +87,8 @@ func interleave(t *rapid.T, lives []life) []event {
 	return all
 }
 
-// drawTasks makes the same tasks, with a run each, in each of the databases (or
-// several times in one, under different prefixes).
+// drawTasks makes the same tasks, with a run each, in each database, or several times in one under different
+// prefixes.
 func drawTasks(t *testing.T, rt *rapid.T, n int, make func(taskType, policy string, i int)) {
 	for i := range n {
 		make(rapid.SampledFrom([]string{"good", "bare"}).Draw(rt, "type"),
@@ -96,10 +96,9 @@ func drawTasks(t *testing.T, rt *rapid.T, n int, make func(taskType, policy stri
 	}
 }
 
-// The end state of a stream is that of the ordered, once-delivered stream, for
-// the same events late, repeated and reordered, in batches of any size. Runs of
-// one task follow each other, as the second is scheduled only once the first has
-// ended; but repeats of the first's events still come then.
+// Late, repeated and reordered events in batches of any size leave the state of the ordered stream without
+// repeats. A task's second run is scheduled after its first has ended, but repeats of the first run's events may
+// follow.
 func TestEveryOrderGivesTheSameState(t *testing.T) {
 	t.Parallel()
 	pg := ownDatabase(t)
@@ -180,8 +179,8 @@ func (p peer) feed(t *rapid.T, body []byte) {
 	p.Say(t, string(body))
 }
 
-// For well-formed streams, once delivered and in order, the database is left as
-// the Python scheduler's listener leaves its own.
+// For a well-formed stream, in order and without repeats, the database is as the Python scheduler's listener
+// leaves it.
 func TestSameStateAsPeer(t *testing.T) {
 	t.Parallel()
 	ours, theirs := ownDatabase(t), newDatabase(t, testenv.PythonDatabase(t))

@@ -7,8 +7,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A batch of events that statement_timeout ends is applied in parts; the time-out is
-// nobody's fault, so nothing is set aside, and batches grow again afterwards.
+// A batch that statement_timeout ends is applied in parts. Nothing is set aside, and later batches grow again.
 func TestBatchThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	pg := newDatabase(t, testenv.Database(t))

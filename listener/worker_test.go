@@ -16,8 +16,8 @@ import (
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// startWorker runs a real Celery worker on testdata/tasks.py, as the leader of a
-// process group, until the test ends.
+// startWorker runs a real Celery worker on testdata/tasks.py, as the leader of a process group, until the test
+// ends.
 func startWorker(t *testing.T, brokerURL string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(testenv.Python(t), append([]string{"-m", "celery", "--app", "tasks", "worker",
@@ -38,8 +38,7 @@ func startWorker(t *testing.T, brokerURL string, arguments ...string) *exec.Cmd 
 	return cmd
 }
 
-// What a real worker reports about all kinds of ends is in the database as it
-// should be, and the worker is seen.
+// The events of a real worker for all kinds of ends leave the expected rows, and the worker is counted.
 func TestRealWorker(t *testing.T) {
 	t.Parallel()
 	pg, server := ownDatabase(t), testenv.RabbitMQ(t)

@@ -14,8 +14,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// A worker counts from its first sign of life until it says goodbye or has been
-// silent for a minute.
+// A worker is online from its first event until it sends worker-offline or has been silent for a minute.
 func TestWorkersOnline(t *testing.T) {
 	t.Parallel()
 	w := newWorkers()
@@ -43,9 +42,9 @@ func TestWorkersOnline(t *testing.T) {
 	}
 }
 
-// A worker's ends are listed of the last five whole minutes, with what it has in hand by its last heartbeat; those of a
-// worker that was not heard of are not counted.
-func TestWorkersTold(t *testing.T) {
+// Daemons' rows list each online worker's ends of the last five whole minutes, and its active tasks by its last
+// heartbeat. Ends of workers without events of their own are not counted.
+func TestWorkersInDaemonState(t *testing.T) {
 	t.Parallel()
 	w := newWorkers()
 	begin := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -67,9 +66,9 @@ func TestWorkersTold(t *testing.T) {
 	}
 }
 
-// An end counts once for its worker, though the broker delivers again what was not acknowledged, and Celery
-// tells of a task that was killed twice: that it was revoked, and that it failed.
-func TestWorkersEndsHeardTwice(t *testing.T) {
+// An end counts once for its worker, although the broker may redeliver it and Celery reports a killed task as
+// revoked and as failed.
+func TestEndsReceivedTwiceCountOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	l := New(Options{Store: stopped{now: now}, Registerer: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -100,7 +99,7 @@ type stopped struct {
 
 func (s stopped) Now() time.Time { return s.now }
 
-// Of ends only so many are remembered: the last ones.
+// Only the most recent ends are stored.
 func TestWorkersEndsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorkers()
@@ -118,7 +117,7 @@ func TestWorkersEndsAreBounded(t *testing.T) {
 	}
 }
 
-// A listener tells of workers by the clock that it heard them by, the database's, whatever its host's clock says.
+// The listener dates workers by the database's clock, whatever the host's clock is.
 func TestWorkersByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Store: behind{}, Registerer: prometheus.NewRegistry()})
@@ -133,7 +132,7 @@ type behind struct{ Store }
 
 func (behind) Now() time.Time { return time.Now().Add(-2 * time.Minute) }
 
-// Made-up names don't fill the memory, nor keep real workers out for long.
+// Invented worker names neither fill the memory nor exclude real workers for long.
 func TestWorkersAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorkers()
@@ -154,7 +153,7 @@ func TestWorkersAreBounded(t *testing.T) {
 	}
 }
 
-// Metrics are gathered while events come.
+// Metrics can be gathered while events arrive.
 func TestWorkersAtOnce(t *testing.T) {
 	t.Parallel()
 	w, now := newWorkers(), time.Now()

@@ -55,9 +55,8 @@ func (pg *database) addRun(t testing.TB, task int64, backendID string) {
 	pg.exec(t, `insert into task_run (task, backend_id, scheduled) values ($1, $2, now())`, task, backendID)
 }
 
-// state describes all runs and what they did to their tasks, with times only as
-// precise as can be compared (of the last hour or not, before or after another),
-// in the order in which the runs were made.
+// state describes all runs and their tasks, in the order in which the runs were made. Times are only as precise as
+// can be compared: within the last hour or not, before or after another.
 func (pg *database) state(t testing.TB, prefix string) []string {
 	t.Helper()
 	return testenv.Column[string](t, pg.pool, `
@@ -71,7 +70,7 @@ func (pg *database) state(t testing.TB, prefix string) []string {
 		order by r.id`, prefix)
 }
 
-// count is how many runs with a prefix have a status.
+// count counts the runs with a prefix that have a status.
 func (pg *database) count(t testing.TB, prefix, status string) int {
 	t.Helper()
 	return testenv.Value[int](t, pg.pool, `select count(*) from task_run where starts_with(backend_id, $1) and status::text = $2`, prefix, status)
@@ -88,7 +87,7 @@ func (pg *database) addTasks(t testing.TB, n int, prefix string) {
 		select id, $2::text || '-' || (row_number() over () - 1), now() from t`, n, prefix)
 }
 
-// rows is everything about the runs called "run-…" and their tasks.
+// rows returns all columns of the runs called "run-…" and their tasks.
 func (pg *database) rows(t testing.TB) []string {
 	t.Helper()
 	return testenv.Column[string](t, pg.pool, `
@@ -96,20 +95,20 @@ func (pg *database) rows(t testing.TB) []string {
 		where starts_with(r.backend_id, 'run-') order by r.id`)
 }
 
-// rejections are the events that were set aside.
+// rejections returns the events that were set aside.
 func (pg *database) rejections(t testing.TB) []string {
 	t.Helper()
 	return testenv.Column[string](t, pg.pool, `
 		select concat_ws('|', backend_id, event, sqlstate, reason) from scheduler_go.rejected_events order by id`)
 }
 
-// openStore is our own store on a database.
+// openStore opens our store on a database.
 func openStore(t testing.TB, dsn string) settle.Store {
 	t.Helper()
 	return settle.Store{Store: testenv.Open(t, dsn)}
 }
 
-// newTestListener makes a listener with metrics of its own.
+// newTestListener returns a listener with its own metrics.
 func newTestListener(t testing.TB, source Source, store Store) *Listener {
 	t.Helper()
 	return New(Options{
@@ -143,7 +142,7 @@ func resultEvent(uuid string, result any) event {
 	return taskEvent("task-result", uuid, 1700000001).with("result", result)
 }
 
-// message is the body of a message: a list of events, as workers batch theirs.
+// message returns the body of a message: a list of events, as workers batch theirs.
 func message(t testing.TB, events ...event) []byte {
 	t.Helper()
 	body, err := json.Marshal(events)
@@ -153,8 +152,8 @@ func message(t testing.TB, events ...event) []byte {
 	return body
 }
 
-// streams are the messages about n runs, each of which starts and ends well; a
-// message has ten events, as busy workers batch them.
+// streams returns the messages about n runs, each of which starts and succeeds. A message has ten events, as busy
+// workers batch them.
 func streams(t testing.TB, prefix string, n int) (bodies [][]byte) {
 	t.Helper()
 	var events []event

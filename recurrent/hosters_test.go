@@ -192,7 +192,7 @@ func (w *hosterWorld) end(t *testing.T, r *rand.Rand, one int) {
 // hoster has more in flight, or more claims in a minute, than its limit. Slots stay free only if all due
 // visits have full hosters. Each origin is claimed once in the end. The policy freshness passes no visit by
 // that it could pick.
-func TestHostersAreSpared(t *testing.T) {
+func TestHosterLimitsHold(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared=", shared), func(t *testing.T) {

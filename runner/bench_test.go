@@ -16,9 +16,9 @@ import (
 // loadGit is a task type without a limit.
 const loadGit = "insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.load', null)"
 
-// BenchmarkRunner sends 50,000 ready tasks of a type without a limit: from the start of the
-// process to its end, when ours has the broker's confirms. The limits are a bare loop that
-// sends one of these messages as often, and the least that PostgreSQL has to write.
+// BenchmarkRunner sends 50,000 ready tasks of a type without a limit. It measures from the start of the process to
+// its end; ours ends after the broker's confirmations. The limits are a bare loop that publishes one such message
+// as often, and PostgreSQL's time for the least writes.
 func BenchmarkRunner(b *testing.B) {
 	n := bench.Size(50_000, 1000)
 	tasks := []string{
@@ -60,8 +60,7 @@ func BenchmarkRunner(b *testing.B) {
 	bench.Compare(b, sides...)
 }
 
-// oneMessage makes an empty queue swh.load, and returns a message as a program sends it
-// there.
+// oneMessage makes an empty queue swh.load and returns a message as a program sends it there.
 func oneMessage(b *testing.B, program bench.Program, mq testenv.Broker) amqp.Publishing {
 	b.Helper()
 	dsn := program.Database(b)
@@ -72,8 +71,8 @@ func oneMessage(b *testing.B, program bench.Program, mq testenv.Broker) amqp.Pub
 	return bench.Take(b, mq.URL, "swh.load")
 }
 
-// bareClaims marks n ready tasks, 1,000 in a transaction, and inserts their runs, no more.
-// It returns the seconds that it took.
+// bareClaims marks n ready tasks, 1,000 in a transaction, inserts their runs, and returns the seconds that it
+// took.
 func bareClaims(b *testing.B, dsn string, n int) float64 {
 	b.Helper()
 	conn := testenv.Connect(b, dsn)
@@ -88,7 +87,7 @@ func bareClaims(b *testing.B, dsn string, n int) float64 {
 	return time.Since(began).Seconds()
 }
 
-// BenchmarkIdlePass is a pass over 300 task types with nothing to do.
+// BenchmarkIdlePass measures a pass over 300 task types with nothing to do.
 func BenchmarkIdlePass(b *testing.B) {
 	var sides []bench.Side
 	for _, program := range bench.Programs(b)[:2] {
@@ -107,10 +106,9 @@ func BenchmarkIdlePass(b *testing.B) {
 	bench.Compare(b, sides...)
 }
 
-// BenchmarkSaveCodeNow measures how long a task with priority takes from its row
-// to its queue while a second runner sends 100,000 tasks without: both with a
-// period of one second. The limit has nothing beside: whoever writes the row sends the
-// message.
+// BenchmarkSaveCodeNow measures the time of a task with priority from its row to its queue, while a second runner
+// sends 100,000 tasks without priority. Both have a period of one second. The limit is the time without a runner:
+// the writer of the row sends the message.
 func BenchmarkSaveCodeNow(b *testing.B) {
 	waiting, urgent := bench.Size(100_000, 5000), bench.Size(200, 20)
 	latencies := func(all []float64) bench.Figures {
@@ -146,9 +144,8 @@ func BenchmarkSaveCodeNow(b *testing.B) {
 	bench.Compare(b, sides...)
 }
 
-// request adds n tasks with priority, one every 30 ms after the first has gone through,
-// has added called with the number of each, and returns how many milliseconds each took
-// to arrive.
+// request adds n tasks with priority, one every 30 ms after the first has arrived. It calls added with the number
+// of each, and returns the milliseconds until each arrived.
 func request(b *testing.B, dsn string, n int, arrivals <-chan int, added func(int)) []float64 {
 	b.Helper()
 	conn := testenv.Connect(b, dsn)
@@ -181,7 +178,7 @@ func request(b *testing.B, dsn string, n int, arrivals <-chan int, added func(in
 	return latencies
 }
 
-// consume tells the number, their first argument, of the messages of a queue.
+// consume returns a channel of the first argument, a number, of each message of a queue.
 func consume(b *testing.B, broker, queue string) <-chan int {
 	b.Helper()
 	ch := testenv.Channel(b, broker)

@@ -22,7 +22,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// openWorld is a database without tasks. Its broker is there once slots are asked for.
+// openWorld returns a world with a database without tasks. Its method slots sets its broker.
 func openWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dsn: testenv.Database(t)}
@@ -41,7 +41,7 @@ func (w *world) slots(t *testing.T) *dispatch.Slots {
 	return dispatch.NewSlots(w.store, inspectorOf(t, w.broker), func() {})
 }
 
-// inspectorOf asks a broker for the lengths of queues.
+// inspectorOf returns an inspector of a broker's queues.
 func inspectorOf(t *testing.T, broker testenv.Broker) *celery.QueueInspector {
 	t.Helper()
 	address := parsed.Broker(t, broker.URL)
@@ -70,7 +70,7 @@ func (s oneFails) Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, 
 	return s.Slots.Open(ctx, q)
 }
 
-// A type whose claim fails holds up no other, and the pass tells of it.
+// A task type whose claim fails doesn't delay the others, and the pass returns its error.
 func TestTypeThatFailsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -86,7 +86,7 @@ func TestTypeThatFailsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// Save code now doesn't wait until a fifth of its queue is free; all else does.
+// Tasks with priority don't wait until a fifth of their queue is free; all others do.
 func TestPriorityDoesNotWaitForAFifth(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -115,10 +115,9 @@ func TestPriorityDoesNotWaitForAFifth(t *testing.T) {
 	}
 }
 
-// What was started lately, or waits for its turn in a lane, is not silent, however
-// long ago it was scheduled; and a run of which something was heard since the list
-// was made is not lost.
-func TestRunsThatAreHeardOfAreNotLost(t *testing.T) {
+// A run is not silent if it was started recently or waits in a lane's backlog, however long ago it was scheduled.
+// A run with an event since the sweep listed it is not lost.
+func TestRunsWithEventsAreNotLost(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
 	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a')")
@@ -148,7 +147,8 @@ func TestRunsThatAreHeardOfAreNotLost(t *testing.T) {
 	}
 }
 
-// A lister that has changed since it was read is not done: it may have listed anew.
+// First visits of a lister that has changed since it was read are not done, because it may have listed new
+// origins.
 func TestListerThatChangedIsNotDone(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -178,8 +178,7 @@ func TestListerThatChangedIsNotDone(t *testing.T) {
 	}
 }
 
-// Tasks with priority are not divided between groups: they neither make a group one
-// that has work waiting, nor are they claimed for one.
+// Tasks with priority are not divided between groups: they neither make a group wait nor are claimed for one.
 func TestGroupsHaveNoTasksWithPriority(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -215,7 +214,7 @@ func TestGroupsHaveNoTasksWithPriority(t *testing.T) {
 	}
 }
 
-// A pass tells of all tasks that it claimed, also where groups divide the queue.
+// A pass returns the number of all claimed tasks, also if groups divide the queue.
 func TestSharedClaimsAreCounted(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -259,7 +258,7 @@ func (w *world) claim(t *testing.T) map[string]bool {
 	return tried
 }
 
-// A task was tried before if its last run failed, in whatever way: not if one before that did.
+// A task counts as tried if its last run failed, whatever earlier runs did.
 func TestTasksThatWereTried(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -277,7 +276,7 @@ func TestTasksThatWereTried(t *testing.T) {
 	}
 }
 
-// A claim passes by a task that somebody else has locked.
+// A claim skips tasks that another transaction has locked.
 func TestClaimsDontWaitForLockedTasks(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

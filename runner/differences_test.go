@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/runner"
 )
 
-// The Python runner takes tasks with priority by date, as many as there are; ours takes high
-// ones first, within the limit of the type.
+// The Python runner claims all tasks with priority by date. Ours claims high priorities first, within the limit of
+// the type.
 func TestPriorityDiffersFromThePythonRunner(t *testing.T) {
 	t.Parallel()
 	const queue = "save_code_now:swh.loader.git.tasks.Update"
@@ -34,8 +34,8 @@ func TestPriorityDiffersFromThePythonRunner(t *testing.T) {
 	}
 }
 
-// Of a lister without an instance name the Python runner of first visits sends the origins of
-// others of that name, too, and a lister is done for it when its origins were visited.
+// For a lister without an instance name, the Python runner of first visits also sends origins of other listers of
+// that name. It considers a lister done once its origins are visited. Ours doesn't.
 func TestFirstVisitsDifferFromThePeers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -103,8 +103,8 @@ func (w *world) firstVisitsPeers(t *testing.T) {
 	}
 }
 
-// A pass over listers in every state leaves what the Python scheduler's pass leaves: the same
-// origins marked and sent to the same queues, the same listers done.
+// A pass over listers in every state marks and sends the same origins to the same queues as the Python scheduler's
+// pass, and finishes the same listers.
 func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
 	t.Parallel()
 	theirs, ours := newListings(t), newListings(t)
@@ -122,8 +122,8 @@ func TestFirstVisitsLeaveWhatThePeerLeaves(t *testing.T) {
 	}
 }
 
-// A lister with more origins than its queues take is done only when the last one
-// is scheduled, over several passes, each origin once.
+// A lister with more origins than its queues have slots is done after several passes, when its last origin is
+// scheduled. Each origin is sent once.
 func TestFirstVisitsAreDoneWhenAllAreScheduled(t *testing.T) {
 	t.Parallel()
 	w := newListings(t)
@@ -151,9 +151,8 @@ func TestFirstVisitsAreDoneWhenAllAreScheduled(t *testing.T) {
 	}
 }
 
-// Listers that have the same queue for first visits share it, and its work goes by its lanes,
-// if the configuration has them for its prefix. Other queues, also of the same task type, stay
-// as they are.
+// Listers with the same queue for first visits share it, and its messages use the lanes configured for its prefix.
+// Other queues of the task type are unaffected.
 func TestFirstVisitsTakeSharesAndLanes(t *testing.T) {
 	t.Parallel()
 	w := newListings(t)

@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/runner"
 )
 
-// newLimitedWorld has one task type with a limit, and some tasks of it, with the
-// priorities low, none, normal and high in turn, the later ones ready earlier.
+// newLimitedWorld returns a world with one limited task type. Its tasks have the priorities low, none, normal and
+// high in turn, and later ones are ready earlier.
 func newLimitedWorld(t *testing.T, tasks, limit int) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -30,9 +30,8 @@ func newLimitedWorld(t *testing.T, tasks, limit int) *world {
 	return w
 }
 
-// What is claimed is what comes first, and it reaches the queue in that order: tasks
-// with priority high first, then normal, then low, of one priority and without any
-// those that have been ready longest.
+// Claims and messages are ordered by priority high, normal, low. Within a priority, and without one, the task that
+// has been ready longest comes first.
 func TestClaimsInOrder(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -63,8 +62,8 @@ func TestClaimsInOrder(t *testing.T) {
 	}
 }
 
-// A full queue gets nothing more, pass after pass, whether its messages are ready or
-// a worker holds them; when some are acknowledged, it is refilled within its limit.
+// A full queue gets no message in any pass, whether its messages are ready or unacknowledged. After
+// acknowledgements it is refilled to its limit.
 func TestRunnerStaysWithinTheLimit(t *testing.T) {
 	t.Parallel()
 	const limit, prefetch = 20, 12

@@ -33,9 +33,9 @@ func (w *world) texts(t *testing.T, query string) []string {
 	return testenv.Column[string](t, w.store.Pool(), query)
 }
 
-// Whatever is odd about a task, and whichever way tasks are claimed, the others go in the
-// same pass, it is set aside with the reason, and goes once it was mended.
-func TestOddTasksStopNoClaim(t *testing.T) {
+// For each fault of a task and each way to claim: the pass sets the faulty task aside with the reason and sends
+// the others. Once mended, the task is sent.
+func TestFaultyTasksStopNoClaim(t *testing.T) {
 	t.Parallel()
 	lanes := []model.Lane{
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 2 * time.Minute, Slots: 100, MinSlots: 1},
@@ -99,9 +99,8 @@ func TestOddTasksStopNoClaim(t *testing.T) {
 	}
 }
 
-// First visits: an odd origin holds up neither the others of its lister nor their end, and
-// a visit type without a loader does not either.
-func TestOddOriginsStopNoFirstVisits(t *testing.T) {
+// A faulty origin, or a visit type without a loader, delays neither its lister's other first visits nor their end.
+func TestFaultyOriginsStopNoFirstVisits(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
 	w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('load-git', '', 'swh.git', 100)")

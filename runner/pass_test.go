@@ -42,8 +42,8 @@ func newGraphRunner(t *testing.T, store *graphStore) *Runner {
 	return New(Options{Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(), Period: time.Second})
 }
 
-// A pass makes a bounded number of rounds, then asks for the next pass at once; one
-// that others held up asks for a pass soon.
+// A pass makes a bounded number of rounds and then asks for the next pass at once. If other transactions blocked
+// it, it asks for a pass soon.
 func TestRoundsOfAPass(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rounds []graphs.Round
@@ -66,8 +66,7 @@ func TestRoundsOfAPass(t *testing.T) {
 	}
 }
 
-// Drain goes on until graphs have no more to do, also over passes in which nothing
-// was ready.
+// Drain continues until graphs have no more work, also after passes without ready tasks.
 func TestDrainGoesOnForGraphs(t *testing.T) {
 	more := make([]graphs.Round, 3*graphRounds, 3*graphRounds+1)
 	for i := range more {
@@ -79,8 +78,8 @@ func TestDrainGoesOnForGraphs(t *testing.T) {
 	}
 }
 
-// The types that share a queue make one job, with the limit of the type whose
-// shares they are, whichever of them is ready. Tasks with priority are not shared.
+// Task types that share a queue make one job, with the limit of the type that the shares name, whichever type is
+// ready. Tasks with priority are not shared.
 func TestJobs(t *testing.T) {
 	byType := model.Shares{By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}
 	byLister := model.Shares{By: model.ShareByLister, Default: 1, HalfLife: time.Hour}

@@ -80,7 +80,7 @@ var fixture = []string{
 		('load-git', '{"args": [], "kwargs": {}}', '2100-01-01', '1 day', 'next_run_not_scheduled')`,
 }
 
-// state is what a runner leaves: tasks, and runs without what must differ.
+// state returns what a runner leaves: tasks, and runs without the columns that must differ.
 func (w *world) state(t *testing.T) []string {
 	t.Helper()
 	return testenv.Column[string](t, w.store.Pool(), `
@@ -98,8 +98,7 @@ var queues = func() (names []string) {
 	return names
 }()
 
-// messages empties the runners' queues, and checks that each message is that of a
-// run.
+// messages empties the runners' queues and checks that each message belongs to a run.
 func (w *world) messages(t *testing.T) map[string][]string {
 	t.Helper()
 	return w.drain(t, queues, func(id string) {
@@ -115,7 +114,7 @@ func (w *world) bodies(t *testing.T, queues []string) map[string][]string {
 	return w.drain(t, queues, func(string) {})
 }
 
-// drain empties queues: the bodies by queue, sorted (the fixtures have ties).
+// drain empties queues and returns the bodies by queue, sorted, because the fixtures have ties.
 func (w *world) drain(t *testing.T, queues []string, check func(id string)) map[string][]string {
 	t.Helper()
 	got := w.inOrder(t, queues, check)
@@ -125,7 +124,7 @@ func (w *world) drain(t *testing.T, queues []string, check func(id string)) map[
 	return got
 }
 
-// inOrder is drain, with the bodies as they came.
+// inOrder is drain with the bodies in order of arrival.
 func (w *world) inOrder(t *testing.T, queues []string, check func(id string)) map[string][]string {
 	t.Helper()
 	conn, err := amqp.Dial(w.broker.URL)
@@ -208,8 +207,8 @@ func (w *world) tryOurs(t *testing.T, o runner.Options) (claimed int, err error)
 	return claimed, errors.Join(err, claimErr)
 }
 
-// On the same tasks our runner leaves the same rows and the same queues as the
-// Python scheduler's, with each combination of its options.
+// On the same tasks our runner leaves the same rows and messages as the Python scheduler's, with each combination
+// of its options.
 func TestRunnerLeavesWhatThePeerLeaves(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -240,7 +239,7 @@ func TestRunnerLeavesWhatThePeerLeaves(t *testing.T) {
 	}
 }
 
-// Runners at once, of either kind, give each task one run and one message.
+// Concurrent runners of both programs give each task one run and one message.
 func TestRunnersAtOnceSendEachTaskOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -275,8 +274,8 @@ func TestRunnersAtOnceSendEachTaskOnce(t *testing.T) {
 	}
 }
 
-// A runner waits for delivery when too much is outgoing, and claims on when there
-// is room again: tasks are not marked as scheduled long before they are sent.
+// A runner stops claiming while too many messages are outgoing, and continues when there is room. So tasks are not
+// marked as scheduled long before they are sent.
 func TestRunnerWaitsForDelivery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -304,8 +303,8 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 	stop()
 }
 
-// Beside a peer's runner ours sends each task that it claims once, with a run of
-// its own; between the two every task is sent.
+// Beside a Python runner, ours sends each task that it claims once, with its own run. Together they send every
+// task.
 func TestRunnerBesideThePeers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,8 +8,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// --task-type names types, --task-type-pattern gives prefixes; a type must pass
-// both that are given.
+// --task-type names types, --task-type-pattern gives prefixes; a type must match both if both are given.
 func TestWanted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		types, patterns []string

@@ -19,7 +19,7 @@ import (
 	"swh-scheduler/sql/migrate"
 )
 
-// newShared is a world whose tasks are those of the given statements only.
+// newShared returns a world with the tasks of the given statements only.
 func newShared(t *testing.T, shares map[string]model.Shares, statements ...string) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -43,9 +43,9 @@ func (w *world) claimed(t *testing.T, by string) map[string]int {
 	return got
 }
 
-// Tasks are shared by a keyword argument: a bulk import does not hold up another's
-// few tasks, which come later; each goes longest ready first. Tasks without the
-// argument are a group too, and those with priority go first, undivided.
+// Tasks share a queue by a keyword argument: a bulk import doesn't delay another group's few later tasks. Within a
+// group the task that has been ready longest comes first. Tasks without the argument are a group. Tasks with
+// priority go first, undivided.
 func TestTasksShareAQueue(t *testing.T) {
 	t.Parallel()
 	shares := map[string]model.Shares{"load": {By: "kwargs.owner", Weights: map[string]float64{"bulk": 1, "daily": 3}, Default: 1, HalfLife: time.Hour}}
@@ -76,7 +76,7 @@ func TestTasksShareAQueue(t *testing.T) {
 	}
 }
 
-// Several task types share a queue, whose limit is that of the type named.
+// Several task types share a queue with the limit of the type that is named.
 func TestTaskTypesShareAQueue(t *testing.T) {
 	t.Parallel()
 	shares := map[string]model.Shares{"a": {By: model.ShareByTaskType, Weights: map[string]float64{"a": 2}, Default: 1, HalfLife: time.Hour}}
@@ -94,8 +94,7 @@ func TestTaskTypesShareAQueue(t *testing.T) {
 	}
 }
 
-// A group keeps its credit in passes that don't look at its work: those of a runner of other
-// task types.
+// A group keeps its credit in passes that don't read its work: those of a runner of other task types.
 func TestGroupsOutsideAPassKeepTheirCredit(t *testing.T) {
 	t.Parallel()
 	shares := map[string]model.Shares{"a": {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour}}
@@ -121,9 +120,9 @@ func TestGroupsOutsideAPassKeepTheirCredit(t *testing.T) {
 	}
 }
 
-// However passes leave groups out, what these lack is made up for as soon as a pass that looks at all has
-// the slots: then each has its share of all that was claimed. No pass leaves a slot free while there is work (if
-// enough are free for the queue to be refilled), and none takes more than there are.
+// Passes may leave groups out in any pattern. Once a pass reads all groups and has the slots, each group has its
+// share of all claims. No pass leaves a slot free while work waits, if the queue is worth refilling, and none
+// exceeds the free slots.
 func TestCreditOutlastsAnyPasses(t *testing.T) {
 	t.Parallel()
 	random := seed.Rand(t)
@@ -173,9 +172,8 @@ func TestCreditOutlastsAnyPasses(t *testing.T) {
 	}
 }
 
-// The end of work that nothing is heard of is not waited for for ever: what cannot
-// be in the queue any more is given up, oldest first, and what is older than a week.
-func TestUnheardWorkIsGivenUp(t *testing.T) {
+// Work without events is given up, oldest first, if it can't be in the queue, or if it is older than a week.
+func TestWorkWithoutEventsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	q := dispatch.SharedQueue{Name: "swh.load", Shares: model.Shares{By: "kwargs.owner", Default: 1, HalfLife: time.Hour}}
 	shares := map[string]model.Shares{"load": q.Shares}

@@ -21,8 +21,8 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// A pass that claims 1,000 tasks, and a batch of 1,000 events, take a few statements, however
-// many tasks or events there are: as many as docs/devel/database.md says.
+// A pass that claims 1,000 tasks, and a batch of 1,000 events, take the number of statements in
+// docs/devel/database.md, however many tasks or events there are.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	page := testenv.Read(t, "../docs/devel/database.md")

@@ -12,8 +12,7 @@ import (
 	"swh-scheduler/runner"
 )
 
-// slow has each row written to a table take 20 ms, and statements of new connections time
-// out after a second.
+// slow makes each write of a row to a table take 20 ms, and statements of new connections time out after a second.
 func (w *world) slow(t *testing.T, table string) {
 	t.Helper()
 	w.exec(t, `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return new; end $$`)
@@ -22,7 +21,7 @@ func (w *world) slow(t *testing.T, table string) {
 	w.store = testenv.Open(t, w.dsn)
 }
 
-// until repeats rounds until so much is done; time-outs before are all right.
+// until repeats rounds until a number is done; time-outs before that are ignored.
 func until(t *testing.T, want int, round func(ctx context.Context) (int, error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -38,7 +37,7 @@ func until(t *testing.T, want int, round func(ctx context.Context) (int, error))
 	}
 }
 
-// A claim of tasks that times out claims less the next time.
+// After a claim of tasks that times out, the next claim is smaller.
 func TestClaimThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -49,7 +48,7 @@ func TestClaimThatTimesOutIsHalved(t *testing.T) {
 	until(t, 100, w.runner(t, w.slots(t), false).RunOnce)
 }
 
-// A claim of first visits that times out claims less the next time.
+// After a claim of first visits that times out, the next claim is smaller.
 func TestFirstVisitsThatTimeOutAreHalved(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

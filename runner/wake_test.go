@@ -59,9 +59,8 @@ func (w *wokenRunner) claimed() {
 	}
 }
 
-// A task with priority is claimed when it is written, not when the period is
-// over, also after the connection that hears of it was lost; one without
-// priority doesn't wake the runner.
+// A task with priority is claimed when it is written, before the period ends, also after the listening connection
+// was lost. A task without priority doesn't wake the runner.
 func TestPriorityRunnerIsWokenByTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := startWokenRunner(t, true)
@@ -82,8 +81,7 @@ func TestPriorityRunnerIsWokenByTheDatabase(t *testing.T) {
 	}
 }
 
-// Tasks of a graph are claimed when the graph is submitted, and when what they
-// wait for ends, by either kind of runner.
+// Both kinds of runner claim tasks of a graph when it is submitted, and when their dependencies end.
 func TestRunnersAreWokenByGraphs(t *testing.T) {
 	t.Parallel()
 	for _, withPriority := range []bool{false, true} {

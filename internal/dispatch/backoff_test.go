@@ -16,9 +16,9 @@ func at(seconds float64) time.Time {
 
 func skips(p *backOff, seconds float64) bool { return slices.Contains(p.queues(at(seconds)), "q") }
 
-// A queue that fails is backed off for a second, then for twice as long each time, for 15 s at most,
-// until it takes a message. Another batch that fails meanwhile puts it off no longer.
-func TestFailedQueueIsPutOff(t *testing.T) {
+// A queue that fails is backed off for a second, then twice as long each time, up to 15 s, until it takes a
+// message. The failure of a concurrent batch doesn't lengthen the wait.
+func TestFailedQueueIsBackedOff(t *testing.T) {
 	p := newBackOff()
 	now := 0.0
 	for i, want := range []float64{1, 2, 4, 8, 15, 15} {
@@ -42,8 +42,8 @@ func TestFailedQueueIsPutOff(t *testing.T) {
 	}
 }
 
-// A queue that does not answer is tried again at once, as another queue may be the cause; the
-// second time it is left alone until it answers, or its time has come.
+// A queue that doesn't answer is retried at once, because another queue may be the cause. The second time it is
+// backed off until it answers.
 func TestSilentQueueIsTriedOnceMore(t *testing.T) {
 	p := newBackOff()
 	message := &unanswered{row: ledger.Outgoing{Work: ledger.Work{TaskID: uuid.New(), Queue: "q"}}, answer: never{}}
@@ -65,8 +65,8 @@ type never struct{}
 func (never) Answered() <-chan struct{} { return nil }
 func (never) Result() error             { panic("it isn't answered") }
 
-// A batch takes no message that another one has in hand, or of which the broker may still confirm
-// that it has it, though it was read before that was known.
+// A batch skips messages that another batch has reserved, or that the broker may still confirm, also if it read
+// them before that was recorded.
 func TestMessagesAreTakenOnce(t *testing.T) {
 	p := newBackOff()
 	var rows []ledger.Outgoing
@@ -91,7 +91,7 @@ func TestMessagesAreTakenOnce(t *testing.T) {
 	take(0, 1, 2, 3)
 }
 
-// The lease of an unanswered message is renewed each 15 s.
+// The lease of an unanswered message is renewed every 15 s.
 func TestLeasesAreRenewed(t *testing.T) {
 	p := newBackOff()
 	p.addUnanswered([]*unanswered{{row: ledger.Outgoing{Work: ledger.Work{TaskID: uuid.New()}}, answer: never{}, leased: at(0)}})

@@ -18,10 +18,9 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 )
 
-// A group gets no more messages in flight than its ceiling, and what it can't take goes to
-// the others by their weights, in the same claim. It saves nothing up meanwhile: once the
-// ceiling is gone, all get their shares at once, and none has to wait for it. Nor has a group
-// that comes back a rush, as if all had stood where that one stood.
+// A group has at most its ceiling in flight. In the same claim, the slots that it can't take go to the others by
+// their weights. It saves no credit meanwhile: once the ceiling is removed, all groups get their shares at once. A
+// group that returns gets no credit for its absence.
 func TestCeilingOfAGroup(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, map[string]float64{"a": 50, "b": 30}, 20)
@@ -63,9 +62,8 @@ swh_scheduler_share_weight{group="b",queue="q"} 30
 	s.want(s.pass(100), map[string]int{"a": 50, "b": 30, "c": 20}, 1)
 }
 
-// Whatever comes, ends and is claimed by two schedulers at once: no group is ever above its
-// ceiling, no slot stays free that a group may have, and no group waits for ever that has
-// room.
+// Two schedulers claim at once while messages arrive and end. No group exceeds its ceiling, no slot stays free
+// that a group may use, and each group with room gets slots.
 func TestCeilingsHold(t *testing.T) {
 	t.Parallel()
 	r := seed.Rand(t)

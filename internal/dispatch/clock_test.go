@@ -26,8 +26,7 @@ type hostClock struct{ ahead time.Duration }
 
 func (c *hostClock) now() time.Time { return time.Now().Add(c.ahead) }
 
-// A host whose clock is wrong claims nothing, and says why; once the clock is right, it
-// claims.
+// A host with a wrong clock claims nothing and logs the reason. Once the clock is right, it claims.
 func TestWrongClocksClaimNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -61,8 +60,8 @@ func TestWrongClocksClaimNothing(t *testing.T) {
 	}
 }
 
-// What a host with a wrong clock has delivered a moment ago counts for the others, whose
-// management API doesn't show it yet.
+// Recent deliveries of a host with a wrong clock count for the others, although the management API doesn't show
+// them yet.
 func TestDeliveriesOfWrongClocksCount(t *testing.T) {
 	t.Parallel()
 	const limit = 20
@@ -123,8 +122,8 @@ func freeIn(t *testing.T, slots *dispatch.Slots, queue string, limit int64) int 
 	return free
 }
 
-// A host whose clock is ahead, by less than keeps it from claiming, counts what was delivered while the statistics may be
-// old all the same.
+// A host whose clock is ahead, within the tolerance for claims, still counts the deliveries that old statistics
+// may lack.
 func TestClocksThatAreAheadOverlookNoDelivery(t *testing.T) {
 	t.Parallel()
 	const limit = 5
@@ -145,8 +144,8 @@ func TestClocksThatAreAheadOverlookNoDelivery(t *testing.T) {
 	}
 }
 
-// A message whose end is heard before its confirmation is written still counts: its worker may acknowledge it later. It
-// does so when the confirmation is written at last, and when it never is.
+// A message whose end is received before its confirmation is written still counts, because its worker may
+// acknowledge it later. It counts whether or not the confirmation is written in the end.
 func TestEndsBeforeConfirmationsLeaveNoSlot(t *testing.T) {
 	t.Parallel()
 	const limit = 5

@@ -37,9 +37,8 @@ func (b *bench) start(t *testing.T) (d *dispatch.Deliverer, stop func()) {
 	})
 }
 
-// While the node of one queue is dead, or stands still, or the queue has no majority, the
-// other queues get their messages without a long pause; when the node is back, so does it,
-// each message once.
+// While the node of one queue is dead or paused, or the queue has no majority, the other queues get their messages
+// without a long pause. When the node is back, its queue gets each message once.
 func TestQueueOfADeadNodeHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RabbitMQCluster(t, 2) // one for all, as the start of a node takes 7 s of processor time

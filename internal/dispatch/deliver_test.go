@@ -14,8 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A queue that the broker does not let us declare is backed off with its messages; those of
-// other queues are sent.
+// A queue that the broker refuses to declare is backed off with its messages. Those of other queues are sent.
 func TestQueueThatCannotBeDeclaredHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -44,10 +43,9 @@ func (p *countingCalls) Publish(ctx context.Context, m []celery.TaskMessage) []e
 	return p.Publisher.Publish(ctx, m)
 }
 
-// Of thousands of messages for a queue that rejects them, a pass tries two batches at most
-// each time that the queue isn't backed off, and sends all of the other queues; when there is
-// room again, all get there.
-func TestRejectingQueueIsPutOffWhole(t *testing.T) {
+// A queue rejects thousands of messages. After each back-off, a pass tries at most two batches of them, and sends
+// all messages of other queues. When the queue has room, all its messages arrive.
+func TestRejectingQueueIsBackedOffWhole(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ch := b.channel(t)
@@ -81,8 +79,8 @@ func TestRejectingQueueIsPutOffWhole(t *testing.T) {
 	}
 }
 
-// A deliverer that is told to stop when the broker has just confirmed a batch still
-// deletes its rows: it gives up neither the commit nor its connection.
+// A deliverer that is stopped just after the broker confirmed a batch still deletes its rows: it aborts neither
+// the commit nor its connection.
 func TestStopKeepsTheCommitOfWhatWasConfirmed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -96,9 +94,8 @@ func TestStopKeepsTheCommitOfWhatWasConfirmed(t *testing.T) {
 	assertSame(t, b.received(t, "q"), want)
 }
 
-// A message that its queue rejects, as it is full, is backed off; it is no outage, and
-// holds up no other.
-func TestRejectedMessageIsPutOff(t *testing.T) {
+// A message that a full queue rejects is backed off. It counts as no outage and delays no other message.
+func TestRejectedMessageIsBackedOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	testenv.Declare(t, b.channel(t), "full", amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
@@ -127,8 +124,7 @@ func (p halfPublisher) Publish(ctx context.Context, m []celery.TaskMessage) []er
 	return errs
 }
 
-// What the broker has not confirmed stays in the outbox as it was, and is sent next;
-// what it has is gone.
+// Unconfirmed messages stay outgoing and are sent again next. The rows of confirmed ones are deleted.
 func TestUnconfirmedMessagesStay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -162,8 +158,8 @@ func (p *endlessPublisher) Publish(_ context.Context, m []celery.TaskMessage) []
 	return make([]error, len(m))
 }
 
-// Where messages come as fast as they are sent, a round ends when its time is over, as a
-// loop whose round doesn't end counts as stuck. The next round goes on from there.
+// If messages arrive as fast as they are sent, a round ends after its time, and the next one continues. A loop
+// whose round doesn't end would count as stuck.
 func TestRoundEndsUnderConstantSupply(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

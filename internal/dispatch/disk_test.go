@@ -7,8 +7,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// While PostgreSQL has no room for what is to be written of sent messages, they are sent by nobody again: neither
-// by the process that sent them nor by another. When there is room, all is written.
+// While PostgreSQL's disk is too full to write the outcome of sent messages, no process sends them again. When
+// there is room, all outcomes are written.
 func TestFullDiskRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -9,8 +9,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What is free is the limit less what is underway and what the broker holds,
-// never below none and never above one claim's worth.
+// Free slots are the limit minus outgoing messages and those at the broker, at least 0 and at most one claim's
+// size.
 func TestFreeSlots(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit int64
@@ -33,8 +33,7 @@ func TestFreeSlots(t *testing.T) {
 	}
 }
 
-// A message that keeps being refused is tried ever less often, but at least
-// once an hour.
+// The delay of a message that is refused repeatedly doubles, up to an hour.
 func TestRetryDelayDoublesUpToAnHour(t *testing.T) {
 	want := []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute,
 		8 * time.Minute, 16 * time.Minute, 32 * time.Minute, time.Hour, time.Hour}

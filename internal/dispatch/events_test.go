@@ -32,7 +32,7 @@ func timeOut(t *testing.T, id uuid.UUID, at time.Time) amqp.Publishing {
 	return amqp.Publishing{ContentType: "application/json", Body: body}
 }
 
-// maintenance does each maintenance job once.
+// maintenance runs each maintenance job once.
 func (l *laned) maintenance() {
 	l.t.Helper()
 	l.exec("insert into scheduler_go.configured_lanes (lane_set, seen) values ('load-git', now()) on conflict (lane_set) do update set seen = now()")
@@ -48,7 +48,7 @@ func (l *laned) maintenance() {
 	}
 }
 
-// begun claims n visits, which workers begin, and sets all that back by so long. It returns their ids.
+// begun claims n visits that workers begin, and dates all of that back. It returns their ids.
 func (l *laned) begun(n int, ago time.Duration) []uuid.UUID {
 	l.t.Helper()
 	l.claim(n)
@@ -75,8 +75,8 @@ func (l *laned) listen() (stop func()) {
 	return func() { stopProgress(); ends() }
 }
 
-// While no listener runs, time-outs wait unread: their work is not given up, however long ago it ended, and
-// goes on in the next lane once a listener has read them. Work whose events are lost is given up then.
+// While no listener runs, work whose time-outs are unread is not given up, however long ago it ended. Once a
+// listener has read them, it goes on in the next lane. Work whose events are lost is given up then.
 func TestNothingIsGivenUpWhileItsEventsAreUnread(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(30, 30)...)

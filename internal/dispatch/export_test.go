@@ -8,7 +8,7 @@ import (
 // SetNow replaces the clock of a Deliverer.
 func (d *Deliverer) SetNow(now func() time.Time) { d.now = now }
 
-// Unanswered returns how many messages the broker has not answered for.
+// Unanswered returns the number of messages that the broker has not answered for.
 func (d *Deliverer) Unanswered() int { return d.backOff.waiting() }
 
 // Round does a round of Run, of messages that are not urgent.

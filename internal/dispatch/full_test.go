@@ -123,10 +123,9 @@ func (h *holder) acknowledge(t *testing.T, n int) {
 	h.held = h.held[n:]
 }
 
-// A full queue gets nothing more, claim after claim, whether its messages are in the
-// outbox, ready, or held by a worker, and though the management API's figures are of
-// before there were any. What is acknowledged is refilled to the limit, once these
-// tell how many the worker may hold.
+// Repeated claims give a full queue no message, whether its messages are outgoing, ready or unacknowledged, even
+// if the management API's figures are older than them. After acknowledgements it is refilled to its limit, once
+// these figures include what the worker may hold.
 func TestFullQueueGetsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

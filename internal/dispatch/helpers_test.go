@@ -30,7 +30,7 @@ func (p *countingPublisher) Publish(ctx context.Context, m []celery.TaskMessage)
 	return errs
 }
 
-// work takes messages and acknowledges them until ctx ends.
+// work receives messages and acknowledges them until ctx ends.
 func (b *bench) work(t *testing.T, ctx context.Context, queue string, acknowledged *atomic.Int64) {
 	conn, err := amqp.Dial(b.broker.URL)
 	if err != nil {

@@ -16,15 +16,14 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// remember has the first origins be known to take so many seconds.
+// remember records a runtime, in seconds, for the first origins.
 func (l *laned) remember(origins int, seconds float64) {
 	l.exec(`insert into scheduler_go.lane_memory
 		select hashtextextended('load-git https://forge.example/' || n, 0), $2, 0, false, 0, now() from generate_series(0, $1::int - 1) n`, origins, seconds)
 }
 
-// A longer lane with free slots takes the work that likely takes longest of what waits for the
-// lane before, just claimed or not; but first what has waited for as long as its own limit, so
-// that nothing is passed by for ever.
+// A longer lane with free slots takes the work with the longest expected runtime from the backlog before it, new
+// claims included. Work that has waited as long as its own limit goes first, so that all work is sent in time.
 func TestLongerLanesTakeTheSlowest(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 2)...)
@@ -51,8 +50,8 @@ func TestLongerLanesTakeTheSlowest(t *testing.T) {
 	check([]int{8}, []int{3, 4})
 }
 
-// A lane whose backlog waits for longer than its target gets the slots that become free in another
-// one, before the backlog of that one.
+// Slots that become free in one lane go to a lane whose backlog waits longer than its target, before the lane's
+// own backlog.
 func TestSlotsGoToLateLanes(t *testing.T) {
 	t.Parallel()
 	lanes := two(1, 4)
@@ -68,8 +67,7 @@ func TestSlotsGoToLateLanes(t *testing.T) {
 	}
 }
 
-// Claims for a queue, or for lanes with that queue, wait for the one that holds its
-// lock, whoever that is.
+// Claims for a queue, or for lanes with that queue, wait for the holder of its lock.
 func TestClaimsWaitForTheLockOfTheirQueue(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)
@@ -108,8 +106,7 @@ func TestClaimsWaitForTheLockOfTheirQueue(t *testing.T) {
 	}
 }
 
-// A process claims for several lane sets at once; what it remembers of them is written
-// without a race, which the race detector would tell.
+// A process claims for several lane sets at once without a data race. The race detector reports one.
 func TestClaimsForLaneSetsAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)
@@ -131,9 +128,8 @@ func TestClaimsForLaneSetsAtOnce(t *testing.T) {
 	claims.Wait()
 }
 
-// While more waits in lines than can be worked off soon, nothing is claimed, though
-// a lane has slots.
-func TestLongLinesStopClaims(t *testing.T) {
+// Nothing is claimed while the backlogs have more than can be sent soon, even if a lane has slots.
+func TestLongBacklogsStopClaims(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(4, 1)...)
 	fill := func(from, to int) {
@@ -151,8 +147,8 @@ func TestLongLinesStopClaims(t *testing.T) {
 	}
 }
 
-// A claim that found too few free slots to be worth it says nothing of how much work
-// there is: the express lane keeps its slots for what may come.
+// A claim with too few free slots to be worth it doesn't measure how much work there is. So the express lane lends
+// none of its slots.
 func TestClaimThatWasNotWorthItLendsNothing(t *testing.T) {
 	t.Parallel()
 	lanes := two(10, 2)
@@ -175,8 +171,8 @@ func TestClaimThatWasNotWorthItLendsNothing(t *testing.T) {
 	}
 }
 
-// Work that takes the slot of a later lane, as its own has none, is no wrong
-// prediction when it is done quickly; work in its own lane is.
+// Work in a later lane's slot, because its own lane had none, is no wrong prediction if it ends quickly. Work in
+// its predicted lane is.
 func TestOverflowIsNoWrongPrediction(t *testing.T) {
 	t.Parallel()
 	lanes := two(1, 1)
@@ -198,8 +194,8 @@ func TestOverflowIsNoWrongPrediction(t *testing.T) {
 	}
 }
 
-// The time at which work was ended is no time that it takes: once it is done in a
-// longer lane, only that counts.
+// The runtime until a time-out is not recorded as the work's runtime. Once it has ended in a longer lane, only
+// that runtime counts.
 func TestTimeOutIsNotRememberedAsATime(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 1)...)
@@ -239,7 +235,7 @@ func TestLaneWorkInItsQueueIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// The work of a run that was given up goes on in no other lane.
+// The work of a run that was given up is not requeued in another lane.
 func TestWorkOfARunGivenUpGoesOnNowhere(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)

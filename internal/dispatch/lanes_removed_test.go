@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// After PostgreSQL was away for longer than removed lanes may be in use, lanes that are in use are not taken for removed:
-// processes say that they have them before long. Those that nobody has are, some minutes later.
+// After an outage of PostgreSQL longer than the time after which lanes count as removed, lanes in use stay:
+// processes soon record them again. Lanes that no process has count as removed some minutes later.
 func TestLanesStayAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)

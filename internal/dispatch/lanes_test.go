@@ -68,13 +68,13 @@ func (l *laned) count(query string, args ...any) int {
 	return testenv.Value[int](l.t, l.store.Pool(), "select count(*) from "+query, args...)
 }
 
-// claim claims up to most new visits, and sends what there are slots for.
+// claim claims at most most new visits, and sends as far as there are slots.
 func (l *laned) claim(most int) int {
 	l.t.Helper()
 	return l.claimWith(func(free int) int { return min(free, most) })
 }
 
-// claimed claims n new visits, however many slots are free, and sends what there are slots for.
+// claimed claims n new visits regardless of free slots, and sends as far as there are slots.
 func (l *laned) claimed(n int) {
 	l.t.Helper()
 	l.claimWith(func(int) int { return n })
@@ -97,7 +97,7 @@ func (l *laned) claimWith(count func(free int) int) int {
 	return n
 }
 
-// keep sends what there are slots for.
+// keep sends as far as there are slots.
 func (l *laned) keep() {
 	l.t.Helper()
 	if err := l.slots.SendBacklogs(l.t.Context(), l.q); err != nil {
@@ -112,7 +112,7 @@ type piece struct {
 	soft, hard float64
 }
 
-// outboxOf are the messages on their way to a queue, in their order.
+// outboxOf returns the outgoing messages of a queue, in order.
 func (l *laned) outboxOf(queue string) []piece {
 	l.t.Helper()
 	rows, err := l.store.Pool().Query(l.t.Context(), `select substring(kwargs ->> 'url' from '[0-9]+$')::int, task_id,
@@ -143,7 +143,7 @@ func numbers(pieces []piece) []int {
 	return n
 }
 
-// sent marks messages as confirmed, as if workers had taken them.
+// sent marks messages as confirmed, as if workers had received them.
 func (l *laned) sent() {
 	l.exec("delete from scheduler_go.work where state = 'outgoing' and lane_set is null and share_group is null")
 	l.exec("update scheduler_go.work set state = 'sent' where state = 'outgoing'")
@@ -160,8 +160,7 @@ func (l *laned) start(id uuid.UUID) settle.Outcome {
 	return settle.Outcome{BackendID: id.String(), Received: l.now, Start: &settle.Start{EventTime: float64(l.now.Unix())}}
 }
 
-// over is what is told when the time of a piece of work was over, so long after it
-// began.
+// over returns the outcome of a message that timed out some time after its start.
 func (l *laned) over(id uuid.UUID, after time.Duration) settle.Outcome {
 	ended := l.now.Add(after)
 	return settle.Outcome{BackendID: id.String(), Received: ended, End: &settle.End{
@@ -173,8 +172,8 @@ func (l *laned) done(id uuid.UUID, took time.Duration) settle.Outcome {
 	return settle.Outcome{BackendID: id.String(), Received: l.now.Add(took), Runtime: &took}
 }
 
-// What is unknown goes to the express lane; what waits beyond its slots takes free
-// ones of the slow lane. Each message has its lane's limits.
+// Work without a recorded runtime goes to the express lane. What waits beyond its slots uses free slots of the
+// slow lane. Each message has its lane's limits.
 func TestLanesTakeWhatWaits(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(4, 2)...)
@@ -201,10 +200,9 @@ func TestLanesTakeWhatWaits(t *testing.T) {
 	}
 }
 
-// Work whose time is over in the express lane goes on in the slow one, as the same
-// piece of work under another id: ahead of what waits there, behind what waits
-// there for longer for the same reason. Repeats of its events change nothing, and
-// its end in the last lane is its end.
+// Work that times out in the express lane is requeued in the slow one as the same row with a new id. It goes
+// before the other backlog there, and after work that timed out earlier. Repeated events change nothing, and its
+// end in the last lane is final.
 func TestTimedOutWorkMovesOn(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(3, 1)...)
@@ -260,8 +258,8 @@ func TestTimedOutWorkMovesOn(t *testing.T) {
 	}
 }
 
-// A try whose task caught the exception of its limit and says only that it failed
-// is over too, by the time it took; one that failed sooner has failed.
+// A task may catch the exception of its limit and only report a failure. By its runtime, it counts as timed out; a
+// try that failed earlier counts as failed.
 func TestSwallowedTimeLimits(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 1)...)
@@ -282,8 +280,8 @@ func TestSwallowedTimeLimits(t *testing.T) {
 	}
 }
 
-// A task that caught the exception of its limit has succeeded, to its worker, which
-// another listener may hear of before the result: only that says whether it timed out.
+// A task that caught the exception of its limit is a success for its worker. Another listener may read that event
+// before the result: only the result decides whether it timed out.
 func TestRuntimeBeforeTheResultOfATimeOut(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(3, 1)...)
@@ -305,8 +303,7 @@ func TestRuntimeBeforeTheResultOfATimeOut(t *testing.T) {
 	}
 }
 
-// Runtimes heard of decide where the next visit of an origin goes, and those of its
-// lister where a new origin goes.
+// Recorded runtimes decide the lane of an origin's next visit, and those of its lister the lane of a new origin.
 func TestLanesLearn(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(10, 10)...)
@@ -334,10 +331,9 @@ func TestLanesLearn(t *testing.T) {
 	}
 }
 
-// A run of a task that goes on in another lane is the same run: it is open, nothing
-// of its retries is used, and it says which lane it left. A retry after a failure
-// does not go to the express lane. In the last lane a time-out is final, unless that lane
-// retries.
+// A task's run that is requeued in another lane is the same run. It stays open, uses no retry, and records the
+// lane that it left. A retry after a failure avoids the express lane. In the last lane a time-out is final, unless
+// that lane retries.
 func TestRunsMoveOn(t *testing.T) {
 	t.Parallel()
 	for _, retry := range []bool{false, true} {
@@ -400,7 +396,7 @@ func runsMoveOn(t *testing.T, retry bool) {
 	}
 }
 
-// Dates that are too far apart for an interval hold up no claim.
+// Dates that are too far apart for an interval fail no claim.
 func TestLanesTakeOriginsWithFarDates(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(10, 10)...)
@@ -421,8 +417,7 @@ func TestLanesTakeOriginsWithFarDates(t *testing.T) {
 	}
 }
 
-// A share counts over all lanes: work that goes on in another lane is charged to
-// its group and stays underway.
+// A share counts over all lanes: requeued work is charged to its group and stays in flight.
 func TestSharesCountOverLanes(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 1)...)
@@ -449,8 +444,7 @@ func TestSharesCountOverLanes(t *testing.T) {
 	}
 }
 
-// maintain does maintenance and sends what there are slots for, with the lanes given;
-// none is a configuration without.
+// maintain runs maintenance with the given lanes, or with none configured, and sends as far as there are slots.
 func (l *laned) maintain(now time.Time, queues ...dispatch.Queue) {
 	l.t.Helper()
 	log := slog.New(slog.NewTextHandler(l.t.Output(), nil))
@@ -471,8 +465,7 @@ func (l *laned) maintain(now time.Time, queues ...dispatch.Queue) {
 	}
 }
 
-// Lanes that are taken out of the configuration leave no work behind: what waits
-// goes to the usual queue, as far as that has room.
+// The backlog of lanes that are removed from the configuration goes to the usual queue, as far as that has room.
 func TestWorkOfRemovedLanesIsSent(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)
@@ -496,8 +489,8 @@ func TestWorkOfRemovedLanesIsSent(t *testing.T) {
 	}
 }
 
-// While a configuration changes, some processes have lanes that others don't: these leave
-// the backlogs alone, until no process has the lanes any more.
+// During a change of configuration some processes lack lanes that others have. They leave these backlogs alone
+// until no process has the lanes.
 func TestLanesOfOtherProcessesStay(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)
@@ -527,15 +520,14 @@ func TestLanesOfOtherProcessesStay(t *testing.T) {
 	}
 }
 
-// outboxOfAny are messages with or without limits.
+// outboxOfAny returns outgoing messages with or without limits.
 func (l *laned) outboxOfAny(queue string) []piece {
 	l.exec("update scheduler_go.work set soft_limit = coalesce(soft_limit, 1), hard_limit = coalesce(hard_limit, 1) where state = 'outgoing'")
 	return l.outboxOf(queue)
 }
 
-// What was sent before its lanes were taken out of the configuration is not forgotten:
-// if its time is over it goes on in the usual queue, and what is not heard of any more
-// is given up.
+// Messages sent before their lanes were removed keep their outcome: after a time-out they go to the usual queue,
+// and without events they are given up.
 func TestWorkOfRemovedLanesEnds(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(4, 2)...)
@@ -553,9 +545,8 @@ func TestWorkOfRemovedLanesEnds(t *testing.T) {
 	}
 }
 
-// A listener that still knows of more lanes may move work there while a claim counts
-// the lines.
-func TestLinesBeyondTheLastLane(t *testing.T) {
+// A listener whose configuration has more lanes may requeue work there while a claim counts the backlogs.
+func TestBacklogsBeyondTheLastLane(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(4, 2)...)
 	l.claim(2)
@@ -572,8 +563,8 @@ func TestLinesBeyondTheLastLane(t *testing.T) {
 	}
 }
 
-// A slow lane that is full and has many slots does not keep the express lane empty: a
-// refill is worth it by what is free there.
+// A full slow lane with many slots doesn't prevent a refill of the express lane: only free slots of the express
+// lane decide.
 func TestLimitOfLanesIsTheFirstOnes(t *testing.T) {
 	t.Parallel()
 	tt := model.TaskType{Type: "load-git", BackendName: lanedQueue, MaxQueueLength: new(int64(5000))}
@@ -584,8 +575,7 @@ func TestLimitOfLanesIsTheFirstOnes(t *testing.T) {
 	}
 }
 
-// The journal client, which keeps visits from moving while it looks at them, keeps
-// nobody from sending.
+// The journal client, which locks visits against requeueing while it reads them, doesn't delay sending.
 func TestJournalDoesNotHoldUpLanes(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(4, 1)...)
@@ -613,9 +603,8 @@ func TestJournalDoesNotHoldUpLanes(t *testing.T) {
 	}
 }
 
-// Work whose events are lost is given up: what cannot be in its queue any more, and
-// what is long past its limit.
-func TestUnheardLaneWorkIsGivenUp(t *testing.T) {
+// Work whose events are lost is given up, if it can't be in its queue, or is long past its limit.
+func TestLaneWorkWithoutEventsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(4, 2)...)
 	l.claim(6)
@@ -644,8 +633,7 @@ func TestUnheardLaneWorkIsGivenUp(t *testing.T) {
 	}
 }
 
-// Lanes count what the broker holds: their queues are never filled beyond their
-// slots, whoever claims.
+// Lanes count the broker's messages: concurrent claims never exceed their slots.
 func TestLanesAreNeverOverfilled(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(20, 10)...)
@@ -660,8 +648,7 @@ func TestLanesAreNeverOverfilled(t *testing.T) {
 	}
 }
 
-// A result overtakes the events that tell when the work began and how long it took:
-// what is learnt of them is the same, once.
+// A result overtakes the events of its start and its runtime. The recorded data is the same, and recorded once.
 func TestLateEventsAreLearntFrom(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)

@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Claims for a queue write the state of its groups in turn, also while some processes have lanes for it, whose
-// queues have other names, and others have none.
+// Claims for a queue write its groups' state one after another, also while only some processes have lanes, with
+// other queue names, for it.
 func TestClaimsWithAndWithoutLanesTakeTurns(t *testing.T) {
 	t.Parallel()
 	lanes := two(4, 4)

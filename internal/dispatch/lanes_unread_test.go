@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 )
 
-// read has somebody read a queue until the test ends.
+// read consumes a queue until the test ends.
 func (l *laned) read(queue string) {
 	l.t.Helper()
 	if _, err := l.channel(l.t).Consume(queue, "", false, false, false, false, nil); err != nil {
@@ -21,8 +21,8 @@ func (l *laned) read(queue string) {
 	}
 }
 
-// A lane whose workers are away, as they were scaled to zero, has its slots: what it is to do comes into its
-// queue, where an autoscaler sees it. What it has no slots for waits in its backlog.
+// A lane scaled to zero workers keeps its slots, so that an autoscaler sees its messages in the queue. Further
+// work waits in its backlog.
 func TestLanesWithoutWorkersHaveTheirSlots(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(20, 3)...)
@@ -53,8 +53,8 @@ func TestLanesWithoutWorkersHaveTheirSlots(t *testing.T) {
 	}
 }
 
-// A lane that has had work and no workers for a minute is shown, until it has some or is taken out of the
-// configuration: no alert stands on one that is gone.
+// The metric shows a lane that has had work and no workers for a minute, until it has workers or is removed. So no
+// alert fires for a removed lane.
 func TestLanesWithoutWorkersAreShown(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(2, 2)...)

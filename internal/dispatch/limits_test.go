@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The time limits and the root of what was claimed reach the worker in the form
-// that Celery gives them; a row without any says what Celery says of none.
+// The time limits and the root id of a claimed message reach the worker in Celery's form. A row without them
+// yields Celery's values for none.
 func TestTimeLimitsAndRootTravel(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -58,7 +58,7 @@ func TestTimeLimitsAndRootTravel(t *testing.T) {
 	}
 }
 
-// The root of work that timed out more than once is its first try.
+// The root id of work that timed out more than once is the id of its first try.
 func TestRootIsTheFirstTry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -18,9 +18,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// In a queue with x-max-priority, the messages of a group with a priority pass by those of
-// others: for ever without ageing, as long as there are any. With it, what has waited for so
-// long is not passed any more by what is sent from then on.
+// In a queue with x-max-priority, a group's messages with priority overtake those of other groups. Without ageing
+// they always do. With ageing, messages that have waited that long are not overtaken by later ones.
 func TestPriorityOfAGroup(t *testing.T) {
 	t.Parallel()
 	for name, ageing := range map[string]time.Duration{"strict": 0, "ageing": 20 * time.Minute} {
@@ -92,8 +91,8 @@ func TestPriorityOfAGroup(t *testing.T) {
 	}
 }
 
-// Work that has waited for long lowers the priority of what would pass it by, to its own; it
-// raises none, nor does it count in another queue.
+// Work that has waited long lowers the priority of later messages to its own. It raises none, and has no effect in
+// other queues.
 func TestPrioritiesAreLoweredOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -16,8 +16,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The gauges of queues show what waits in a queue and who reads it, also where nothing is
-// claimed, and nothing of queues that are gone.
+// The gauges show the messages and consumers of each queue, also without claims, and omit deleted queues.
 func TestQueueGauges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

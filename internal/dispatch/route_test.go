@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// Work that is predicted to outlast a lane has that lane's limit noted, so that the prediction can
-// be judged by what it took; what was tried before goes to a later lane whatever was predicted.
+// Work that is predicted to exceed a lane's limit has that limit recorded, so that its runtime can judge the
+// prediction. Work that was tried before goes to a later lane regardless.
 func TestPredictionsAreNoted(t *testing.T) {
 	l := &LaneSet{Name: "load-git", Lanes: []model.Lane{
 		{Name: "express", Queue: "express", SoftTimeLimit: time.Minute}, {Name: "slow", Queue: "slow", SoftTimeLimit: time.Hour},

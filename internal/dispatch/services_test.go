@@ -53,7 +53,7 @@ func (b *bench) deliverer(t *testing.T, p dispatch.Publisher) *dispatch.Delivere
 	return dispatch.NewDeliverer(b.store, p, slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry())
 }
 
-// enqueue writes n messages to the outbox and returns their ids in order.
+// enqueue writes n outgoing messages and returns their ids in order.
 func (b *bench) enqueue(t *testing.T, queue string, n int) []string {
 	t.Helper()
 	rows, ids := messages(queue, n)
@@ -122,8 +122,7 @@ func (p *faultyPublisher) Publish(ctx context.Context, m []celery.TaskMessage) [
 	return errs
 }
 
-// cutDatabase ends every connection to the database of this test, as a crash of
-// this process or of PostgreSQL would.
+// cutDatabase ends every connection to the test's database, as a crash of this process or of PostgreSQL would.
 func (b *bench) cutDatabase(t *testing.T) {
 	t.Helper()
 	other := b.openStore(t)
@@ -132,7 +131,7 @@ func (b *bench) cutDatabase(t *testing.T) {
 	b.store.Pool().Reset() // also of what nobody used
 }
 
-// Every row is sent once, in order, over several batches, and is gone then.
+// Every row is sent once, in order, over several batches, and then deleted.
 func TestDrainSendsEachRowOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -147,7 +146,7 @@ func TestDrainSendsEachRowOnce(t *testing.T) {
 	}
 }
 
-// Several deliverers at once share the outbox: each row still goes once.
+// Concurrent deliverers send each row once.
 func TestDeliverersAtOnceSendEachRowOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -168,8 +167,8 @@ func TestDeliverersAtOnceSendEachRowOnce(t *testing.T) {
 	}
 }
 
-// Killed after the broker confirmed and before the delete committed: the rows
-// are sent again, with the same task ids; nothing is lost.
+// After a kill between the broker's confirmation and the commit, the rows are sent again with the same task ids.
+// None is lost.
 func TestCrashAfterConfirmSendsTheSameIdsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -193,7 +192,7 @@ func TestCrashAfterConfirmSendsTheSameIdsAgain(t *testing.T) {
 	assertSame(t, got, again)
 }
 
-// Killed before anything was sent: the rows wait.
+// After a kill before the first message was sent, the rows are still outgoing.
 func TestCrashBeforePublishLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -209,9 +208,8 @@ func TestCrashBeforePublishLosesNothing(t *testing.T) {
 	assertSame(t, b.received(t, "q"), want)
 }
 
-// A message that the broker has no queue for is backed off with its reason, and
-// the others go on.
-func TestUnroutableMessageIsPutOff(t *testing.T) {
+// A message without a queue at the broker is backed off with its reason, and the others are sent.
+func TestUnroutableMessageIsBackedOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	testenv.Declare(t, b.channel(t), "good", nil)
@@ -235,8 +233,8 @@ func TestUnroutableMessageIsPutOff(t *testing.T) {
 	}
 }
 
-// Run goes on over an outage of the broker, and what is claimed meanwhile is
-// sent when it is back; told to stop, it sends what is left first.
+// Run continues through an outage of the broker and sends afterwards what was claimed meanwhile. When it is
+// stopped, it first sends what is left.
 func TestRunOutlivesAnOutageAndStopsClean(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -259,9 +257,8 @@ func TestRunOutlivesAnOutageAndStopsClean(t *testing.T) {
 	assertSame(t, b.received(t, "q"), want)
 }
 
-// However many dispatchers claim and deliver at once while workers consume and
-// acknowledge, the broker never holds more than the limit, and the queue is
-// refilled all the time.
+// While dispatchers claim and deliver concurrently and workers acknowledge, the broker never holds more than the
+// limit, and the queue is refilled steadily.
 func TestQueueIsNeverOverfilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// begin has a worker with a clock of its own begin all that was sent of a group, and never end it. It returns how
-// many messages that is.
+// begin makes a worker with its own clock start all sent messages of a group and never end them. It returns their
+// number.
 func (s *sharing) begin(group string, at float64) int {
 	s.t.Helper()
 	var starts []settle.Outcome
@@ -25,9 +25,9 @@ func (s *sharing) begin(group string, at float64) int {
 	return len(starts)
 }
 
-// A worker that dies with all that its group has underway doesn't starve the group: within two half-lives it
-// has its part again.
-func TestGroupOfADeadWorkerHasItsPartAgain(t *testing.T) {
+// A worker that dies with all of a group's messages doesn't starve the group: within two half-lives it has its
+// share again.
+func TestGroupOfADeadWorkerRegainsItsShare(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, nil, 1)
 	s.q.Shares.HalfLife = 10 * time.Second
@@ -54,7 +54,7 @@ func TestGroupOfADeadWorkerHasItsPartAgain(t *testing.T) {
 	s.want(got, map[string]int{"a": 60, "b": 60}, 12)
 }
 
-// A worker's clock that is at 1970, or ahead by a year, makes no more of what it runs than another's.
+// A worker's clock at 1970, or a year ahead, doesn't change the load of its running messages.
 func TestLoadIsBoundedWhateverTheClock(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]func(now time.Time) time.Time{
@@ -78,7 +78,8 @@ func TestLoadIsBoundedWhateverTheClock(t *testing.T) {
 	}
 }
 
-// What a worker began a day ago, and has no limit, is given up, so that the ceiling of its group opens.
+// Work without a time limit that a worker started a day ago is given up, so that its group is below its ceiling
+// again.
 func TestStartedWorkWithoutALimitIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, nil, 1)

@@ -16,9 +16,8 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// Shares are measured at once, not after a part of the minute between measurements: a daemon
-// is ready only when each of its loops has done a round. Eight, as a random wait may be
-// short.
+// Shares are measured at the start, not after a part of the minute between measurements: a daemon is ready only
+// after each loop's first round. The test repeats it eight times, because a random wait may be short.
 func TestSharesAreMeasuredAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -43,8 +42,8 @@ func TestSharesAreMeasuredAtOnce(t *testing.T) {
 	})
 }
 
-// A group whose work came while the queue was full has work waiting, although no claim has seen it.
-// What is set aside does not wait. At its ceiling a group waits for itself.
+// A group whose work arrived while the queue was full counts as waiting, although no claim has read it. Tasks that
+// are set aside don't count, nor does a group at its ceiling.
 func TestGroupThatWaitsForAFullQueueIsShown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -88,8 +87,7 @@ func TestGroupThatWaitsForAFullQueueIsShown(t *testing.T) {
 	check(0)
 }
 
-// A queue that is no longer shared is no longer shown, so that no alert stands on its last
-// figures.
+// The gauges omit a queue that is not shared, so that no alert fires for its last figures.
 func TestGaugesOfRemovedShares(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,8 +11,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// What a group can't use goes to the others so that all are even with what they got
-// before, in the same claim too.
+// Slots that a group can't use go to the others in the same claim, so that all are level with their earlier use.
 func TestDivisionCountsWhatItGave(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, nil, 1)
@@ -27,9 +26,9 @@ func TestDivisionCountsWhatItGave(t *testing.T) {
 	s.want(s.pass(90), map[string]int{"a": 74, "b": 9, "c": 7}, 1)
 }
 
-// A claim notes which groups have no more work waiting among those that it looked at: another
-// runner of the queue looks at the others.
-func TestGroupsThatAreNotLookedAtStayWaiting(t *testing.T) {
+// A claim records only for the groups that it read whether they have more work. Another runner of the queue reads
+// the others.
+func TestGroupsOutsideAClaimStayWaiting(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	now := time.Now()

@@ -37,7 +37,7 @@ func newSharing(t *testing.T, weights map[string]float64, otherwise float64) *sh
 	}
 }
 
-// pass claims up to free pieces, a second later, and returns how many of each group.
+// pass claims up to free messages, a second later, and returns the number of each group.
 func (s *sharing) pass(free int) map[string]int {
 	s.t.Helper()
 	s.now = s.now.Add(time.Second)
@@ -91,7 +91,7 @@ func (s *sharing) claim(free int) (map[string]int, error) {
 	})
 }
 
-// end ends all work underway of a group, after as many seconds a piece.
+// end ends all of a group's work in flight, after a number of seconds each.
 func (s *sharing) end(group string, seconds float64) {
 	s.t.Helper()
 	var outcomes []settle.Outcome
@@ -115,8 +115,8 @@ func (s *sharing) want(got map[string]int, want map[string]int, off int) {
 	}
 }
 
-// The example of the design: 30, 50 and 20 with all at work; 37.5 and 62.5 from the
-// pass on in which the third has nothing; and back, without a rush, when it has.
+// With weights 30, 50 and 20, the shares are these while all have work. Once the third has none, the others get
+// 37.5 and 62.5 %. When it returns, it gets its share without extra slots.
 func TestDivisionGivesAnIdleGroupsPartToTheOthers(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, map[string]float64{"a": 30, "b": 50}, 20)
@@ -143,9 +143,8 @@ func TestDivisionGivesAnIdleGroupsPartToTheOthers(t *testing.T) {
 	}
 }
 
-// Visits and tasks can share a queue, and a claim looks at one of the two. It says nothing of
-// the others' groups: one that comes back to the one has no rush, and the other's keep their
-// credit.
+// Visits and tasks can share a queue, and a claim reads one kind. It has no effect on the groups of the other
+// kind: they keep their credit, and a group that returns gets no extra slots.
 func TestClaimsOfTasksAndVisitsOnOneQueue(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, nil, 1)
@@ -161,8 +160,8 @@ func TestClaimsOfTasksAndVisitsOnOneQueue(t *testing.T) {
 	s.want(s.pass(90), map[string]int{"tasks": 45, "visited": 0, "back again": 45}, 1)
 }
 
-// One slot a pass is enough for a tenth of a slot: each piece of the loads is in
-// the database, whoever makes the pass.
+// With one slot a pass, a group with a tenth of the share still gets it: the loads are stored as fractions, for
+// any process.
 func TestDivisionKeepsFractions(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, map[string]float64{"small": 1, "large": 9}, 1)
@@ -177,9 +176,8 @@ func TestDivisionKeepsFractions(t *testing.T) {
 	s.want(got, map[string]int{"small": 20, "large": 180}, 1)
 }
 
-// A group gains nothing by being slow: not when its work has ended, not while it
-// runs, and not by leaving and coming back.
-func TestSlowWorkIsPaidFor(t *testing.T) {
+// A group gains nothing by slow work: neither after its end, nor while it runs, nor by leaving and returning.
+func TestSlowWorkIsCharged(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, nil, 1)
 	s.waiting = map[string]int{"slow": -1, "quick": -1}
@@ -222,8 +220,7 @@ func TestSlowWorkIsPaidFor(t *testing.T) {
 	s.want(s.pass(20), map[string]int{"slow": 0, "quick": 20}, 0)
 }
 
-// An outcome heard twice, or of work nobody knows, changes nothing; the ledger is
-// empty in the end.
+// A repeated outcome, or one of an unknown message, changes nothing. The ledger is empty in the end.
 func TestOutcomesSettleWhatIsUnderwayOnce(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, nil, 1)
@@ -255,8 +252,7 @@ func TestOutcomesSettleWhatIsUnderwayOnce(t *testing.T) {
 	}
 }
 
-// What half-life says: an hour later, use counts half; after many, the group is
-// forgotten.
+// After a half-life of an hour, a group's use counts half. After many, the group's row is deleted.
 func TestUseIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, nil, 1)

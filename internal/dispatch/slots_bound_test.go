@@ -85,7 +85,7 @@ func (q *slotModel) claim(n int) {
 	}
 }
 
-// step lets one thing happen, and the statistics see it.
+// step makes one event happen, and updates the statistics.
 func (q *slotModel) step() {
 	what := "nothing"
 	switch q.IntN(9) {
@@ -147,7 +147,7 @@ func (q *slotModel) step() {
 	q.events = append(q.events, fmt.Sprintf("%s %s: ready %d, unacknowledged %d, held %d", q.now.Format("05.000"), what, figures.ready, figures.unacknowledged, q.held()))
 }
 
-// LeastNow is a lower bound of the database's time, which never goes back.
+// LeastNow returns a lower bound of the database's time, which never goes back.
 func (q *slotModel) LeastNow() time.Time {
 	if least := q.now.Add(-time.Duration(q.IntN(100)) * time.Millisecond); least.After(q.least) {
 		q.least = least
@@ -241,8 +241,8 @@ func newSlotModel(r *rand.Rand) *slotModel {
 	return &slotModel{Rand: r, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), prefetch: prefetch, consumers: []*modelConsumer{{prefetch: prefetch}}}
 }
 
-// Claims never count less than a queue holds, whatever happens between the questions, the lock and the count. In the model,
-// as in the documentation, what is redelivered stays the same message.
+// A claim never counts less than a queue holds, whatever happens between the observation, the lock and the count.
+// In the model, as in the documentation, a redelivered message stays the same message.
 func TestCountsAreUpperBounds(t *testing.T) {
 	t.Parallel()
 	o := newBoundOracle(t)
@@ -254,7 +254,7 @@ func TestCountsAreUpperBounds(t *testing.T) {
 	}
 }
 
-// The model is sharp enough to need the record of what ended before its confirmation was written.
+// The model fails without the record of ends that precede their confirmation.
 func TestBoundNeedsTheRecordOfEnds(t *testing.T) {
 	t.Parallel()
 	o := newBoundOracle(t)

@@ -44,9 +44,8 @@ func figuresOf(t testing.TB, ready, unacknowledged int) celery.QueueFigures {
 	return inspector.Figures(t.Context(), "q")
 }
 
-// What the broker tells of a queue counts, with what is outgoing. What workers have, if it is
-// unknown, is what was sent and has not ended, unless all of that was delivered of late: then
-// the queue may be new.
+// A queue's messages are the broker's counts plus outgoing ones. If the unacknowledged count is unknown, sent
+// messages without an end count instead, unless all were delivered recently: then the queue may be new.
 func TestMessagesOfAQueue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -73,8 +72,8 @@ func TestMessagesOfAQueue(t *testing.T) {
 	}
 }
 
-// Figures from before the deliveries that the ledger remembers are refused: what was delivered
-// since would not be counted. So are those from after the claim, as the database's clock was set back.
+// Statistics from before the ledger's recorded deliveries are refused, because later deliveries would not be
+// counted. So are statistics dated after the claim, when the database's clock was set back.
 func TestFiguresThatAreTooOld(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []time.Time{{}, time.Now().Add(-2 * ledger.DeliveriesKept), time.Now().Add(time.Minute)} {

@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// A backlog is sent in parts if all of it at once times out.
+// A backlog is sent in parts if one statement for all of it times out.
 func TestBacklogThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(100, 100)...)
@@ -28,7 +28,7 @@ func TestBacklogThatTimesOutIsHalved(t *testing.T) {
 	})
 }
 
-// Work that is given up or forgotten goes in parts if all of it at once times out.
+// Work is given up or deleted in parts if one statement for all of it times out.
 func TestGivingUpThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

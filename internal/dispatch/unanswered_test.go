@@ -53,7 +53,7 @@ func newHeld(t *testing.T, n int) *held {
 	return h
 }
 
-// slowPublisher returns a publisher of its own way to the broker.
+// slowPublisher returns a publisher with its own proxy to the broker.
 func (b *bench) slowPublisher(t *testing.T) (*celery.Publisher, *testenv.Toxic) {
 	through, proxy := testenv.Through(t, b.broker.URL, testenv.BrokerProxy)
 	address := parsed.Broker(t, through+"?heartbeat=0") // the broker's, a minute: heartbeats are held, too
@@ -62,7 +62,7 @@ func (b *bench) slowPublisher(t *testing.T) (*celery.Publisher, *testenv.Toxic) 
 	return p, proxy
 }
 
-// sendAll has a deliverer send until nothing is outgoing; a try may fail.
+// sendAll runs a deliverer until nothing is outgoing; a try may fail.
 func (b *bench) sendAll(t *testing.T, d *dispatch.Deliverer) {
 	t.Helper()
 	testenv.Becomes(t, "outgoing messages", 0, func() int {
@@ -71,14 +71,14 @@ func (b *bench) sendAll(t *testing.T, d *dispatch.Deliverer) {
 	})
 }
 
-// leased counts the messages that nobody may send for more than half a minute.
+// leased counts the messages whose lease lasts more than half a minute.
 func (h *held) leased() int {
 	h.t.Helper()
 	return testenv.Value[int](h.t, h.store.Pool(), `select count(*) from scheduler_go.work
 		where state = 'outgoing' and not_before > now() + interval '30 s'`)
 }
 
-// drainBoth has this deliverer and another process send what they may.
+// drainBoth makes this deliverer and another process send what they may.
 func (h *held) drainBoth() {
 	h.t.Helper()
 	var all sync.WaitGroup
@@ -92,8 +92,8 @@ func (h *held) drainBoth() {
 	all.Wait()
 }
 
-// Messages whose confirmation may still come are not sent a second time, by nobody, however
-// long that takes; meanwhile other queues get theirs. When it comes, they are done.
+// No process sends a message again while its confirmation may still arrive, however long that takes. Other queues
+// get theirs meanwhile. The late confirmation ends the message.
 func TestUnansweredMessagesAreSentOnce(t *testing.T) {
 	t.Parallel()
 	h := newHeld(t, 200)
@@ -114,7 +114,7 @@ func TestUnansweredMessagesAreSentOnce(t *testing.T) {
 	assertSame(t, h.received(t, "q"), h.ids)
 }
 
-// A late answer is written at once, though there is nothing else to deliver.
+// A late confirmation is written at once, although there is nothing else to deliver.
 func TestLateAnswersAreWritten(t *testing.T) {
 	t.Parallel()
 	h := holdAnswers(t, 20, nil)
@@ -132,8 +132,8 @@ func TestLateAnswersAreWritten(t *testing.T) {
 	}
 }
 
-// A queue that did not answer is sent to once more, and then no more until it answers: what comes
-// after that would wait for it in vain, with all that is sent beside it.
+// A queue that did not answer is tried once more, and then not until it answers: further messages would wait for
+// it, with all that is sent beside them.
 func TestSilentQueueIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	h := newHeld(t, 1)
@@ -151,7 +151,7 @@ func TestSilentQueueIsLeftAlone(t *testing.T) {
 	assertSame(t, h.received(t, "q"), h.ids)
 }
 
-// What drains until it is told to stop waits for answers that may still come.
+// A drain that is stopped waits for confirmations that may still arrive.
 func TestDrainEndsWithItsAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHeld(t, 20)
@@ -166,8 +166,7 @@ func TestDrainEndsWithItsAnswers(t *testing.T) {
 	}
 }
 
-// Messages without an answer are not sent again by the process that sent them, though it could
-// not write that it has none.
+// A process doesn't send its unanswered messages again, even if it could not write their leases.
 func TestUnansweredMessagesAreRememberedWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	var once sync.Once
@@ -180,8 +179,8 @@ func TestUnansweredMessagesAreRememberedWithoutADatabase(t *testing.T) {
 	assertSame(t, h.received(t, "q"), h.ids)
 }
 
-// When the connection is lost, the confirmations can't come any more: the messages are
-// sent again, at once, with the same ids, and each at most once.
+// When the connection is lost, confirmations can't arrive. The messages are sent again at once with the same ids,
+// each at most once more.
 func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
 	t.Parallel()
 	h := newHeld(t, 200)
@@ -202,8 +201,7 @@ func TestUnansweredMessagesOfALostConnectionAreSentAgain(t *testing.T) {
 	t.Logf("%d of %d repeated", len(got)-len(h.ids), len(h.ids))
 }
 
-// A process whose lease ended, as it was stopped or could not write it, doesn't free or renew the
-// lease of the one that sent the messages after it.
+// A process whose lease ended doesn't free or renew the lease of the process that sent the messages after it.
 func TestLeaseOfAnotherProcessIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]string{
@@ -245,9 +243,9 @@ func TestLeaseOfAnotherProcessIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A batch whose connection to the database is lost while it is sent, without the batch noticing,
-// has its messages in hand: another batch of this process, which finds them unlocked, leaves them alone.
-func TestMessagesInHandAreNotSentByAnotherBatch(t *testing.T) {
+// A batch may lose its database connection unnoticed while it is sent. Another batch of the process then finds the
+// rows unlocked, and skips the messages that the first has reserved.
+func TestReservedMessagesAreNotSentByAnotherBatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	dsn, proxy := testenv.Through(t, b.dsn, testenv.Proxy)
@@ -286,8 +284,8 @@ func TestMessagesInHandAreNotSentByAnotherBatch(t *testing.T) {
 	assertSame(t, b.received(t, "q"), want)
 }
 
-// Confirmations that could not be written are written by one batch; those that run beside it
-// don't send their messages again.
+// One batch writes confirmations that could not be written before. Concurrent batches don't send their messages
+// again.
 func TestConfirmedMessagesAreNotSentAgainWhileTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -327,8 +325,8 @@ func (b *bench) exec(t *testing.T, statement string) {
 	testenv.Exec(t, b.store.Pool(), statement)
 }
 
-// While the broker has a memory alarm it blocks publishers, with messages in their sockets.
-// When the alarm is over, each message is in its queue once.
+// During a memory alarm the broker blocks publishers, with messages in their sockets. After the alarm, each
+// message is in its queue once.
 func TestAlarmRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	node := testenv.RabbitMQCluster(t, 1).Nodes[0]

@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// lock takes a queue for another connection, so that it can't be asked, until unlock.
+// lock declares a queue as exclusive to another connection, so that it can't be observed. unlock deletes it.
 func (b *bench) lock(t *testing.T, queue string) (unlock func()) {
 	t.Helper()
 	ch := b.channel(t)
@@ -32,9 +32,9 @@ func (b *bench) lock(t *testing.T, queue string) (unlock func()) {
 	}
 }
 
-// Nothing is claimed for a queue that can't be asked, whether it has a limit or not; other
-// queues go on, and so does this one when it answers.
-func TestNothingIsClaimedForAQueueThatCannotBeAsked(t *testing.T) {
+// Nothing is claimed for a queue that can't be observed, with or without a limit. Other queues continue, and so
+// does this one when it answers.
+func TestNothingIsClaimedForAQueueThatCannotBeObserved(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	unlock := b.lock(t, "locked")
@@ -62,9 +62,9 @@ func TestNothingIsClaimedForAQueueThatCannotBeAsked(t *testing.T) {
 	}
 }
 
-// A lane whose queue can't be asked gets nothing, and the other lane goes on: with its own
-// work, and with what waits before it.
-func TestLaneThatCannotBeAskedHoldsUpNoOther(t *testing.T) {
+// A lane whose queue can't be observed gets nothing. The other lane continues with its own work and the backlog
+// before it.
+func TestLaneThatCannotBeObservedHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for _, locked := range []string{"express:" + lanedQueue, lanedQueue} {
 		l := newLaned(t, two(20, 10)...)
@@ -90,9 +90,9 @@ func TestLaneThatCannotBeAskedHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// Work of a queue that can't be asked is not given up, however old it is; that of other
-// queues is, and its own when the queue answers.
-func TestNothingIsGivenUpOfAQueueThatCannotBeAsked(t *testing.T) {
+// Work of a queue that can't be observed is not given up, however old it is. That of other queues is, and its own
+// when the queue answers.
+func TestNothingIsGivenUpOfAQueueThatCannotBeObserved(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	unlock := b.lock(t, "a locked one") // the first in order
@@ -124,8 +124,7 @@ func TestNothingIsGivenUpOfAQueueThatCannotBeAsked(t *testing.T) {
 	}
 }
 
-// A management API that doesn't answer holds no lock: while one claim waits for it, others
-// for the same queue go on.
+// A claim that waits for a silent management API holds no lock: other claims for the queue continue.
 func TestWaitingForFiguresHoldsNoLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// held waits until it is known that a queue holds so many messages, waiting or with workers.
+// held waits until the broker's figures show that a queue holds so many messages, ready or unacknowledged.
 func (b *bench) held(t *testing.T, queue string, want int) {
 	t.Helper()
 	testenv.Becomes(t, "messages of "+queue, want, func() int {
@@ -29,10 +29,10 @@ func (b *bench) held(t *testing.T, queue string, want int) {
 	})
 }
 
-// A worker takes a message that has waited in its queue for long, after the moment up to which events are
-// known, and it times out there. The event is unread: the message is not given up, and goes on in the next lane.
-// Another one left the queue long ago, and its events are lost: it is given up ten minutes after a look
-// found it out of the queue, by that moment.
+// A worker receives a message that waited long in its queue, after the moment up to which events are known. It
+// times out, and the event is unread: the message is not given up, and goes on in the next lane. Another message
+// left the queue long ago, and its events are lost. It is given up ten minutes after an observation found it out
+// of the queue.
 func TestNothingIsGivenUpThatHasJustLeftItsQueue(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(30, 30)...)
@@ -84,8 +84,8 @@ func TestNothingIsGivenUpThatHasJustLeftItsQueue(t *testing.T) {
 	}
 }
 
-// A message that was refused for an hour is silent from when it was sent, and doesn't keep from being given up what was sent
-// meanwhile.
+// The silence of a message that was refused for an hour begins when it was sent. It doesn't prevent that messages
+// sent meanwhile are given up.
 func TestRefusedMessageIsSilentSinceItWasSent(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(30, 30)...)
@@ -118,7 +118,8 @@ func TestRefusedMessageIsSilentSinceItWasSent(t *testing.T) {
 	}
 }
 
-// Claims for a queue, while its messages are counted and compared with the ledger, have nothing given up that waits in it.
+// Claims run while a queue's messages are counted and compared with the ledger. No message that waits in the queue
+// is given up.
 func TestNothingIsGivenUpThatWaitsDuringClaims(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1000, 30)...)

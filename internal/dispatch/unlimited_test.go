@@ -10,8 +10,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// A queue without a limit gets no more claims than MaxClaim messages that are not
-// delivered, whether the broker is away or refuses them; what is delivered makes room.
+// A queue without a limit has at most MaxClaim outgoing messages, whether the broker is unreachable or refuses
+// them. Delivery makes room.
 func TestUnlimitedQueueIsBoundedByWhatIsOutgoing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -26,7 +26,7 @@ func (p *stuckPublisher) Publish(ctx context.Context, m []celery.TaskMessage) []
 	return p.Publisher.Publish(context.WithoutCancel(ctx), m)
 }
 
-// An urgent message is sent while batches of others are, in whichever process.
+// An urgent message is sent while batches of others are being sent, by any process.
 func TestUrgentMessagesDontWaitForOthers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -8,9 +8,8 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// A loader gets the arguments that the Python scheduler's create_origin_task makes: the same
-// keys in the same order, extra arguments winning where they stand, numbers as
-// the database has them.
+// A loader gets the arguments of the Python scheduler's create_origin_task: the same keys in the same order, with
+// extra arguments in their place, and numbers as the database has them.
 func TestLoaderKwargs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		instance, extra, want string
@@ -35,7 +34,7 @@ func TestLoaderKwargs(t *testing.T) {
 	}
 }
 
-// Extra arguments that are no object are an error that names the origin.
+// Extra arguments that are no object cause an error that names the origin.
 func TestLoaderKwargsRefusesOtherThanAnObject(t *testing.T) {
 	for _, extra := range []string{`[]`, `3`, `"x"`, ``, `{"a"`, `{"a": `} {
 		o := model.ListedOrigin{URL: "https://x/r", VisitType: "git", ExtraLoaderArguments: json.RawMessage(extra)}

@@ -8,8 +8,8 @@ import (
 	"swh-scheduler/sql/ledger"
 )
 
-// A group is busy if the last claim of the same kind left work of it waiting, or one of the other
-// kind did in the last ten minutes.
+// A group is busy if the last claim of the same kind left work of it waiting, or one of the other kind did in the
+// last ten minutes.
 func TestBusyGroups(t *testing.T) {
 	now := time.Now()
 	since := func(d time.Duration) float64 { return model.UnixSeconds(now.Add(-d)) }
