@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Numbers that a column or a query can't take are refused before it is asked.
+// Numbers beyond the range of a column or a query are refused before the query.
 func TestNumbersOutOfRange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

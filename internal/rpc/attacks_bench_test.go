@@ -51,7 +51,7 @@ func newTarget(b *testing.B, program bench.Program, dsn string) *target {
 	return &target{B: b, url: url, dsn: dsn, memory: func() (float64, float64) { return bench.Memory(b, cmd) }, statuses: map[int]int{}}
 }
 
-// answered counts an answer to the attack.
+// answered counts a response to the attack.
 func (t *target) answered(response *http.Response, err error) {
 	status := 0
 	if err == nil {
@@ -62,7 +62,7 @@ func (t *target) answered(response *http.Response, err error) {
 	t.statuses[status]++
 }
 
-// calls makes calls at once, and waits for their answers.
+// calls makes concurrent calls and waits for their responses.
 func (t *target) calls(n int, path, contentType string, body []byte, header ...string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	var wait sync.WaitGroup
@@ -88,8 +88,8 @@ func (t *target) calls(n int, path, contentType string, body []byte, header ...s
 	wait.Wait()
 }
 
-// silent opens connections, sends some text on each, and no more; reads nothing for a while,
-// and then waits until the server has closed them all.
+// silent opens connections and sends some text on each. It reads nothing for a while, and then waits until the
+// server has closed them all.
 func (t *target) silent(n int, text string, unread time.Duration) {
 	var open []net.Conn
 	for range n {
@@ -203,9 +203,9 @@ var attacks = []struct {
 	}, []int{200, 503}},
 }
 
-// BenchmarkAttacks measures what attacks cost a server: the most memory that it had, and how
-// long small calls beside took, each on a connection of its own, and how many of them failed. It prints the results as
-// a table in Markdown. It is no comparison: run it with make attacks.
+// BenchmarkAttacks measures the cost of attacks for a server: its peak memory, and the time and failures of small
+// calls meanwhile, each on its own connection. It prints a table in Markdown. It compares nothing: run it with
+// make attacks.
 func BenchmarkAttacks(b *testing.B) {
 	program := bench.Programs(b)[0]
 	dsn := program.Database(b)

@@ -36,8 +36,8 @@ func dial(t *testing.T, url, text string) net.Conn {
 	return conn
 }
 
-// Connections whose headers or bodies come slowly are closed, other calls are answered
-// meanwhile, and a call that takes longer than its body might goes on.
+// Connections with slow headers or bodies are closed. Other calls are answered meanwhile, and a call that takes
+// longer than its body may take continues.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -74,8 +74,8 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// Connections that nobody uses give way to new ones: that which has been idle longest, or
-// has not sent a request yet. One in the middle of a call stays.
+// A new connection replaces the one that has been idle longest, or has not sent a request yet. A connection in the
+// middle of a call stays.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -125,7 +125,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// There is a number of calls that are answered at a time; more are told to come again.
+// Concurrent calls are bounded. Further calls get a response that asks for a retry.
 func TestCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRoom(1, 1, time.Millisecond)
@@ -139,8 +139,8 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 }
 
-// The values of bodies share room, too: a byte may become a value of 40. A body waits for
-// room as if it held nothing else, and then keeps what it holds.
+// The decoded values of all bodies share a bound: a byte may become a value of 40 bytes. A body waits for the room
+// of its largest possible values, and then keeps the room of its actual ones.
 func TestValuesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRoom(1<<20, 1, time.Millisecond)
@@ -175,7 +175,7 @@ func TestValuesAreBounded(t *testing.T) {
 	}
 }
 
-// A tiny body passes those that wait for room for their values.
+// A tiny body overtakes those that wait for room for their values.
 func TestTinyBodiesPass(t *testing.T) {
 	t.Parallel()
 	r := newRoom(1, 1, time.Minute)
@@ -215,8 +215,8 @@ func TestTinyBodiesPass(t *testing.T) {
 	}
 }
 
-// An answer whose rows are too large, few as they may be, is refused before they are all
-// in memory, and so is one that finds no room beside others. Nothing is marked as scheduled.
+// A response with too large rows is refused before all are in memory, as is one without room beside others.
+// Nothing is marked as scheduled.
 func TestLargeRows(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -262,9 +262,8 @@ func TestLargeRows(t *testing.T) {
 	}
 }
 
-// A call that a page in somebody's browser makes is refused, whatever name the page has
-// made for our address; so is a change without a content type, with which such a page
-// could do without asking.
+// A call from a page in a browser is refused, whatever host name the page uses for our address. So is a change
+// without a content type, which such a page could send without a preflight.
 func TestBrowsersAreRefused(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t))
@@ -287,7 +286,7 @@ func TestBrowsersAreRefused(t *testing.T) {
 	}
 }
 
-// Without credentials no way of writing a path or a host leads to more than health.
+// Without credentials, no spelling of a path or a host reaches more than the health checks.
 func TestStolenPaths(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) { o.Credentials = Credentials{Token: "t0ken"} })
@@ -315,7 +314,8 @@ func TestStolenPaths(t *testing.T) {
 	}
 }
 
-// A request with more than one Authorization is refused, as a proxy may have judged another one than would count here.
+// A request with several Authorization headers is refused: a proxy may have checked another one than the server
+// would.
 func TestTwoAuthorizations(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) {
@@ -347,7 +347,7 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Who reads an answer slowly holds it for a minute at most.
+// A client that reads a response slowly holds it for at most a minute.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
@@ -357,8 +357,9 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// A page of elsewhere whose name was made to lead here reads neither metrics nor health, and no answer is taken for
-// another type than it has. Calls are answered whatever the host: a browser sends none without its origin.
+// A foreign page whose host name resolves to the server reads neither metrics nor health, and no response is
+// interpreted as another content type. Calls are answered for any host, because a browser sends an origin with
+// them.
 func TestPagesOfElsewhereReadNothing(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) { o.Hosts = service.Hosts{"rpc.example"} })

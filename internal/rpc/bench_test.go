@@ -92,9 +92,8 @@ func rpcServers(b *testing.B) (names []string, start map[string]func() (url, dsn
 	return names, start
 }
 
-// BenchmarkSmallCalls makes small calls from 16 clients at once, of servers that run
-// already: ours and gunicorn with two workers, and as the limit one that gives the same
-// answer from memory.
+// BenchmarkSmallCalls makes small calls from 16 concurrent clients to running servers: ours, and gunicorn with two
+// workers. The limit is a server that sends the same response from memory.
 func BenchmarkSmallCalls(b *testing.B) {
 	const path, clients = "/task_type/get", 16
 	request := []byte("\x81\xaetask_type_name\xa8load-git")
@@ -119,9 +118,8 @@ func BenchmarkSmallCalls(b *testing.B) {
 	bench.Compare(b, sides...)
 }
 
-// BenchmarkRecordListedOrigins records 20,000 new origins by 1,000, one call after another,
-// on servers that run already, and for ours until candidates are up to date. The limit is
-// PostgreSQL's own insert of them, 1,000 in a transaction.
+// BenchmarkRecordListedOrigins records 20,000 new origins, 1,000 a call, one call after another, on running
+// servers; for ours until candidates are up to date. The limit is PostgreSQL's own insert, 1,000 in a transaction.
 func BenchmarkRecordListedOrigins(b *testing.B) {
 	calls := bench.Size(20, 2)
 	names, start := rpcServers(b)
@@ -167,7 +165,7 @@ func BenchmarkRecordListedOrigins(b *testing.B) {
 	bench.Compare(b, sides...)
 }
 
-// Reading pages of 1,000 origins.
+// BenchmarkGetListedOrigins reads pages of 1,000 origins.
 func BenchmarkGetListedOrigins(b *testing.B) {
 	const origins = 1000
 	dsn := testenv.Database(b)

@@ -43,8 +43,8 @@ const (
 	shortCall = "POST /task_type/get_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 )
 
-// Bodies that don't come keep nobody out, wherever they are from: neither while they are awaited, nor as they are
-// replaced by others.
+// Bodies that never arrive block no other client, from any address: neither while the server waits for them, nor
+// as others replace them.
 func TestBodiesThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t))
@@ -64,7 +64,7 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	}
 }
 
-// Of bodies that come too slowly, those that were awaited longest are given up soon, of the address that sends most.
+// Of slow bodies, the server soon gives up the oldest ones of the address that sends most.
 func TestSlowBodiesAreBoundedByAddress(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) { o.smallTime = time.Minute })
@@ -85,7 +85,7 @@ func TestSlowBodiesAreBoundedByAddress(t *testing.T) {
 	}
 }
 
-// The calls of one address are half of all at most, so that it can't keep out others with calls that take long.
+// One address has at most half of the concurrent calls, so that its long calls can't block others.
 func TestCallsAreBoundedByAddress(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -117,7 +117,7 @@ func TestCallsAreBoundedByAddress(t *testing.T) {
 	}
 }
 
-// A body that is refused has a second left, as the server reads what it can of it before it answers.
+// The sender of a refused body has one more second: the server reads as much as it can before the response.
 func TestRefusedLargeBodiesEnd(t *testing.T) {
 	t.Parallel()
 	r := newRoom(1<<20, 1, time.Millisecond)
@@ -137,7 +137,7 @@ func TestRefusedLargeBodiesEnd(t *testing.T) {
 	call.leave()
 }
 
-// A large body that comes slowly doesn't keep the room for large ones: not for long, and not by many from one address.
+// Slow large bodies hold the room for large bodies only for a bounded time, also many from one address.
 func TestSlowLargeBodiesGiveWay(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20

@@ -52,8 +52,8 @@ func withCertificates(t *testing.T) (server, dir string, ca testenv.Pair) {
 	return server, dir, ca
 }
 
-// Our client and our daemons' way to the database show a certificate, which they read for each connection, or a header;
-// a file that is wrong is named.
+// Our client and the daemons' door connections send a client certificate, read anew for each connection, or a
+// header. The error of a wrong file names it.
 func TestClientShowsItsCertificate(t *testing.T) {
 	t.Parallel()
 	server, dir, ca := withCertificates(t)
@@ -143,7 +143,7 @@ func TestClientShowsItsCertificate(t *testing.T) {
 	}
 }
 
-// The Python scheduler's client shows its certificate as its configuration says: session_kwargs, whose cert is one
+// The Python scheduler's client sends the certificate of its configuration: session_kwargs, whose cert is one
 // file.
 func TestPythonClientCertificate(t *testing.T) {
 	t.Parallel()

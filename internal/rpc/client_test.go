@@ -43,8 +43,7 @@ func clientOf(t testing.TB, a answering) *Client {
 	return c
 }
 
-// A call that the server says it did not do is tried again, a few times; any
-// other is not.
+// A call that the server reports as not done is retried a few times; any other is not.
 func TestClientRetries(t *testing.T) {
 	empty := []byte("\x90")
 	exception := encodeException(schedulerException("StaleData", "stale"), nil)
@@ -109,7 +108,7 @@ func TestClientRetries(t *testing.T) {
 	}
 }
 
-// Waiting to try again ends with the context.
+// The wait before a retry ends with the context.
 func TestClientStopsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -121,7 +120,7 @@ func TestClientStopsWaiting(t *testing.T) {
 	})
 }
 
-// Whatever a server answers becomes a value or an error.
+// Any response of a server becomes a value or an error.
 func FuzzClientAnswers(f *testing.F) {
 	f.Add([]byte("\xc0"))
 	f.Add([]byte("\x90"))

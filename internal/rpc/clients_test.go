@@ -52,8 +52,8 @@ func basicOf(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// A client shows any of its credentials, of which it may have two at once, and nothing else is one. Which it was is
-// counted; none is logged.
+// A client is accepted with any of its credentials, two at most, and with nothing else. The metric counts which
+// one it used, and the log contains none.
 func TestClientCredentials(t *testing.T) {
 	t.Parallel()
 	var log testenv.Buffer
@@ -120,8 +120,8 @@ swh_scheduler_rpc_denied_total{client="plain",endpoint="task_type/get_all"} 2
 	}
 }
 
-// Wrong passwords are slowed as other credentials are, one is checked at a time however many come, who was in
-// before isn't kept waiting, and what is remembered is bounded.
+// Wrong passwords are slowed like other credentials, and one is checked at a time. A client that was accepted
+// before doesn't wait, and the stored state is bounded.
 func TestPasswordChecksAreBounded(t *testing.T) {
 	t.Parallel()
 	server := serve(t, testenv.Database(t), func(o *Options) {
@@ -203,7 +203,7 @@ func TestPasswordChecksAreBounded(t *testing.T) {
 	}
 }
 
-// Many who log in with the same password at once share one check, and all get in.
+// Concurrent logins with the same password share one check, and all are accepted.
 func TestOnePasswordAtOnce(t *testing.T) {
 	t.Parallel()
 	server := serve(t, testenv.Database(t), func(o *Options) {
@@ -221,7 +221,7 @@ func TestOnePasswordAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// The Python scheduler's client raises what it knows for a denial, with the role that is missing, also if it sent a
+// For a denied call the Python scheduler's client raises its own exception, with the missing role, also after a
 // large body.
 func TestPythonClientIsDenied(t *testing.T) {
 	t.Parallel()
@@ -266,8 +266,8 @@ gitlab
 	}
 }
 
-// Clients with a certificate of the authority make calls by its name. The files are read anew when they change: a
-// connection of a certificate whose authority is no more gets 401 from then on.
+// A client with a certificate of the authority makes calls under its name. Changed files are read anew: after a
+// change of the authority, connections with certificates of the old one get 401.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	dir, log := t.TempDir(), new(testenv.Buffer)
@@ -365,7 +365,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// A certificate counts within its time, also when it was verified before.
+// A certificate is accepted only within its validity, even if it was verified before.
 func TestCertificatesExpire(t *testing.T) {
 	t.Parallel()
 	ca := testenv.Authority(t)
@@ -396,8 +396,8 @@ func TestCertificatesExpire(t *testing.T) {
 	}
 }
 
-// Clients that change while the server runs: credentials are replaced under a client that calls without a break and
-// never fails; one that is revoked is refused from then on, also at the door.
+// Clients may change while the server runs. A client whose credentials are replaced makes calls without a failure.
+// A revoked client is refused at once, also at the door.
 func TestClientsChange(t *testing.T) {
 	t.Parallel()
 	dsn, log := testenv.Database(t), new(testenv.Buffer)
@@ -553,8 +553,8 @@ func TestClientsChange(t *testing.T) {
 	}
 }
 
-// A server that lets everybody in asks from when its file names clients.
-func TestOpenServerBeginsToAsk(t *testing.T) {
+// An open server requires credentials once its file names clients.
+func TestOpenServerBeginsToRequireCredentials(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	openDoor(t, dsn)

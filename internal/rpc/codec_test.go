@@ -172,8 +172,8 @@ func slicesRepeat(n int) []any {
 	return list
 }
 
-// What the Python scheduler's serialisers write is read as it was meant, and what we write
-// is, byte for byte in msgpack, what they would write.
+// The decoder reads output of the Python scheduler's serialisers as they meant it. The encoder's output equals
+// theirs, in msgpack byte for byte.
 func TestCodecAgainstThePeers(t *testing.T) {
 	t.Parallel()
 	const script = `
@@ -230,7 +230,7 @@ json.dump(out, sys.stdout)
 	}
 }
 
-// What is written is read again as it was, in both formats.
+// Decoding an encoded value yields that value, in both formats.
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	t.Parallel()
 	for _, v := range everyValue {
@@ -259,7 +259,7 @@ func TestBase85(t *testing.T) {
 	})
 }
 
-// A document is refused, with the exception that says why.
+// A malformed document is refused with an exception that names the fault.
 func TestRefusedDocuments(t *testing.T) {
 	t.Parallel()
 	tag := func(name, value string) string { return `{"swhtype": "` + name + `", "d": ` + value + `}` }
@@ -305,7 +305,7 @@ func TestRefusedDocuments(t *testing.T) {
 	}
 }
 
-// A small request cannot make us allocate more than the limits say.
+// A small request can't make the server allocate more than the limits.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := limits{depth: 3, values: 10}

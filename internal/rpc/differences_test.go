@@ -14,7 +14,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// What the package comment says to differ from the Python server does.
+// The differences from the Python server are those of the package comment.
 func TestDifferencesFromThePeer(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -91,7 +91,7 @@ func TestDifferencesFromThePeer(t *testing.T) {
 	}
 }
 
-// More of what differs: which tasks go with archived runs, and intervals that are longer than 292 years.
+// Further differences: which tasks go with archived runs, and intervals longer than 292 years.
 func TestNumbersThatDiffer(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -131,8 +131,8 @@ func TestNumbersThatDiffer(t *testing.T) {
 	}
 }
 
-// Values that stand for nothing, and truths in the place of numbers, are taken and refused as by the Python server, and
-// leave the same rows.
+// Empty values, and booleans in place of numbers, are accepted and refused as by the Python server, and leave the
+// same rows.
 func TestOddValuesAreThePeers(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)

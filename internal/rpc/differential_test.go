@@ -193,7 +193,7 @@ func newTwins(t *testing.T) twins {
 	return tw
 }
 
-// reset makes both databases hold the same few rows.
+// reset writes the same few rows to both databases.
 func (tw twins) reset(t testingT) {
 	for _, conn := range tw.conns {
 		testenv.Exec(t, conn, `truncate task_type, task, task_run, listers, listed_origins, scheduler_metrics,
@@ -322,8 +322,8 @@ type testingT interface {
 	Fatalf(format string, args ...any)
 }
 
-// call makes a call. It returns the answer, what has no certain order brought into
-// one by arrange, and the value in it.
+// call makes a call. It returns the response, with parts of undefined order sorted by arrange, and the value in
+// it.
 func (tw twins) call(t testingT, side int, path string, arguments any, f form, arrange func(any)) (answer, any) {
 	e := newEncoder(f.request, nil)
 	writeValue(e, arguments)
@@ -388,7 +388,7 @@ func (tw twins) both(t testingT, path string, arguments any, f form) (want, got 
 	return want, got
 }
 
-// Both servers do and answer the same for calls as clients make them.
+// Both servers have the same effects and responses for calls as clients make them.
 func TestCallsAreThePeers(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -414,8 +414,7 @@ func TestCallsAreThePeers(t *testing.T) {
 	})
 }
 
-// Calls that no client would make are refused where the Python scheduler refuses them, and
-// do what they do there where they pass.
+// Calls that no client would make are refused, or have effects, as in the Python scheduler.
 func TestOddCallsAreThePeers(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -463,7 +462,7 @@ func TestOddCallsAreThePeers(t *testing.T) {
 	})
 }
 
-// Batches of 10,000, as listers and importers send them, in both formats.
+// Batches of 10,000, as of listers and importers, agree in both formats.
 func TestLargeCallsAreThePeers(t *testing.T) {
 	t.Parallel()
 	const size = 10_000

@@ -6,8 +6,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// BenchmarkDoor is a small statement, and one with 10,000 rows of 100 bytes, on a connection to the database and
-// on one through the door.
+// BenchmarkDoor measures a small statement, and one with 10,000 rows of 100 bytes, on a connection to the database
+// and on one through the door.
 func BenchmarkDoor(b *testing.B) {
 	dsn := testenv.Database(b)
 	openDoor(b, dsn)

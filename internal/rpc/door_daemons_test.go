@@ -21,9 +21,9 @@ func daemonClient(name string, daemons ...string) config.Client {
 	return c
 }
 
-// By the door a client works as its daemon: that of the listener neither reads nor writes origins, whatever it calls
-// itself, and that of a runner does. One of two daemons is the one that its application_name says. Without daemons a
-// client works as all. With other daemons its connections end, and begin anew as those.
+// Through the door a client has the rights of its daemon, whatever name it sends. A client of two daemons has
+// those of the one in application_name; a client without daemons has those of all. If its daemons change, its
+// connections end and begin anew.
 func TestDoorOfADaemon(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -65,7 +65,7 @@ func endOf(conn *pgx.Conn) string {
 	return "closed"
 }
 
-// A server that stops ends idle connections at once, and others once their transactions have ended.
+// A server that stops ends idle connections at once, and others after their transactions.
 func TestDoorStopsBetweenTransactions(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -117,7 +117,7 @@ func TestDoorStopsBetweenTransactions(t *testing.T) {
 	}
 }
 
-// A transaction that outlasts the time of the stop is cut off, and rolled back.
+// A transaction that outlasts the grace period is cut off and rolled back.
 func TestDoorStopsInTime(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -145,8 +145,8 @@ func sessionsOf(t *testing.T, watch *pgx.Conn) int {
 	return testenv.Value[int](t, watch, "select count(*)::int from pg_stat_activity where usename like 'scheduler_go_door_%' and datname = current_database()")
 }
 
-// A client that is cut off ends its session of the database at once, in a transaction and in the midst of a
-// statement: what it has locked is free.
+// If a client's connection breaks, its database session ends at once, also within a transaction or a statement.
+// Its locks are free.
 func TestDoorLosesClient(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -177,7 +177,7 @@ func TestDoorLosesClient(t *testing.T) {
 	}
 }
 
-// A database that ends a session, is away or is silent is an error of the client, which comes in again once
+// If the database ends a session, is unreachable or is silent, the client gets an error. It can connect again once
 // the database is back.
 func TestDoorLosesDatabase(t *testing.T) {
 	t.Parallel()
@@ -223,8 +223,8 @@ func TestDoorLosesDatabase(t *testing.T) {
 	}
 }
 
-// A client that falls silent in a transaction loses it by the database's time limit, and one that is silent
-// outside of transactions is let go.
+// A client that is silent in a transaction loses it after the database's time limit. One that is silent outside of
+// a transaction is disconnected.
 func TestDoorEndsSilentClients(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -242,8 +242,8 @@ func TestDoorEndsSilentClients(t *testing.T) {
 	}
 }
 
-// A statement that takes longer than a proxy lets connections be silent goes on, with the client's answer whole:
-// the server sends a sign of life, between messages, also while rows come and while nothing is asked.
+// A statement may take longer than a proxy's idle limit, and the client gets its whole result. The server sends
+// keepalives between messages, also between rows and while the connection is idle.
 func TestDoorKeepsSilentStatements(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -285,8 +285,8 @@ func TestDoorKeepsSilentStatements(t *testing.T) {
 	}
 }
 
-// A client that doesn't read holds up the database, not the server's memory, and is let go.
-// It runs alone, as it judges what the whole process has from the system.
+// A client that doesn't read slows the database, but the server's memory stays bounded; the client is
+// disconnected. The test runs alone, because it measures the memory of the process.
 func TestDoorBoundsSlowReaders(t *testing.T) {
 	dsn := testenv.Database(t)
 	openDoor(t, dsn)
@@ -313,7 +313,7 @@ func TestDoorBoundsSlowReaders(t *testing.T) {
 	}
 }
 
-// After a failover the server leads to the new primary.
+// After a failover the server connects to the new primary.
 func TestDoorFailsOver(t *testing.T) {
 	t.Parallel()
 	pair := testenv.PostgresPair(t)
@@ -340,7 +340,7 @@ func TestDoorFailsOver(t *testing.T) {
 	})
 }
 
-// Connections that start and don't end that are few: one more is told to come later.
+// Connections that don't finish their start-up are bounded. One more gets an error that asks for a retry.
 func TestDoorBoundsStarts(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -371,7 +371,7 @@ func TestDoorBoundsStarts(t *testing.T) {
 	})
 }
 
-// A connection that waits costs little memory, with TLS somewhat more, and calls are answered beside many.
+// An idle connection costs little memory, somewhat more with TLS. Calls are answered beside many of them.
 func TestDoorConnectionsAreSmall(t *testing.T) {
 	if testenv.Race {
 		t.Skip("the race detector's memory would count")

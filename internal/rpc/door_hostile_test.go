@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Cancel requests with guessed keys end no statement, and leave nothing behind: others come in.
+// Cancel requests with guessed keys end no statement, and other clients can still connect.
 func TestDoorGuessedCancelKeys(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -64,7 +64,7 @@ func TestDoorGuessedCancelKeys(t *testing.T) {
 	}
 }
 
-// A message in a session that claims an odd length ends its session only.
+// A message with a wrong length ends only its own session.
 func TestDoorHugeLengths(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

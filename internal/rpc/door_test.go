@@ -27,7 +27,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// Through the door a client works on the database as the door's role, whatever user and database it names.
+// Through the door a client has the door's role on the database, whatever user and database it names.
 func TestDoor(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -43,7 +43,7 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-// What is more than questions and answers passes, too: rows to and from the server, notices, notifications.
+// COPY in both directions, notices and notifications pass through the door.
 func TestDoorPassesAllOfTheProtocol(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -78,7 +78,8 @@ func TestDoorPassesAllOfTheProtocol(t *testing.T) {
 	}
 }
 
-// A closed door is told apart from a request of another kind; once it is open, a running server lets in.
+// The response of a closed door differs from that to other requests. Once the door is opened, a running server
+// accepts connections.
 func TestClosedDoor(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -146,7 +147,7 @@ func refusal(t *testing.T, config *pgx.ConnConfig) *pgconn.PgError {
 	return refused
 }
 
-// A client that sends something else than a session's start-up gets an error that says what is wrong.
+// A client that doesn't send a start-up message gets an error that names the fault.
 func TestDoorStartup(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -226,7 +227,7 @@ func TestDoorStartup(t *testing.T) {
 	}
 }
 
-// A cancel request ends the statement, whichever RPC server it comes to.
+// A cancel request ends the statement, whichever RPC server receives it.
 func TestDoorCancels(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -258,8 +259,8 @@ func TestDoorCancels(t *testing.T) {
 	}
 }
 
-// Connections are bounded in all, by client and by address, and the error names the limit. Who leaves makes
-// room.
+// Connections are bounded in all, by client and by address, and the error names the limit. A closed connection
+// makes room.
 func TestDoorLimits(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -343,7 +344,7 @@ func TestDoorRole(t *testing.T) {
 	}
 }
 
-// The password of the door's role is asked for, and a server that runs finds a new one at once.
+// A running server uses a new password of the door's role at once, and PostgreSQL refuses a wrong one.
 func TestDoorPasswordChanges(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.PostgresServer(t)

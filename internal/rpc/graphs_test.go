@@ -11,9 +11,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A graph is submitted, watched, cancelled and retried over HTTP, in either
-// format; what is wrong with one is a 400 that says what; and the Python scheduler's client
-// reads tasks that wait.
+// A graph is submitted, read, cancelled and retried over HTTP in either format. A faulty graph gets a 400 that
+// names the fault. The Python scheduler's client can read waiting tasks.
 func TestGraphs(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -131,8 +130,8 @@ assert submitted["graph"] > 2 and list(submitted["tasks"]) == ["é"], submitted
 	}
 }
 
-// What nobody could store or run is a ValueError with status 400, as a check and as a submission, whether the graph
-// comes as a text or as what it says. Nothing of it is stored.
+// A graph that can't be stored or run is a ValueError with status 400, as a check and as a submission, as text and
+// as values. Nothing of it is stored.
 func TestFaultyGraphs(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

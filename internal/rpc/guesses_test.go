@@ -14,8 +14,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// After ten wrong guesses an address has to wait, unless it says what was right from there before, and others
-// don't. A program that sends the same wrong credentials again and again keeps nobody out.
+// After ten wrong guesses an address must wait, except with credentials that were accepted from it before. Other
+// addresses don't wait. A program that repeats the same wrong credentials blocks nobody.
 func TestWrongCredentialsAreSlowed(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) {
@@ -53,7 +53,7 @@ func TestWrongCredentialsAreSlowed(t *testing.T) {
 	try("198.51.100.4", "t0ken", 200)
 }
 
-// One more is let in after ten seconds, and what is remembered is bounded.
+// One more guess is allowed after ten seconds, and the stored state is bounded.
 func TestGuesses(t *testing.T) {
 	t.Parallel()
 	var g Guesses
@@ -92,7 +92,7 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// A trusted proxy tells from where a request comes, last of all the addresses, with or without a port.
+// The source of a request behind a trusted proxy is the last address in the header, with or without a port.
 func TestProxies(t *testing.T) {
 	t.Parallel()
 	proxies := Proxies{netip.MustParsePrefix("192.0.2.0/24")}
@@ -113,7 +113,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// A slow check is made ten times at once for an address at most, and what is right or fails costs nothing.
+// An address has at most ten concurrent slow checks. Right credentials, and checks that fail with an error, cost
+// nothing.
 func TestSlowGuesses(t *testing.T) {
 	t.Parallel()
 	g, now := new(Guesses), time.Now()

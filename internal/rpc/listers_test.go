@@ -9,8 +9,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Only listers with a queue for first visits, a listing that has finished and visits that
-// were not scheduled yet wait for them.
+// The call returns listers with a queue for first visits, a finished listing, and first visits that are not
+// scheduled.
 func TestListersWithFirstVisitsToSchedule(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -167,8 +167,8 @@ func deaf(t testing.TB) *Server {
 	return server
 }
 
-// judge makes a call, and returns the bytes that were allocated for it, and those that it may have: some for each byte
-// of its body, and some for each value that is there.
+// judge makes a call. It returns the bytes allocated for it, and the allowed bytes: some for each byte of its body
+// and for each value in it.
 func (h hostileCall) judge(t testing.TB, s *Server) (allocated, most uint64) {
 	t.Helper()
 	body := h.body()
@@ -208,7 +208,7 @@ func (h hostileCall) judge(t testing.TB, s *Server) (allocated, most uint64) {
 	return after.TotalAlloc - before.TotalAlloc, uint64(perByte*len(body) + perValue*min(values, defaultLimits.values) + 1<<20)
 }
 
-// Whatever a body claims, and whatever is wrong with it, memory is taken by what is there, and an error is short.
+// Whatever a body claims, memory is allocated only for its actual contents, and an error is short.
 func TestHostileBodies(t *testing.T) {
 	s := deaf(t)
 	for _, h := range hostile(1 << 20) {
@@ -222,7 +222,7 @@ func TestHostileBodies(t *testing.T) {
 
 func mib(n uint64) float64 { return float64(n) / (1 << 20) }
 
-// FuzzCalls makes any call with any arguments: no server takes more memory than what comes is worth.
+// FuzzCalls makes any call with any arguments. No server takes more memory than the body justifies.
 func FuzzCalls(f *testing.F) {
 	s := deaf(f)
 	places := map[string]int{}

@@ -105,8 +105,8 @@ func elements(value any) []any {
 	return nil
 }
 
-// fill writes 12 rows of a kind, all of which differ in what calls order by, in an
-// order that their numbers don't tell (k is from 2 to 11).
+// fill writes 12 rows of a kind that differ in all columns by which calls order, in another order than their ids
+// (k is from 2 to 11).
 func (tw twins) fill(t testingT, k int) {
 	for _, conn := range tw.conns {
 		for _, statement := range []string{
@@ -161,8 +161,8 @@ var ofReady = generators{"task_type": rapid.Just[any]("load-git"), "timestamp": 
 	return time.Date(2024, 3, 1, 12, rapid.IntRange(3, 13).Draw(t, "minute"), 0, 0, time.UTC)
 })}
 
-// With a limit, both servers answer the same first rows, in the same order where
-// the answer has one, and change the same rows.
+// With a limit, both servers return the same first rows, in the same order where it is defined, and change the
+// same rows.
 func TestOrderAndLimitsAreThePeers(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)
@@ -228,8 +228,8 @@ func TestOrderAndLimitsAreThePeers(t *testing.T) {
 	}
 }
 
-// Of a search with a limit, the Python scheduler answers any rows: ours are as
-// many, and among those that it finds.
+// For a search with a limit the Python scheduler returns arbitrary matches. Ours returns as many, all among its
+// matches.
 func TestSearchesWithALimit(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t)

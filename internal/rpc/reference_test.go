@@ -85,7 +85,7 @@ func signed(s *signature) string {
 	return "(" + strings.Join(parameters, ", ") + ")"
 }
 
-// docs/reference/rpc.md has all calls, with what the code says of them, and the classes.
+// docs/reference/rpc.md has all calls with their descriptions in the code, and the classes.
 func TestCallsInTheReference(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/reference/rpc.md"

@@ -59,7 +59,7 @@ func TestRolesAreTheConfigurations(t *testing.T) {
 	}
 }
 
-// Every call says who may make it: operators all, readers those that change nothing, and listers only within
+// Every call has its roles: operators may make all, readers those without changes, and listers only those for
 // their listers.
 func TestEveryCallHasRoles(t *testing.T) {
 	t.Parallel()
@@ -105,8 +105,8 @@ func hostileBodies() map[string][][]byte {
 	}
 }
 
-// On a running server, whatever the arguments, a client makes the calls of its roles and is denied all others, and
-// one without a credential makes none.
+// On a running server, whatever the arguments, a client can make the calls of its roles and no others. A client
+// without credentials can make none.
 func TestCallsByRole(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) { o.Clients = oneOfEach() })
@@ -164,8 +164,8 @@ func TestCallsByRole(t *testing.T) {
 	}
 }
 
-// What is allowed is what the client's role is for: its listers, by their rows and not by what a request says of
-// them, and its types of tasks. What is refused changes nothing.
+// A lister's client is limited to its own listers, by their rows and not by the request, and to its task types. A
+// refused call changes nothing.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -246,8 +246,9 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// A client of one daemon makes the calls of that daemon in the Python scheduler, and no others that write; that of the
-// listener reads no origins, either. One of two daemons makes the calls of both, and other roles stay as they are.
+// A client of a daemon can make the calls of that daemon in the Python scheduler, and no others that write. The
+// listener's client can't read origins. A client of two daemons can make the calls of both. Other roles are
+// unaffected.
 func TestCallsByDaemon(t *testing.T) {
 	t.Parallel()
 	writes := map[string][]string{
@@ -307,7 +308,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// The table of calls and roles in the documentation is what the code says. SWH_TEST_UPDATE=1 writes it.
+// The table of calls and roles in the documentation equals the code. SWH_TEST_UPDATE=1 writes it.
 func TestCallsInTheDocs(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder

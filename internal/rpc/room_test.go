@@ -12,8 +12,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// Large calls share the room for bodies: one that doesn't fit beside those in hand waits
-// for them, is told to come again if that takes too long, and small calls pass meanwhile.
+// Large calls share the room for bodies. One that doesn't fit waits for the others, and after some time gets a
+// response that asks for a retry. Small calls are answered meanwhile.
 func TestLargeCallsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20
@@ -98,7 +98,7 @@ func TestLargeCallsWaitForRoom(t *testing.T) {
 	}
 }
 
-// A compressed body needs room for what it may become, and then for what it is.
+// A compressed body waits for the room of its largest possible contents, and then keeps that of its actual ones.
 func TestCompressedCallsNeedRoom(t *testing.T) {
 	t.Parallel()
 	r := newRoom(1<<20, 1, 2*time.Second)
@@ -133,7 +133,7 @@ func TestCompressedCallsNeedRoom(t *testing.T) {
 	}
 }
 
-// A body that turns out too large is read no further, and gives its room back.
+// The server stops reading a body that is too large, and releases its room.
 func TestTooLargeBodies(t *testing.T) {
 	t.Parallel()
 	const maximum = 2 * smallBody

@@ -8,9 +8,8 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A call whose answer would have too many rows is refused, by a message that names the
-// argument to ask for fewer, and marks nothing as scheduled. What fits is answered, also
-// without that argument or with a larger one.
+// A call whose response would have too many rows is refused, and marks nothing as scheduled. The error names the
+// argument to lower. A response that fits is returned, also without that argument or with a larger one.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

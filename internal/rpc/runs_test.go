@@ -10,7 +10,7 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// The calls about one run write the moment that they are given, not that of the call.
+// The calls about one run write the given time, not that of the call.
 func TestRunsHaveTheMomentsTheyAreGiven(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -39,8 +39,7 @@ func gzipped(t testing.TB, plain []byte) []byte {
 	return b.Bytes()
 }
 
-// A request that is wrong as HTTP is refused with the status and the exception
-// that the Python scheduler's server, or HTTP, has for it.
+// A malformed HTTP request gets the status and the exception of the Python scheduler's server, or of HTTP.
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t), func(o *Options) { o.MaxBody = 1 << 16 })
@@ -81,7 +80,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// An answer is in the format that the client wants most, as the Python scheduler chooses it.
+// The response has the format that the client prefers, chosen as by the Python scheduler.
 func TestNegotiate(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{
@@ -99,7 +98,7 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// A large answer tells its length and is sent as it is, also to who takes gzip.
+// A large response has a Content-Length and is uncompressed, also for clients that accept gzip.
 func TestLargeAnswers(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -128,7 +127,7 @@ func TestLargeAnswers(t *testing.T) {
 	}
 }
 
-// Without the right credentials nothing answers but the checks of health.
+// Without the right credentials only the health checks are answered.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	var log testenv.Buffer
@@ -186,7 +185,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Where only a token is asked for, no name and password will do, nor the lack of both.
+// If only a token is configured, neither a name with a password nor an empty pair is accepted.
 func TestTokenAlone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Credentials{{Token: "t0ken"}, {Username: "swh", Password: "s3cret"}} {
@@ -213,8 +212,8 @@ func issue(t *testing.T, certificateFile, keyFile string) testenv.Pair {
 	return pair
 }
 
-// With a certificate the server speaks TLS. A new certificate is used from when it and its
-// key are there; what can't be used changes nothing.
+// With a certificate the server uses TLS. It uses a new certificate once both files are there; an unusable one
+// changes nothing.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -258,8 +257,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A database that is away is 503, which clients try again, is not ready, and
-// shows neither password nor address; when it is back, so are the calls.
+// While the database is unreachable, calls get 503, which clients retry, and the server is not ready. The error
+// contains neither password nor address. Calls succeed once it is back.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -307,8 +306,8 @@ func TestDatabaseAway(t *testing.T) {
 	testenv.Becomes(t, "it is back", [2]int{http.StatusOK, http.StatusOK}, func() [2]int { return [2]int{status("/task_type/get_all"), ready()} })
 }
 
-// Metrics count calls and errors by endpoint: wrong arguments and values are the client's, also
-// where the answer is the Python server's 500.
+// Metrics count calls and errors by endpoint. Wrong arguments and values count as the client's errors, also if the
+// status is the Python server's 500.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	url := serve(t, testenv.Database(t))
@@ -345,8 +344,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A server that listens for everyone says so, and what that means without
-// credentials.
+// A server that listens on all addresses logs that, and its consequence without credentials.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{"127.0.0.1:0": "level=INFO msg=listening ", "0.0.0.0:0": "whoever reaches this port"} {
@@ -366,7 +364,7 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// Of many who read a lister and write it back, one wins; the others are told.
+// Of concurrent updates of a lister one succeeds; the others get an error.
 func TestUpdateListerAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
@@ -412,8 +410,7 @@ func TestUpdateListerAtOnce(t *testing.T) {
 	}
 }
 
-// Listers that record the same origins at once, each in an order of its own,
-// neither deadlock nor lose any.
+// Listers that concurrently record the same origins, each in its own order, neither deadlock nor lose any.
 func TestRecordOriginsAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -83,7 +83,7 @@ func awaitCalls(t *testing.T, holder pgx.Tx, n int) {
 	testenv.Becomes(t, "waiting calls", n, func() int { return testenv.Value[int](t, holder, waitingCalls) })
 }
 
-// A call that is being answered when the server is told to stop is answered.
+// A call in progress is answered when the server stops.
 func TestStopFinishesCalls(t *testing.T) {
 	t.Parallel()
 	s := stopDuringACall(t, time.Minute)
@@ -103,7 +103,7 @@ func TestStopFinishesCalls(t *testing.T) {
 	}
 }
 
-// One that goes on longer than the server may is cut off, in the database too.
+// A call that outlasts the grace period is cut off, in the database too.
 func TestStopCutsLongCalls(t *testing.T) {
 	t.Parallel()
 	s := stopDuringACall(t, 100*time.Millisecond)
@@ -116,7 +116,7 @@ func TestStopCutsLongCalls(t *testing.T) {
 	awaitCalls(t, s.holder, 0)
 }
 
-// A server that stops is not ready, so that it is sent nothing new.
+// A stopping server is not ready, so that it gets no new calls.
 func TestStoppingIsNotReady(t *testing.T) {
 	t.Parallel()
 	s := &Server{}
