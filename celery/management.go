@@ -111,7 +111,7 @@ func (m *management) queue(ctx context.Context, queue string) (queueStats, error
 	case errors.Is(err, errNotFound):
 		stats, err = queueStats{Ready: new(0), Unacknowledged: new(0)}, nil
 	case err == nil && stats.known() && (min(*stats.Ready, *stats.Unacknowledged) < 0 || max(*stats.Ready, *stats.Unacknowledged) > maxMessages):
-		err = fmt.Errorf("management API: queue %q holds %d + %d messages, which cannot be", queue, *stats.Ready, *stats.Unacknowledged)
+		err = fmt.Errorf("management API: queue %q has impossible numbers of messages: %d ready and %d unacknowledged", queue, *stats.Ready, *stats.Unacknowledged)
 	}
 	m.report(ctx, err)
 	return stats, err

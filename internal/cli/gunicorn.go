@@ -62,7 +62,7 @@ func readGunicorn(args []string) (call gunicornCall, err error) {
 		args = args[1:]
 		if !strings.HasPrefix(arg, "-") {
 			if app = arg; !strings.HasPrefix(app, schedulerApp) {
-				return call, fmt.Errorf("the application %q is not the scheduler's RPC server (%s…), the only one that is here", app, schedulerApp)
+				return call, fmt.Errorf("the application %q is not the scheduler's RPC server (%s…): this program has no other", app, schedulerApp)
 			}
 			continue
 		}
@@ -98,12 +98,12 @@ func readGunicorn(args []string) (call gunicornCall, err error) {
 			}
 		default:
 			if !slices.Contains(gunicornIgnored, name) {
-				return call, fmt.Errorf("the option %s is not known here: this is the RPC server under gunicorn's name", arg)
+				return call, fmt.Errorf("the option %s is not supported: this is the scheduler's RPC server, not gunicorn", arg)
 			}
 		}
 	}
 	if app == "" {
-		return call, fmt.Errorf("names no application: %smake_app_from_configfile() is the one that is here", schedulerApp)
+		return call, fmt.Errorf("names no application: this program has only %smake_app_from_configfile()", schedulerApp)
 	}
 	if calls := min(numbers["workers"], 1000) * min(numbers["threads"], 100); calls > 10 {
 		local = append(local, "--pool-conns", strconv.Itoa(calls)) // each of its threads uses one connection at most

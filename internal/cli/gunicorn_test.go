@@ -21,9 +21,9 @@ func TestGunicorn(t *testing.T) {
 		"--bind=unix" + app:                  "error: --bind unix is no HOST:PORT",
 		"--workers" + " many" + app:          "error: --workers many is no whole number above 0",
 		"--workers":                          "error: --workers lacks its value",
-		"--frob 5" + app:                     "error: the option --frob is not known here: this is the RPC server under gunicorn's name",
-		"swh.storage.api.server:app":         `error: the application "swh.storage.api.server:app" is not the scheduler's RPC server (swh.scheduler.api.server:…), the only one that is here`,
-		"--workers 2":                        "error: names no application: swh.scheduler.api.server:make_app_from_configfile() is the one that is here",
+		"--frob 5" + app:                     "error: the option --frob is not supported: this is the scheduler's RPC server, not gunicorn",
+		"swh.storage.api.server:app":         `error: the application "swh.storage.api.server:app" is not the scheduler's RPC server (swh.scheduler.api.server:…): this program has no other`,
+		"--workers 2":                        "error: names no application: this program has only swh.scheduler.api.server:make_app_from_configfile()",
 	} {
 		call, err := readGunicorn(strings.Fields(args))
 		got := fmt.Sprint(strings.Join(call.args, " "), " ", call.environment)

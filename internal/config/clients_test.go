@@ -77,7 +77,7 @@ func TestWrongClients(t *testing.T) {
 		one("token: s3cret, roles: reader"):                                                                  "(a) needs a credential",
 		one("tokn_sha256: s3cret, roles: reader"):                                                            "(a).tokn_sha256 is not a known key (did you mean token_sha256?)",
 		one("password_hash: s3cret, roles: reader"):                                                          "(a).password_hash must be a hash of bcrypt",
-		one("password_hash: ['$2b$31$s3cret', x], roles: reader"):                                            "(a).password_hash[0] is no whole hash of bcrypt",
+		one("password_hash: ['$2b$31$s3cret', x], roles: reader"):                                            "(a).password_hash[0] is not a complete bcrypt hash",
 		one("user: u, " + good + ", roles: reader"):                                                          "(a) has a user, and no password_hash",
 		one("user: 'u:s3cret', password_hash: '" + bcrypted + "', roles: reader"):                            "(a).user must be the name of a user, without a colon",
 		one("certificate: s3cret, roles: reader"):                                                            "(a).certificate must be a name of a certificate: CN:name, DNS:host, URI:uri or email:address",

@@ -263,7 +263,7 @@ func TestErrors(t *testing.T) {
 		{"scheduler:\n  cls: postgres\n  db: x", "F:2:8: scheduler.cls must be postgresql, local or remote (did you mean postgresql?)"},
 		{"scheduler:\n  cls: memory\n", "F:2:8: scheduler.cls must be postgresql, local or remote"},
 		{"scheduler:\n  cls: local\n  db: 5\n", "F:3:7: scheduler.db must be a text, not a whole number"},
-		{"scheduler: {db: !s3cret x}", "F:1:17: scheduler.db must be a text, not a value with a tag or form that is not known here (quote a text that begins with !)"},
+		{"scheduler: {db: !s3cret x}", "F:1:17: scheduler.db must be a text, not a value with an unknown tag or form (quote a text that begins with !)"},
 		{"scheduler: {max_pool_conns: 0}", "F:1:29: scheduler.max_pool_conns must be a whole number of at least 1"},
 		{"celery: {task_broker: [amqp://h]}", "F:1:23: celery.task_broker must be a text, not a list"},
 		{base + "lost_after: {load-git: 0}", "F:2:24: lost_after.load-git must be a duration above 0, such as \"12 hours\" (a task type whose runs are never given up is left out)"},

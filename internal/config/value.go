@@ -112,7 +112,7 @@ func kind(n *yaml.Node) string {
 	}
 	scalar, err := yaml11.Scalar(n)
 	if err != nil {
-		return "a value with a tag or form that is not known here (quote a text that begins with !)"
+		return "a value with an unknown tag or form (quote a text that begins with !)"
 	}
 	switch scalar.(type) {
 	case nil:

@@ -412,9 +412,9 @@ func onCall(t *testing.T, b *browser, site string, store *db.Store) {
 	for _, walk := range [][]string{ // the texts of links, and a text of the page behind them
 		{"3 messages wait in swh.unread: no worker reads it.", "QueueWithoutConsumer", "swh-scheduler queue status"},
 		{"No worker reads the lane load-git express, the queue express:swh.git.", "LaneWithoutConsumer", "LaneWithoutConsumer"},
-		{"Queues", "swh.hangs", "It is full: it may hold 4 messages, with those unacknowledged. More is sent as they end.", "https://example.org/slow1"},
+		{"Queues", "swh.hangs", "It is full: its limit is 4 messages, ready or unacknowledged. More are sent as these end.", "https://example.org/slow1"},
 		// The worker runs one task and has received another. A fourth click shows the worker.
-		{"Queues", "swh.hangs", "Workers take no more, and 1 message is unacknowledged. They are busy with long work, or stand still: their tasks show since when, and with which worker.", "1", "hangs@host"},
+		{"Queues", "swh.hangs", "Workers take no more, and 1 message is unacknowledged. They run long tasks or hang: the list of tasks shows the workers and start times.", "1", "hangs@host"},
 		{"Queues", "swh.fails", "Of deposit, 2 of the 2 that ended in the last hour failed, most by ValueError.", "fails@host"},
 		// One click shows the reason of the failures: the worker's exception, with the worker and by type.
 		{"ValueError", "fails@host"},

@@ -115,7 +115,7 @@ func (f facts) ofDaemons(all *problems) {
 		}
 		for name, seconds := range d.State.Overdue {
 			if seconds > 1800 {
-				all.add(false, "RoundOverdue", "/daemons", "%s on %s: no round has gone well for %s (%s).", d.Name, d.Host, roughly(seconds), name)
+				all.add(false, "RoundOverdue", "/daemons", "%s on %s: no round of %s has succeeded for %s.", d.Name, d.Host, name, roughly(seconds))
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func (f facts) ofDatabase(all *problems) {
 		all.add(false, "RunsWithoutEnd", "/", "%d runs are unanswered for more than a day.", n)
 	}
 	if n := f.figures.Silent.Left; n > 0 {
-		all.add(false, "ForeignRunsSilent", "/", "lost_after leaves alone %d silent runs of another scheduler.", n)
+		all.add(false, "ForeignRunsSilent", "/", "lost_after ignores silent runs of another scheduler: %d.", n)
 	}
 	if n := f.figures.CandidateChanges; n > 100_000 {
 		all.add(false, "CandidatesBacklog", "/listers", "%d changes of origins are not in candidates.", n)
@@ -183,18 +183,18 @@ func (f facts) ofGroupsAndLanes(all *problems) {
 	}
 	for _, g := range f.groups {
 		if g.Waiting > 0 && g.InFlight == 0 && g.HourPieces == 0 {
-			add("GroupStarves", g.Queue, "The group %s has work waiting for %s, and nothing of it was sent in the last hour.", g.Group, g.Queue)
+			add("GroupStarves", g.Queue, "Work of the group %s waits for the queue %s, and none was sent in the last hour.", g.Group, g.Queue)
 		}
 	}
 	for _, l := range f.lanes {
 		if l.Again > l.Slots {
-			add("LaneBacklogGrows", l.Queue, "Of %s, %s for the lane %s after a time-out.", l.TaskType, model.Count(l.Again, "piece waits", "pieces wait"), l.Lane)
+			add("LaneBacklogGrows", l.Queue, "Timed-out messages of %s that wait for the lane %s: %d.", l.TaskType, l.Lane, l.Again)
 		}
 		if l.WaitP95 > 6*3600 {
 			add("LaneDelayed", l.Queue, "Work of %s waits for %s for the lane %s.", l.TaskType, roughly(l.WaitP95), l.Lane)
 		}
 		if waiting := l.Waiting + l.Again; waiting > 0 && l.Sent == 0 {
-			add("LaneStarves", l.Queue, "Of %s, %s for the lane %s, and none is sent.", l.TaskType, model.Count(waiting, "piece waits", "pieces wait"), l.Lane)
+			add("LaneStarves", l.Queue, "Messages of %s that wait for the lane %s: %d. None is sent.", l.TaskType, l.Lane, waiting)
 		}
 		if l.SlowSentExpress > 100 && 2*l.SlowSentExpress > l.Ended {
 			add("LanePredictionsWrong", l.Queue, "A third of the work of %s in the lane %s times out: %d in the last hour.", l.TaskType, l.Lane, l.SlowSentExpress)

@@ -47,15 +47,15 @@ func (r *Request) holdsUp(ctx context.Context, name, laneSet string, q *status.Q
 	add := func(page, format string, args ...any) { causes.add(false, "", page, format, args...) }
 	ofType := address("/tasks", "type", q.TaskType, "status", model.TaskScheduled)
 	if isFull(q) {
-		add(ofType, "It is full: it may hold %s, with those unacknowledged. More is sent as they end.", model.Count(q.Limit, "message", "messages"))
+		add(ofType, "It is full: its limit is %s, ready or unacknowledged. More are sent as these end.", model.Count(q.Limit, "message", "messages"))
 	}
 	working := q.Unacknowledged != nil && *q.Unacknowledged > 0
 	if working && q.Ready > 0 && q.Consumers > 0 && q.Out != nil && *q.Out == 0 {
-		add(ofType, "Workers take no more, and %s unacknowledged. They are busy with long work, or stand still: their tasks show since when, and with which worker.", model.Count(*q.Unacknowledged, "message is", "messages are"))
+		add(ofType, "Workers take no more, and %s unacknowledged. They run long tasks or hang: the list of tasks shows the workers and start times.", model.Count(*q.Unacknowledged, "message is", "messages are"))
 	}
 	e := f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: q.TaskType}]
 	if working && e != nil && e.Hour > 0 && e.Five == 0 {
-		add("/daemons", "Of %s no end was reported for five minutes: workers stand still, or start-listener does.", q.TaskType)
+		add("/daemons", "No end of %s was reported for five minutes: the workers or start-listener stand still.", q.TaskType)
 	}
 	fails := slices.ContainsFunc(causes, func(p Problem) bool { return p.Alert == "FailureRateHigh" })
 	if of := endsOf(q.TaskType, e); e != nil && !fails && 2*of.Failed > e.Hour && len(of.Reasons) > 0 {
@@ -79,14 +79,14 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue, a
 	if ready == 0 {
 		add(address("/tasks", "type", q.TaskType, "status", model.TaskNotScheduled), "No task %s is ready to be sent.", q.TaskType)
 	} else if !f.runs("start-runner") {
-		add("/daemons", "Ready tasks: %d, and no start-runner is known to run.", ready)
+		add("/daemons", "Ready tasks: %d, but no start-runner runs.", ready)
 	}
 	visitType, visits := model.LoadedVisitType(q.TaskType)
 	if !visits {
 		return
 	}
 	if !f.runs("schedule-recurrent") {
-		add("/daemons", "No schedule-recurrent is known to run, which sends visits.")
+		add("/daemons", "Visits are not sent: no schedule-recurrent runs.")
 	}
 	for _, h := range f.hosters {
 		limit := model.HosterLimit{MaxInFlight: h.MaxInFlight, PerMinute: h.PerMinute}
@@ -103,9 +103,9 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue, a
 	case !known:
 		add("/listers", "It is unknown whether an origin of the visit type %s is due, while candidates are built or too many have changed.", visitType)
 	case next.IsZero():
-		add("/listers", "No origin of the visit type %s is due, or its hoster takes no more; and none will be until origins change.", visitType)
+		add("/listers", "No origin of the visit type %s is due, or the hosters are full. None becomes due until origins change.", visitType)
 	default:
-		add("/listers", "No origin of the visit type %s is due, or its hoster takes no more; the next one is %s.", visitType, r.ago(next))
+		add("/listers", "No origin of the visit type %s is due, or the hosters are full. The next one is due %s.", visitType, r.ago(next))
 	}
 }
 

@@ -46,18 +46,18 @@ func TestQueuesThatStandStill(t *testing.T) {
 	s.exec("update scheduler_go.daemons set seen = now() - interval '91 minutes'")
 	for name, causes := range map[string][]string{
 		"busy": {
-			`<a href="/tasks?status=next_run_scheduled&amp;type=busy">It is full: it may hold 9 messages`, "Workers take no more, and 4 messages are unacknowledged.",
-			`<a href="/daemons">Of busy no end was reported for five minutes`, `<a href="/daemons">start-listener on host1 has not reported`,
+			`<a href="/tasks?status=next_run_scheduled&amp;type=busy">It is full: its limit is 9 messages`, "Workers take no more, and 4 messages are unacknowledged.",
+			`<a href="/daemons">No end of busy was reported for five minutes`, `<a href="/daemons">start-listener on host1 has not reported`,
 		},
 		"load-git": {
 			`<a href="/queues#hosters">The hoster github/github.com has 5 visits in flight, as many as it takes.`,
-			"No origin of the visit type git is due", "No schedule-recurrent is known to run",
+			"No origin of the visit type git is due", "no schedule-recurrent runs",
 		},
 		"idle": {
 			`<a href="/tasks?status=next_run_not_scheduled&amp;type=idle">No task idle is ready to be sent.`,
 			`<a href="/errors?exception=ValueError&amp;type=idle">Of idle, 5 of the 8 that ended in the last hour failed, most by ValueError.`,
 		},
-		"ready":  {`<a href="/daemons">Ready tasks: 1, and no start-runner is known to run.`},
+		"ready":  {`<a href="/daemons">Ready tasks: 1, but no start-runner runs.`},
 		"one":    {"1 message waits in swh.one: no worker reads it."},
 		"unread": {`No worker reads it.`, `href="/runbooks#QueueWithoutConsumer"`},
 	} {

@@ -89,7 +89,7 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = vec("swh_scheduler_runs_without_end", "Runs of tasks sent or started more than a day ago without a known end; counted every hour.")
 	m.eventsAge = vec("swh_scheduler_events_known_age_seconds", "Age of the moment up to which all events of workers are known; work is given up only by events before it. At most 7 days.")
-	m.left = vec("swh_scheduler_foreign_silent_runs", "Runs without events that lost_after leaves alone, as they were sent before this program began to send; as of the last sweep, 0 if that is over an hour old.")
+	m.left = vec("swh_scheduler_foreign_silent_runs", "Runs without events that lost_after ignores, because another scheduler sent them. Counted by the last sweep; 0 if that is older than an hour.")
 	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins not yet applied to the candidates; above 5,000,000 the candidates are dropped and built again.")
 	m.built = vec("swh_scheduler_candidates_built", "Built fraction of the candidates, from 0 to 1; below 1, grabs read the tables.")
 	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")

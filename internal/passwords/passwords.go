@@ -56,7 +56,7 @@ func parseBcrypt(text string) (Hash, error) {
 	cost, err := bcrypt.Cost([]byte(text))
 	switch {
 	case err != nil || len(text) != length:
-		return Hash{}, errors.New("is no whole hash of bcrypt, which has 60 characters")
+		return Hash{}, errors.New("is not a complete bcrypt hash of 60 characters")
 	case cost < minBcryptCost || cost > MaxBcryptCost:
 		return Hash{}, fmt.Errorf("has a cost of %d: expected %d to %d", cost, minBcryptCost, MaxBcryptCost)
 	}

@@ -146,7 +146,7 @@ func (c *checker) object(depth int) *Fault {
 			return fault.below(strconv.Quote(key))
 		}
 		if _, again := seen[key]; again && c.unique {
-			return (&Fault{Problem: "the key is there twice"}).below(key)
+			return (&Fault{Problem: "the key appears twice"}).below(key)
 		}
 		seen[key] = struct{}{}
 		if fault := c.value(depth + 1); fault != nil {

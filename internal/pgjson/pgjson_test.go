@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 		`1e4300`:                        "the number has more than 4300 digits",
 		`1e-99999999999999999999`:       "the number has more than 4300 digits",
 		strings.Repeat("9", 4301):       "the number has more than 4300 digits",
-		`{"a": 1, "\u0061": 2}`:         "the key is there twice (a)",
+		`{"a": 1, "\u0061": 2}`:         "the key appears twice (a)",
 		"\"\xff\"":                      "the text is not UTF-8",
 		deep(501):                       "lists and mappings are nested more than 500 deep ([0][0][0][0][0][0][0][0]…)",
 	} {

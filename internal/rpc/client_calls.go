@@ -134,5 +134,5 @@ func (c *Client) UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now ti
 }
 
 func unexpected(value any) error {
-	return fmt.Errorf("the RPC server answers something else than a scheduler does (a %s)", typeName(value))
+	return fmt.Errorf("the RPC server's response is not a scheduler's (its type is %s)", typeName(value))
 }

@@ -84,7 +84,7 @@ func TestClientRetries(t *testing.T) {
 		}, 1, "cannot be read"},
 		"another shape": {[]answering{
 			func(*http.Request) (int, string, []byte, error) { return 200, mimeMsgpack, []byte("\x91\x01"), nil },
-		}, 1, "answers something else than a scheduler does (a int)"},
+		}, 1, "the RPC server's response is not a scheduler's (its type is int)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

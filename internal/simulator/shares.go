@@ -57,8 +57,8 @@ func sharedQueues(ctx context.Context, o Options, visitTypes []string) (map[stri
 		queues[visitType] = sharedQueue{dispatch.SharedQueue{Name: tt.Queue(), Shares: shares}}
 	}
 	if len(o.Shares) > 0 && len(queues) == 0 {
-		return nil, fmt.Errorf("shares are of %s, and what is simulated is of the visit types %s (a task type is load- and a visit type)",
-			strings.Join(slices.Sorted(maps.Keys(o.Shares)), ", "), strings.Join(visitTypes, ", "))
+		return nil, fmt.Errorf("the shares are for %s, but the simulated task types are load-%s",
+			strings.Join(slices.Sorted(maps.Keys(o.Shares)), ", "), strings.Join(visitTypes, ", load-"))
 	}
 	return queues, nil
 }

@@ -92,7 +92,7 @@ func TestSharesOfNothing(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, testenv.Database(t))
 	for want, shares := range map[string]map[string]model.Shares{
-		"shares are of load-git, and what is simulated is of the visit types test-git": {"load-git": {By: model.ShareByLister, Default: 1}},
+		"the shares are for load-git, but the simulated task types are load-test-git": {"load-git": {By: model.ShareByLister, Default: 1}},
 		"visits can only be shared by lister or lister_instance":                       {"load-test-git": {By: "kwargs.url", Default: 1}},
 	} {
 		options := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, hours: 1, workers: 1}.options(t, store, time.Now())

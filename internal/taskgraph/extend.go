@@ -67,7 +67,7 @@ func (d document) extension(tasks []graphs.Task, now time.Time) (e graphs.Extens
 	remove, err := p.changes(d.Remove)
 	for _, r := range remove {
 		if r.On.Task == 0 || r.On.On != "" {
-			err = fmt.Errorf("of %q: expected names or numbers of tasks that were there", r.On.Name)
+			err = fmt.Errorf("%q: expected names or numbers of existing tasks", r.On.Name)
 		}
 		e.Remove = append(e.Remove, graphs.Edge{Task: r.Task, DependsOn: r.On.Task})
 	}

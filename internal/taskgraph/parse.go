@@ -297,7 +297,7 @@ func (p *parser) dependencies(of string, written []json.RawMessage) (all []graph
 	return all, nil
 }
 
-var errOnItself = errors.New("depends on itself, to be released by hand: that has no condition")
+var errOnItself = errors.New("depends on itself and waits for task graph release, so it can't have a condition")
 
 // dependency resolves a dependency of a task. A string is a name in the graph, an integer the number of an existing
 // task, and a mapping one of these with a condition. what names it in errors.

@@ -123,7 +123,7 @@ func Unambiguous(n *yaml.Node) error {
 				return err
 			}
 			if first, again := lines[identity]; again {
-				return fmt.Errorf("yaml: line %d: the key is there twice, first in line %d", key.Line, first)
+				return fmt.Errorf("yaml: line %d: the key appears twice, first in line %d", key.Line, first)
 			}
 			lines[identity] = key.Line
 		}

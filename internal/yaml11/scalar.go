@@ -92,7 +92,7 @@ func tagged(n *yaml.Node) (any, error) {
 			return Timestamp(n.Value), nil
 		}
 	default:
-		return nil, fmt.Errorf("yaml: line %d: a tag that is not known here", n.Line)
+		return nil, fmt.Errorf("yaml: line %d: an unknown tag", n.Line)
 	}
 	return nil, malformed(n, strings.TrimPrefix(n.Tag, "!!"))
 }

@@ -72,7 +72,7 @@ func TestErrors(t *testing.T) {
 		{"!!binary aGVsbG8=", "no form in JSON"},
 		{"!!binary '&'", "not base64"},
 		{"!!set {a, b}", "no form in JSON"},
-		{"!!python/none x", "not known here"},
+		{"!!python/none x", "an unknown tag"},
 		{"!!int x", "not a value of type int"},
 		{"!!bool x", "not a value of type bool"},
 		{"0b_", "not a value of type int"},

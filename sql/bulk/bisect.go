@@ -52,7 +52,7 @@ func BisectIn(ctx context.Context, tx *postgres.Tx, n int, do func(first, end in
 		}))
 	}, func(i int, reason *postgres.RefusedError) {
 		if aside++; taken == 0 && aside > allRefused {
-			unwritten = fmt.Errorf("more than %d refused, and none taken: %v", allRefused, reason)
+			unwritten = fmt.Errorf("PostgreSQL refused more than %d rows and accepted none: %v", allRefused, reason)
 		} else if unwritten == nil {
 			unwritten = setAside(i, reason)
 		}

@@ -241,7 +241,7 @@ func BuildAll(ctx context.Context, db beginner, log *slog.Logger) error {
 			continue // half as many rows at the next step
 		}
 		if err != nil {
-			return fmt.Errorf("%w; what is done stays done: run it again to go on", err)
+			return fmt.Errorf("%w; the finished part remains: run the command again to continue", err)
 		}
 		progress.Report(log, Build(build), time.Now(), progressEvery)
 		if build.Phase == PhaseReady {
@@ -288,7 +288,7 @@ func BuildIndexes(ctx context.Context, conn *pgx.Conn, more Need, log *slog.Logg
 		log.Info("building the indexes that candidates lack", "index", i+1, "of", len(missing))
 		statement = strings.Replace(statement, "create index if", "create index concurrently if", 1)
 		if _, err := conn.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("build the indexes that candidates lack: %w; what is done stays done: run it again to go on", err)
+			return fmt.Errorf("build the indexes that candidates lack: %w; the finished part remains: run the command again to continue", err)
 		}
 	}
 	log.Info("candidates have all indexes", "took", time.Since(began).Round(time.Millisecond))

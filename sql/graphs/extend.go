@@ -113,7 +113,7 @@ func (tx *Tx) lockChanged(ctx context.Context, e Extension) (map[int64]Task, err
 		t := Task(r)
 		changed[t.ID] = t
 		if t.State != model.GraphWaiting && t.State != model.GraphByDependency && t.State != model.GraphSkipped {
-			return nil, graphErrorf("task %q is in the state %s: only a task that waits, or can't run because of others, gets or loses dependencies", t.Name, t.State)
+			return nil, graphErrorf("task %q is in the state %s: dependencies can be added or removed only if a task waits, or can't run because of others", t.Name, t.State)
 		}
 	}
 	if err != nil {

@@ -116,7 +116,7 @@ func (r *Removal) remove(ctx context.Context, conn *pgx.Conn, l *locker, lose bo
 			err = l.inTx(ctx, conn, "remove "+s.What, do)
 		}
 		if err != nil {
-			return fmt.Errorf("%w; what is removed stays removed: run it again to go on", err)
+			return fmt.Errorf("%w; the removed part is gone: run the command again to continue", err)
 		}
 		l.log.Info("removed", "what", s.What)
 		r.Removed = append(r.Removed, s.What)

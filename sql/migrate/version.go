@@ -219,7 +219,7 @@ func inspectOwn(ctx context.Context, db stmt.Session, status Status) (Status, er
 			status.Newer = newer
 			return status, nil
 		}
-		return status, fmt.Errorf("%w: %s was migrated by a newer swh-scheduler (migration %d is not known here): "+
+		return status, fmt.Errorf("%w: %s was migrated by a newer swh-scheduler (this version has no migration %d): "+
 			"install that version", ErrUnsupported, status.Database, slices.Max(newer))
 	}
 	return status, nil

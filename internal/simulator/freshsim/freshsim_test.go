@@ -198,7 +198,7 @@ func TestReadChanges(t *testing.T) {
 		"origin,time\n,2026-01-01\n":    "line 2: origin is empty",
 		"origin,time\na,2026-01-01,b\n": "record on line 2: wrong number of fields",
 		"origin,time\n":                 "the file's changes are within four days, too few to compare policies",
-		"origin,time\na,1970-01-01\na,2026-01-01\n": "the file's changes are from 1970-01-01 to 2026-01-01, more than ten years; leave out those with wrong dates",
+		"origin,time\na,1970-01-01\na,2026-01-01\n": "the file's changes span more than ten years, from 1970-01-01 to 2026-01-01: remove changes with wrong dates",
 		"origin,time\na,2026-01-01\na,9\n":          "line 3: time must be a date such as 2026-01-31T12:00:00Z",
 	} {
 		if _, _, err := ReadChanges(strings.NewReader(text)); err == nil || err.Error() != want {

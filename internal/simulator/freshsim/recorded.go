@@ -81,7 +81,7 @@ func ReadChanges(r io.Reader) (Model, Options, error) {
 		return Model{}, Options{}, errors.New("the file's changes are within four days, too few to compare policies")
 	}
 	if span > longestSpan {
-		return Model{}, Options{}, fmt.Errorf("the file's changes are from %s to %s, more than ten years; leave out those with wrong dates",
+		return Model{}, Options{}, fmt.Errorf("the file's changes span more than ten years, from %s to %s: remove changes with wrong dates",
 			first.UTC().Format(time.DateOnly), last.UTC().Format(time.DateOnly))
 	}
 	before := min(settled, span/4)

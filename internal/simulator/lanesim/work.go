@@ -38,7 +38,7 @@ func (l Load) check(mean float64) error {
 	}
 	jobs := l.Duration.Seconds()/mean*l.Busy*float64(l.Workers) + float64(l.Batch)
 	if jobs > maxJobs {
-		return fmt.Errorf("there would be about %.3g jobs, of which %d can be simulated: fewer workers, a shorter runtime or smaller batches make fewer", jobs, maxJobs)
+		return fmt.Errorf("the simulation would have about %.3g jobs, more than the limit of %d: use fewer workers, a shorter runtime or smaller batches", jobs, maxJobs)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func ModelArrivals(between time.Duration, load Load, random *rand.Rand) ([]Job, 
 	}
 	origins := between.Seconds() * load.Busy * float64(load.Workers) / mean
 	if origins > maxJobs {
-		return nil, fmt.Errorf("there would be about %.3g origins, of which %d can be simulated: fewer workers or less time between visits make fewer", origins, maxJobs)
+		return nil, fmt.Errorf("the simulation would have about %.3g origins, more than the limit of %d: use fewer workers or less time between visits", origins, maxJobs)
 	}
 	intervals := make([]float64, max(1, int(origins)))
 	last := make([]float64, len(intervals))
