@@ -157,12 +157,12 @@ func graph(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	d := graphData{Report: g.Report(at)}
-	if picture := g.Draw().SVG(func(b taskgraph.Box) string {
+	if picture, ok := g.Draw().SVGWithin(maxPicture, func(b taskgraph.Box) string {
 		if b.Task > 0 {
 			return r.link(fmt.Sprintf("/tasks/%d", b.Task))
 		}
 		return r.link("/tasks", "graph", id, "type", b.Type)
-	}); len(picture) <= maxPicture {
+	}); ok {
 		d.Picture = template.HTML(picture) // its texts are escaped for XML
 	}
 	if d.Timeline, d.Labels, err = r.graphTimeline(ctx, g, d.Report, at); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/status"
+	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/origins"
 )
@@ -167,20 +168,26 @@ func flowOf(f facts, o overviewData) (w flow) {
 // taskRows returns a row for each task type with work, the busiest first.
 func taskRows(types []model.TaskType, f facts) []typeData {
 	rows := []typeData{}
+	ready := make(map[string][]*db.ReadyTasks)
+	for i := range f.figures.Ready {
+		r := &f.figures.Ready[i]
+		ready[r.Type] = append(ready[r.Type], r)
+	}
+	queues := make(map[string]*status.Queue, len(f.queues))
+	for i := range f.queues {
+		if q := &f.queues[i]; queues[q.Queue] == nil {
+			queues[q.Queue] = q
+		}
+	}
 	for _, tt := range types {
 		row := endsOf(tt.Type, f.ended[ledger.EndedKey{Source: ledger.EndedByWorker, Type: tt.Type}])
-		for _, ready := range f.figures.Ready {
-			if ready.Type == tt.Type {
-				row.Ready += ready.Tasks
-				if row.Oldest == nil || ready.Oldest.Before(*row.Oldest) {
-					row.Oldest = &ready.Oldest
-				}
+		for _, r := range ready[tt.Type] {
+			row.Ready += r.Tasks
+			if row.Oldest == nil || r.Oldest.Before(*row.Oldest) {
+				row.Oldest = &r.Oldest
 			}
 		}
-		queue := tt.Queue()
-		if at := slices.IndexFunc(f.queues, func(q status.Queue) bool { return q.Queue == queue }); at >= 0 {
-			row.Queue = &f.queues[at]
-		}
+		row.Queue = queues[tt.Queue()]
 		if row.Hour != nil || row.Ready > 0 || row.Queue != nil {
 			rows = append(rows, row)
 		}

@@ -166,6 +166,20 @@ func TestUnknownEnd(t *testing.T) {
 	}
 }
 
+// A picture is drawn whole or not at all within a number of bytes.
+func TestPictureWithin(t *testing.T) {
+	d := graph("a load running", "b load waiting a", "c load waiting a b").Draw()
+	whole := d.SVG(nil)
+	if got, ok := d.SVGWithin(len(whole), nil); !ok || got != whole {
+		t.Errorf("%v, %d bytes", ok, len(got))
+	}
+	for _, most := range []int{0, 500, len(whole) - 1} {
+		if _, ok := d.SVGWithin(most, nil); ok {
+			t.Errorf("%d of %d bytes are enough", most, len(whole))
+		}
+	}
+}
+
 // pathBefore goes backwards, each time to the dependency that ended last; for a graph that has ended, from its last
 // task. Running tasks come before ended ones.
 func TestPathBefore(t *testing.T) {

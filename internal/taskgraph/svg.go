@@ -23,6 +23,12 @@ const (
 // SVG returns the drawing as a picture, levels from left to right. link returns the address of a box's link; nil: no
 // links. A page's style may change the classes ground, title and arrow for dark screens.
 func (d Drawing) SVG(link func(Box) string) string {
+	picture, _ := d.SVGWithin(math.MaxInt, link)
+	return picture
+}
+
+// SVGWithin is SVG, or false as soon as the picture is larger than most bytes.
+func (d Drawing) SVGWithin(most int, link func(Box) string) (picture string, ok bool) {
 	rows := 0
 	for _, box := range d.Boxes {
 		rows = max(rows, box.Row+1)
@@ -36,9 +42,15 @@ func (d Drawing) SVG(link func(Box) string) string {
 	b.WriteString(`<rect class="ground" width="100%" height="100%" fill="white"/>` + "\n")
 	fmt.Fprintf(&b, `<text class="title" x="%d" y="%d" font-size="15">%s</text>`+"\n", margin, margin+14, xmlText(d.Title))
 	for _, a := range d.Arrows {
+		if b.Len() > most {
+			return "", false
+		}
 		d.arrow(&b, a)
 	}
 	for _, box := range d.Boxes {
+		if b.Len() > most {
+			return "", false
+		}
 		if link == nil {
 			box.svg(&b)
 			continue
@@ -48,7 +60,7 @@ func (d Drawing) SVG(link func(Box) string) string {
 		b.WriteString("</a>\n")
 	}
 	b.WriteString("</svg>\n")
-	return b.String()
+	return b.String(), b.Len() <= most
 }
 
 func (b Box) corner() (x, y int) {

@@ -77,9 +77,9 @@ type Found struct {
 	Partial bool `json:"partial"`
 }
 
-// FindTasks returns up to limit tasks with numbers below the given one (0: all). If fewer than 20,000 tasks
-// meet an indexed condition, it reads them all; otherwise it reads the next 20,000 tasks. It returns
-// ErrSearchTooLong after five seconds.
+// FindTasks returns up to limit tasks with numbers below the given one (0: all). It reads the next 4,000 tasks. If
+// these are not enough, it reads all that meet an indexed condition, if they are fewer than 20,000; otherwise the next
+// 20,000 tasks. It returns ErrSearchTooLong after five seconds.
 func (s SearchStore) FindTasks(ctx context.Context, f TaskSearch, below int64, limit int) (found Found, err error) {
 	err = s.InTx(ctx, func(ctx context.Context, tx *Tx) error {
 		found, err = tx.findTasks(ctx, f, below, limit)
@@ -116,24 +116,23 @@ func (tx *Tx) findTasks(ctx context.Context, f TaskSearch, below int64, limit in
 			where type = any(@types::text[]) and exception = @exception and task < @below) f order by f.task desc limit @scanned`
 		among = "select t.* from (" + numbers + ") n join task t using (id)"
 		q.where = append(q.where, "(select r.status in ('failed', 'permfailed', 'lost') from task_run r where r.task = t.id order by r.id desc limit 1)")
-	} else if few, err = q.selective(ctx, tx.Raw); err != nil {
-		return found, err
+	} else {
+		if q.common(f) {
+			q.args["scanned"] = graphs.SearchedTasks / 5
+			if found, err = q.find(ctx, tx.Raw, among, limit); err != nil || len(found.Tasks) == limit {
+				return found, err
+			}
+			q.args["scanned"] = graphs.SearchedTasks
+		}
+		if few, err = q.selective(ctx, tx.Raw); err != nil {
+			return found, err
+		}
 	}
 	if few != "" {
 		among = "select * from task where id < @below and " + few + " offset 0" // offset 0 keeps the subquery apart, so the planner uses this index
 	}
-	found.Tasks, err = stmt.Rows[FoundTask](ctx, tx.Raw, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
-		left(arguments::text, 300)
-		from (`+among+`) t where `+strings.Join(append(q.where, "true"), " and ")+` order by id desc limit @limit`, q.args)
-	if err != nil {
+	if found, err = q.find(ctx, tx.Raw, among, limit); err != nil || len(found.Tasks) == limit || few != "" {
 		return found, err
-	}
-	if n := len(found.Tasks); n == limit {
-		found.Next = found.Tasks[n-1].ID
-		return found, nil
-	}
-	if few != "" {
-		return found, nil
 	}
 	err = tx.Raw.QueryRow(ctx, `select case when count(*) = @scanned then min(id) else 0 end
 		from (`+numbers+`) t`, q.args).Scan(&found.Next)
@@ -188,6 +187,22 @@ func (q *taskQuery) of(f TaskSearch) {
 		add(true, "next_run >= coalesce(@after::timestamptz, '-infinity') and next_run < coalesce(@before::timestamptz, 'infinity')", "after", f.After)
 		q.args["before"] = f.Before
 	}
+}
+
+// common reports whether the newest tasks probably have a page of those that are searched, and are cheap to check.
+func (q *taskQuery) common(f TaskSearch) bool {
+	return len(q.indexed) > 0 && len(f.IDs) == 0 && len(f.Arguments) == 0
+}
+
+// find returns the first limit tasks of a subquery that meet all conditions, with the next page if there are so many.
+func (q *taskQuery) find(ctx context.Context, tx pgx.Tx, among string, limit int) (found Found, err error) {
+	found.Tasks, err = stmt.Rows[FoundTask](ctx, tx, `select id, type, status, policy, coalesce(priority::text, ''), case when isfinite(next_run) then next_run end, retries_left,
+		left(arguments::text, 300)
+		from (`+among+`) t where `+strings.Join(append(q.where, "true"), " and ")+` order by id desc limit @limit`, q.args)
+	if n := len(found.Tasks); n == limit && err == nil {
+		found.Next = found.Tasks[n-1].ID
+	}
+	return found, err
 }
 
 // selective returns an indexed condition that fewer than graphs.SearchedTasks tasks meet, or "" if there is

@@ -132,7 +132,7 @@ func (a Queries) graph(ctx context.Context, graph, tasks int64) (Summary, error)
 
 // IsSmallGraph reports whether a graph has at most the numbers of tasks and dependencies.
 func (a Queries) IsSmallGraph(ctx context.Context, graph int64, tasks, edges int) (bool, error) {
-	size, err := a.q.SizeOfGraph(ctx, queries.SizeOfGraphParams{Graph: graph, MaxTasks: int64(tasks) + 1, MaxEdges: int64(edges) + 1})
+	size, err := a.q.SizeOfGraph(ctx, queries.SizeOfGraphParams{Graph: graph, MaxTasks: int64(tasks) + 1})
 	return size.Tasks <= int64(tasks) && size.Edges <= int64(edges), stmt.Failed(err, "count the tasks and dependencies of graph %d", graph)
 }
 

@@ -87,7 +87,7 @@ func (s Store) EndedOf(ctx context.Context, p Past, of ...EndedKey) ([]EndedCell
 		sources, types = append(sources, key.Source), append(types, key.Type)
 	}
 	cells, err := stmt.Rows[EndedCell](ctx, s.db.Pool(), `
-select o.source, m.status, m.exception, floor(extract(epoch from m.minute) / $1)::bigint as step, m.bucket, sum(m.pieces)::bigint, sum(m.seconds)
+select o.source, m.status, m.exception, floor(date_part('epoch', m.minute) / $1)::bigint as step, m.bucket, sum(m.pieces)::bigint, sum(m.seconds)
 from unnest($3::text[], $4::text[]) o (source, type)
 cross join generate_series(date_trunc('minute', greatest($2::timestamptz, now() - interval '1 day', (select min(minute) from scheduler_go.ended))), now(), interval '1 minute') t (minute)
 cross join lateral (select * from scheduler_go.ended d where d.minute = t.minute and d.source = o.source and d.type = o.type offset 0) m
@@ -109,27 +109,33 @@ func (s Store) addPast(ctx context.Context, p Past, sources, types []string, cel
 		Seconds                   float64
 	}
 	rows, err := stmt.Rows[row](ctx, s.db.Pool(), `
-select o.source, q.status, q.exception, floor(extract(epoch from q.since) / $1)::bigint, q.buckets, q.counts, q.seconds
+select o.source, q.status, q.exception, floor(date_part('epoch', q.since) / $1)::bigint, q.buckets, q.counts, q.seconds
 from unnest($3::text[], $4::text[]) o (source, type)
 cross join lateral (select * from scheduler_go.ended_past h where h.span = $5 and h.source = o.source and h.type = o.type and h.since >= $2 offset 0) q`,
 		p.Step.Seconds(), p.Since, sources, types, p.Span)
-	type cell struct {
+	type group struct {
 		source, status, exception string
 		step                      int64
-		bucket                    int16
 	}
-	at := make(map[cell]int, len(cells))
+	at := make(map[group]map[int16]int) // indexes of cells, by bucket
+	of := func(g group) map[int16]int {
+		buckets := at[g]
+		if buckets == nil {
+			buckets = make(map[int16]int)
+			at[g] = buckets
+		}
+		return buckets
+	}
 	for i, c := range cells {
-		at[cell{c.Source, c.Status, c.Exception, c.Step, c.Bucket}] = i
+		of(group{c.Source, c.Status, c.Exception, c.Step})[c.Bucket] = i
 	}
 	for _, r := range rows {
-		seconds := r.Seconds
+		seconds, buckets := r.Seconds, of(group{r.Source, r.Status, r.Exception, r.Step})
 		for b, bucket := range r.Buckets {
-			key := cell{r.Source, r.Status, r.Exception, r.Step, bucket}
-			i, ok := at[key]
+			i, ok := buckets[bucket]
 			if !ok {
 				i = len(cells)
-				at[key] = i
+				buckets[bucket] = i
 				cells = append(cells, EndedCell{Source: r.Source, Status: r.Status, Exception: r.Exception, Step: r.Step, Bucket: bucket})
 			}
 			cells[i].Pieces += r.Counts[b]

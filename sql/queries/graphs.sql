@@ -230,13 +230,10 @@ select id from scheduler_go.graphs where id < @end_graph order by id desc limit 
 -- name: GraphAtTask :many
 select graph from scheduler_go.graph_tasks where graph < @end_graph order by graph desc, task desc limit 1 offset @passed;
 
--- SizeOfGraph counts the tasks and the dependencies of a graph, each up to a bound.
+-- SizeOfGraph counts the tasks of a graph, up to a bound, and their dependencies.
 -- name: SizeOfGraph :one
-select (select count(*) from (select a.task from scheduler_go.graph_tasks a where a.graph = @graph::bigint limit @max_tasks::bigint) t)::bigint as tasks,
-       (select count(*) from (
-         select g.task from (select b.task from scheduler_go.graph_tasks b where b.graph = @graph limit @max_tasks) g
-         cross join lateral (select d.task from scheduler_go.graph_edges d where d.task = g.task offset 0) e limit @max_edges::bigint
-       ) e)::bigint as edges;
+select count(*)::bigint as tasks, coalesce(sum(t.dependencies), 0)::bigint as edges
+from (select a.dependencies from scheduler_go.graph_tasks a where a.graph = @graph::bigint limit @max_tasks::bigint) t;
 
 -- GraphTasks lists the tasks of a graph, dependencies before their dependents.
 -- name: GraphTasks :many

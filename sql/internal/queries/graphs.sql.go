@@ -1101,17 +1101,13 @@ func (q *Queries) SettleGraphTasks(ctx context.Context, arg SettleGraphTasksPara
 }
 
 const sizeOfGraph = `-- name: SizeOfGraph :one
-select (select count(*) from (select a.task from scheduler_go.graph_tasks a where a.graph = $1::bigint limit $2::bigint) t)::bigint as tasks,
-       (select count(*) from (
-         select g.task from (select b.task from scheduler_go.graph_tasks b where b.graph = $1 limit $2) g
-         cross join lateral (select d.task from scheduler_go.graph_edges d where d.task = g.task offset 0) e limit $3::bigint
-       ) e)::bigint as edges
+select count(*)::bigint as tasks, coalesce(sum(t.dependencies), 0)::bigint as edges
+from (select a.dependencies from scheduler_go.graph_tasks a where a.graph = $1::bigint limit $2::bigint) t
 `
 
 type SizeOfGraphParams struct {
 	Graph    int64
 	MaxTasks int64
-	MaxEdges int64
 }
 
 type SizeOfGraphRow struct {
@@ -1119,9 +1115,9 @@ type SizeOfGraphRow struct {
 	Edges int64
 }
 
-// SizeOfGraph counts the tasks and the dependencies of a graph, each up to a bound.
+// SizeOfGraph counts the tasks of a graph, up to a bound, and their dependencies.
 func (q *Queries) SizeOfGraph(ctx context.Context, arg SizeOfGraphParams) (SizeOfGraphRow, error) {
-	row := q.db.QueryRow(ctx, sizeOfGraph, arg.Graph, arg.MaxTasks, arg.MaxEdges)
+	row := q.db.QueryRow(ctx, sizeOfGraph, arg.Graph, arg.MaxTasks)
 	var i SizeOfGraphRow
 	err := row.Scan(&i.Tasks, &i.Edges)
 	return i, err
