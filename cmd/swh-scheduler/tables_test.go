@@ -120,4 +120,7 @@ func TestUnknownNamesAreNamed(t *testing.T) {
 			t.Errorf("%q: %+v", one.args, got)
 		}
 	}
+	if got := ours(t, "-d", w.ours, "task", "add", "load-gti", "url=x"); got.code != 2 || !strings.HasSuffix(got.stderr, "Error: Unknown task name load-gti. Did you mean 'load-git'?\n") {
+		t.Errorf("task add: %+v", got)
+	}
 }

@@ -2,7 +2,10 @@ package command
 
 import (
 	"context"
+	"errors"
 	"slices"
+
+	"github.com/spf13/cobra"
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/model"
@@ -14,13 +17,9 @@ func (a *App) WarnOfTypes(ctx context.Context, b Scheduler, names ...string) err
 	if len(names) == 0 {
 		return nil
 	}
-	all, err := b.TaskTypes(ctx)
+	known, err := taskTypeNames(ctx, b)
 	if err != nil {
 		return err
-	}
-	known := make([]string, len(all))
-	for i, t := range all {
-		known[i] = t.Type
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
@@ -28,6 +27,31 @@ func (a *App) WarnOfTypes(ctx context.Context, b Scheduler, names ...string) err
 		}
 	}
 	return nil
+}
+
+func taskTypeNames(ctx context.Context, b Scheduler) ([]string, error) {
+	all, err := b.TaskTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(all))
+	for i, t := range all {
+		names[i] = t.Type
+	}
+	return names, nil
+}
+
+// CheckTaskName returns a usage error with the nearest name if no task type has the name.
+func CheckTaskName(ctx context.Context, cmd *cobra.Command, b Scheduler, name string) error {
+	err := model.CheckTaskTypes(ctx, b, []string{name})
+	if _, unknown := errors.AsType[model.UnknownTaskType](err); !unknown {
+		return err
+	}
+	known, err := taskTypeNames(ctx, b)
+	if err != nil {
+		return err
+	}
+	return Usagef(cmd, "Unknown task name %s.%s", name, DidYouMean(name, known))
 }
 
 // WarnOfVisitType warns of a visit type without a task type, after a command found nothing.

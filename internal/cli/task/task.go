@@ -50,8 +50,8 @@ key=value. Tasks with a priority are sent by start-runner --with-priority.`,
 	command.OutputFlag(flags, &output)
 
 	cmd.RunE = a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
-		if err := model.CheckTaskTypes(ctx, b, args[:1]); err != nil {
-			return command.UnknownTaskType(cmd, err, "Unknown task name %s.")
+		if err := command.CheckTaskName(ctx, cmd, b, args[0]); err != nil {
+			return err
 		}
 		arguments, err := taskinput.ParseArguments(args[1:])
 		if err != nil {
