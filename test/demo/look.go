@@ -25,7 +25,7 @@ func (s *story) lookAround(w io.Writer) {
   Grafana: %s
   export SWH_CONFIG_FILENAME=%s
   %s task add load-git --policy oneshot --priority high url=%s
-  psql '%s'
+  psql '%s' (the scheduler)
   psql '%s' (the storage)
   RabbitMQ: %s, virtual host %s
   Kafka: %s, topics %s.*

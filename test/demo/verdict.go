@@ -86,7 +86,7 @@ func verdict(e *evidence) (checks []check) {
 	})
 	// Each origin is a reason for one visit, a change for another. A visit that timed out may have ended at that
 	// moment and is excused.
-	promise("nothing was done twice, but what a daemon that was killed, or a connection that was cut, had in hand", func(missing say) {
+	promise("nothing was done twice, but what a daemon that was killed, or a connection that was cut, was sending or running", func(missing say) {
 		from := e.repeats()
 		for id, ended := range e.Executions.Ended {
 			if len(ended) > 1 && (from.IsZero() || ended[1].Before(from)) {

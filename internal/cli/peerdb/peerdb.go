@@ -214,7 +214,7 @@ func newList(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [OPTIONS] [MODULE]",
 		Short: "List the databases of the configuration",
-		Long:  "List the databases of the configuration that this program knows, without passwords.",
+		Long:  "List the databases of the configuration that this program can use, without passwords.",
 	}
 	onDatabase(a, cmd, func(_ context.Context, dsn string) error {
 		database, err := migrate.NameOf(dsn)

@@ -143,12 +143,12 @@ func typesOfPlugins(a *command.App, cmd *cobra.Command, byPlugin map[string][]mo
 			if _, has := byPlugin[plugin]; !has && (without != nil || slices.Contains(plugins, plugin)) {
 				byPlugin[plugin] = types
 				if without == nil {
-					a.Log.Warn("no worker has this plugin; registering the task types that this program knows", "plugin", plugin, "of", packages)
+					a.Log.Warn("no worker has this plugin; registering the task types that this program contains", "plugin", plugin, "of", packages)
 				}
 			}
 		}
 		if without != nil {
-			a.Log.Warn("registering the task types that this program knows, as workers named none", "because", pytext.OneLine(without), "of", packages)
+			a.Log.Warn("registering the task types that this program contains, as workers named none", "because", pytext.OneLine(without), "of", packages)
 		}
 	}
 	available := slices.Sorted(maps.Keys(byPlugin))
