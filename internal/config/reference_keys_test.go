@@ -78,7 +78,7 @@ var reference = []keyOfReference{
 	{key: "rpc_serve.clients.certificate", about: "A name of the client's certificate: `DNS:…`, `URI:…`, `email:…` or `CN:…`; up to two. It needs `client_ca`."},
 	{key: "rpc_serve.clients.roles", about: "[Which calls](../how-to/secure.md) it may make.", is: "list of `" + strings.Join(Roles, "`, `") + "`", otherwise: required},
 	{key: "rpc_serve.clients.listers", about: "The listers of the role `lister`, as `NAME/INSTANCE`. `*` matches any text.", otherwise: required + " for the role `lister`"},
-	{key: "rpc_serve.clients.task_types", about: "The task types of which the role `web` may create tasks. `*` matches any text.", otherwise: "all"},
+	{key: "rpc_serve.clients.task_types", about: "The task types of which the role `web` may create tasks. `*` matches any text.", otherwise: "none"},
 	{key: "rpc_serve.clients.daemons", about: "The daemons of the role `daemon`. It excludes `door.db`.", is: "list of `" + strings.Join(model.DoorDaemons, "`, `") + "`", otherwise: "all"},
 	{key: "rpc_serve.token", about: "A bearer token for all calls. Python clients send it with `session_kwargs: {headers: {Authorization: Bearer TOKEN}}`."},
 	{key: "rpc_serve.username", about: "A user of HTTP basic authentication for all calls. Python clients send it with `session_kwargs: {auth: [USER, PASSWORD]}`."},
