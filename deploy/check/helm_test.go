@@ -537,6 +537,27 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
+// The chart renders the values of docs/how-to/kubernetes.md, and with the first ones each daemon has a database.
+func TestValuesInTheDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/how-to/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples []manifests
+	for _, block := range regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```$").FindAllStringSubmatch(string(page), -1) {
+		examples = append(examples, render(t, regexp.MustCompile("(?m)^"+block[1]).ReplaceAllString(block[2], "")))
+	}
+	if len(examples) != 2 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	for name := range examples[0].pods() {
+		if secret := examples[0].secrets[name]; secret == nil || !strings.Contains(secret.StringData["scheduler.yml"], "db: postgresql://") {
+			t.Errorf("%s has no database: %+v", name, secret)
+		}
+	}
+}
+
 // Each value of the first and second level has a comment before it, or is in a list with comments in its first entry,
 // as the first daemon has for all.
 func TestValuesAreDocumented(t *testing.T) {
