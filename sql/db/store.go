@@ -19,6 +19,8 @@ type Rules struct {
 	Route func(task string) string
 	// Hosters limit claims of visits.
 	Hosters model.Hosters
+	// UnknownHints decide about hints of origins that no lister lists.
+	UnknownHints model.UnknownHints
 }
 
 // A Store is the scheduler's database on a pool of connections. It is safe for concurrent use. It has the
@@ -109,7 +111,7 @@ func Open(ctx context.Context, dsn string, o postgres.Options) (*Store, error) {
 func (s *Store) With(rules Rules) *Store { return storeOn(s.DB, rules) }
 
 func storeOn(d *postgres.DB, rules Rules) *Store {
-	r := &rooms{tasks.New(d, rules.Route), origins.New(d, rules.Hosters), ledger.New(d), graphs.New(d)}
+	r := &rooms{tasks.New(d, rules.Route), origins.New(d, rules.Hosters, rules.UnknownHints), ledger.New(d), graphs.New(d)}
 	t := transactor{d, r}
 	s := store{t, postgres.QueriesOf(d)}
 	return &Store{

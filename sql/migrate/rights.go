@@ -84,7 +84,7 @@ var ownRights = []right{
 	{"table", "INSERT UPDATE DELETE", "ended_past errors figures running", keepers},
 	{"table", "INSERT DELETE", "candidate_changes", keepers},
 	{"table", "UPDATE", "candidate_build", keepers},
-	{"table", "UPDATE DELETE", "listings set_aside_tasks set_aside_origins", keepers},
+	{"table", "UPDATE DELETE", "hint_sources hints listings set_aside_tasks set_aside_origins", keepers},
 	{"table", "INSERT", "graph_checks", tasks},
 	{"table", "DELETE", "graphs graph_keys graph_tasks graph_edges graph_gone", tasks},
 	{"table", "DELETE", "actions configured_lanes deliveries ended event_readers failures freshness held_visits lane_history lane_memory lane_sketches lane_timeouts " +
@@ -116,6 +116,9 @@ var ownRights = []right{
 	{"table", "INSERT UPDATE DELETE", "freshness_control", "schedule-recurrent"},
 	{"table", "INSERT UPDATE", "freshness freshness_listers", "schedule-recurrent"},
 	{"table", "DELETE", "freshness_listers", "schedule-recurrent"},
+
+	// Hints.
+	{"table", "INSERT", "hint_sources hints", "rpc-serve"},
 
 	// Graphs, and what is done to tasks by hand.
 	{"table", "INSERT DELETE", "graph_changes graph_checks", "start-runner rpc-serve dashboard"},

@@ -18,6 +18,8 @@ type Store struct {
 	db      *postgres.DB
 	hosters model.Hosters // the limits that grabs respect
 	sizes   *sizes
+	unknown model.UnknownHints
+	hinting *hinting
 }
 
 // A Tx is a transaction with the methods on origins.
@@ -32,8 +34,8 @@ type Tx struct {
 type sizes struct{ changes, parked, copied bulk.BatchSize }
 
 // New returns the store on a database. Its grabs respect the limits of hosters.
-func New(db *postgres.DB, hosters model.Hosters) Store {
-	return Store{Queries{postgres.QueriesOf(db)}, db, hosters, new(sizes)}
+func New(db *postgres.DB, hosters model.Hosters, unknown model.UnknownHints) Store {
+	return Store{Queries{postgres.QueriesOf(db)}, db, hosters, new(sizes), unknown, new(hinting)}
 }
 
 // WithTx returns the methods on origins in a transaction.

@@ -172,6 +172,31 @@ type SchedulerGoGraphEdge struct {
 	Needs *string
 }
 
+// Counts of the hints of each source, until 400 days after its last hint; of at most 1,000 sources, the others together
+type SchedulerGoHintSource struct {
+	Source string
+	// Hints that moved the last update of an origin
+	Moved int64
+	// Hints of origins that had that date or a later one
+	Newer int64
+	// Hints of origins that wait for a visit after an update of less than a minute before
+	Repeated int64
+	// Hints of origins that no lister lists
+	Unknown int64
+	// Hints that created an origin of the lister of hints
+	Created int64
+	// Hints of disabled origins
+	Disabled int64
+	// Hints that are not valid
+	Refused int64
+	// First visits after hints that succeeded
+	Visits int64
+	// Those of these visits that found another snapshot
+	Found     int64
+	FirstHint time.Time
+	LastHint  time.Time
+}
+
 // The last visit of each origin that failed or found nothing; written only where failed visits are configured to keep the date of the last visit, or to disable origins in any mixture (disable_after_mixed)
 type SchedulerGoVisitFailure struct {
 	URL       string

@@ -1,0 +1,309 @@
+package origins_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
+	"swh-scheduler/sql/db"
+)
+
+const hintedURL = "https://forge.example/u/p"
+
+// hintWorld is a database with a lister.
+type hintWorld struct {
+	store  *db.Store
+	lister model.Lister
+	now    time.Time
+}
+
+func newHintWorld(t *testing.T, unknown model.UnknownHints) *hintWorld {
+	t.Helper()
+	store := testenv.Open(t, testenv.Database(t)).With(db.Rules{UnknownHints: unknown})
+	lister, err := store.GetOrCreateLister(t.Context(), "gitea", "forge.example", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &hintWorld{store, lister, time.Now().UTC().Truncate(time.Microsecond)}
+}
+
+// list lists an origin with a last update so long ago; 0: without one.
+func (w *hintWorld) list(t *testing.T, url string, enabled bool, ago time.Duration) {
+	t.Helper()
+	o := model.ListedOrigin{ListerID: w.lister.ID, URL: url, VisitType: "git", Enabled: enabled}
+	if ago != 0 {
+		at := w.now.Add(-ago)
+		o.LastUpdate = &at
+	}
+	if _, err := w.store.RecordListedOrigins(t.Context(), []model.ListedOrigin{o}, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *hintWorld) hint(t *testing.T, hints ...model.Hint) model.HintAnswer {
+	t.Helper()
+	for i := range hints {
+		if hints[i].Source == "" {
+			hints[i].Source = "test"
+		}
+	}
+	answer, err := w.store.HintOrigins(t.Context(), hints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func (w *hintWorld) lastUpdate(t *testing.T, url string) *time.Time {
+	t.Helper()
+	return testenv.Value[*time.Time](t, w.store.Pool(), "select last_update from listed_origins where url = $1", url)
+}
+
+// A hint moves the last update of a known, enabled origin to its date: never over a later one, never beyond now, and
+// whatever spelling of the URL it has.
+func TestHintMovesAnOrigin(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		enabled    bool
+		ago        time.Duration // the last update before
+		hint       model.Hint
+		hintAgo    time.Duration // 0: no date; below 0: in the future
+		want       model.HintAnswer
+		wantAgo    time.Duration // the last update afterwards; below 0: now; 0: none
+		withoutRow bool          // no hint is recorded
+	}{
+		"earlier":            {enabled: true, ago: time.Hour, hintAgo: time.Minute, want: model.HintAnswer{Moved: 1}, wantAgo: time.Minute},
+		"without a date":     {enabled: true, ago: time.Hour, want: model.HintAnswer{Moved: 1}, wantAgo: -1},
+		"no update known":    {enabled: true, hintAgo: time.Minute, want: model.HintAnswer{Moved: 1}, wantAgo: time.Minute},
+		"a later date":       {enabled: true, ago: time.Minute, hintAgo: time.Hour, want: model.HintAnswer{Newer: 1}, wantAgo: time.Minute},
+		"the same date":      {enabled: true, ago: time.Hour, hintAgo: time.Hour, want: model.HintAnswer{Newer: 1}, wantAgo: time.Hour},
+		"from the future":    {enabled: true, ago: time.Hour, hintAgo: -time.Hour, want: model.HintAnswer{Moved: 1}, wantAgo: -1},
+		"a lister's future":  {enabled: true, ago: -time.Hour, want: model.HintAnswer{Newer: 1}, wantAgo: -time.Hour},
+		"waits for a visit":  {enabled: true, ago: 70 * time.Second, hintAgo: 20 * time.Second, want: model.HintAnswer{Repeated: 1}, wantAgo: 70 * time.Second, withoutRow: true},
+		"disabled":           {ago: time.Hour, want: model.HintAnswer{Disabled: 1}, wantAgo: time.Hour, withoutRow: true},
+		"another URL":        {enabled: true, ago: time.Hour, hint: model.Hint{URL: hintedURL + "/q"}, want: model.HintAnswer{Unknown: 1}, wantAgo: time.Hour, withoutRow: true},
+		"another visit type": {enabled: true, ago: time.Hour, hint: model.Hint{VisitType: "svn"}, want: model.HintAnswer{Unknown: 1}, wantAgo: time.Hour, withoutRow: true},
+		"its visit type":     {enabled: true, ago: time.Hour, hint: model.Hint{VisitType: "git"}, want: model.HintAnswer{Moved: 1}, wantAgo: -1},
+		"another spelling":   {enabled: true, ago: time.Hour, hint: model.Hint{URL: "http://Forge.example/u/p.git"}, want: model.HintAnswer{Moved: 1}, wantAgo: -1},
+		"not valid": {
+			enabled: true, ago: time.Hour, hint: model.Hint{URL: "https://u:p@forge.example/"}, wantAgo: time.Hour, withoutRow: true,
+			want: model.HintAnswer{Refused: 1, Refusals: []model.HintRefusal{{URL: "https://u:p@forge.example/", Why: "the URL has a password"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newHintWorld(t, model.UnknownHints{})
+			w.list(t, hintedURL, c.enabled, c.ago)
+			if c.hint.URL == "" {
+				c.hint.URL = hintedURL
+			}
+			if c.hintAgo != 0 {
+				c.hint.ChangedAt = w.now.Add(-c.hintAgo)
+			}
+			before := time.Now().Add(-5 * time.Second)
+			if diff := cmp.Diff(c.want, w.hint(t, c.hint)); diff != "" {
+				t.Error(diff)
+			}
+			got := w.lastUpdate(t, hintedURL)
+			switch want := w.now.Add(-c.wantAgo); {
+			case c.wantAgo == -1 && (got == nil || got.Before(before) || got.After(time.Now().Add(5*time.Second))):
+				t.Errorf("the last update is %v, want now", got)
+			case c.wantAgo == 0 && got != nil, c.wantAgo != 0 && c.wantAgo != -1 && (got == nil || !got.Equal(want)):
+				t.Errorf("the last update is %v, want %v", got, want)
+			}
+			hints, err := w.store.LastHints(t.Context(), hintedURL, "git")
+			if err != nil || (len(hints) == 0) != c.withoutRow {
+				t.Errorf("recorded are %+v (%v)", hints, err)
+			}
+			sources, err := w.store.HintSources(t.Context())
+			if err != nil || len(sources) != 1 || sources[0].Source != "test" || sources[0].Moved != int64(c.want.Moved) || sources[0].Refused != int64(c.want.Refused) {
+				t.Errorf("counted are %+v (%v)", sources, err)
+			}
+		})
+	}
+}
+
+// Thousands of hints of one origin are one move, until a visit is scheduled. The candidates follow.
+func TestManyHintsOfOneOriginAreOneVisit(t *testing.T) {
+	t.Parallel()
+	w := newHintWorld(t, model.UnknownHints{})
+	w.list(t, hintedURL, true, time.Hour)
+	sqltest.Keep(t, w.store)
+	hints := make([]model.Hint, 3000)
+	for i := range hints {
+		hints[i] = model.Hint{URL: hintedURL, ChangedAt: w.now.Add(time.Duration(i-3000) * time.Millisecond)}
+	}
+	if answer := w.hint(t, hints...); answer.Moved != 1 || answer.Repeated != 2999 {
+		t.Errorf("%+v, want one moved", answer)
+	}
+	if n := testenv.Value[int](t, w.store.Pool(), "select count(*) from scheduler_go.candidate_changes"); n != 1 {
+		t.Errorf("%d changes of candidates, want 1", n)
+	}
+	sqltest.Keep(t, w.store)
+	sqltest.CheckCandidates(t, w.store)
+	grab := func() int {
+		n := 0
+		err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.NeverVisitedOldestUpdateFirst, Cooldowns: model.DefaultCooldowns}, w.store.Now(), 10, false)
+			n = len(origins)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := grab(); n != 1 {
+		t.Errorf("%d visits, want 1", n)
+	}
+	// After the visit was scheduled a hint moves the origin again, and it waits for its cooldown.
+	if answer := w.hint(t, model.Hint{URL: hintedURL}); answer.Moved != 1 {
+		t.Errorf("%+v, want it moved", answer)
+	}
+	if n := grab(); n != 0 {
+		t.Errorf("%d visits within the cooldown", n)
+	}
+}
+
+// A lister that writes a later date meanwhile keeps it, and hints deadlock neither with listers nor with each other.
+func TestHintsBesideListers(t *testing.T) {
+	t.Parallel()
+	w := newHintWorld(t, model.UnknownHints{})
+	const n = 50
+	url := func(i int) string { return fmt.Sprintf("%s%02d", hintedURL, i) }
+	for i := range n {
+		w.list(t, url(i), true, time.Hour)
+	}
+	var g errgroup.Group
+	latest := w.now.Add(time.Hour) // a date that no hint reaches
+	g.Go(func() error {
+		for range 20 {
+			var listed []model.ListedOrigin
+			for i := n - 1; i >= 0; i -= 2 {
+				listed = append(listed, model.ListedOrigin{ListerID: w.lister.ID, URL: url(i), VisitType: "git", Enabled: true, LastUpdate: &latest})
+			}
+			if _, err := w.store.RecordListedOrigins(t.Context(), listed, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for source := range 3 {
+		g.Go(func() error {
+			for range 20 {
+				var hints []model.Hint
+				for i := range n {
+					hints = append(hints, model.Hint{URL: url((i * 7 * (source + 1)) % n), Source: fmt.Sprint("s", source)})
+				}
+				if _, err := w.store.HintOrigins(t.Context(), hints); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := testenv.Value[int](t, w.store.Pool(), "select count(*) from listed_origins where (right(url, 2)::int % 2 = 1) <> (last_update = $1)", latest); wrong != 0 {
+		t.Errorf("%d origins have the wrong date", wrong)
+	}
+}
+
+// Hints of unknown origins create origins of a lister of their own, up to a bound.
+func TestHintsCreateOrigins(t *testing.T) {
+	t.Parallel()
+	w := newHintWorld(t, model.UnknownHints{Lister: "hints", Instance: "outside", VisitType: "git", Max: 3})
+	var hints []model.Hint
+	for i := range 5 {
+		hints = append(hints, model.Hint{URL: fmt.Sprint("https://new.example/p", i)})
+	}
+	answer := w.hint(t, append(hints, model.Hint{URL: "https://127.0.0.1/p"}, model.Hint{URL: "git://new.example/p"})...)
+	if want := (model.HintAnswer{Created: 3, Unknown: 4}); !cmp.Equal(answer, want) {
+		t.Errorf("%+v, want %+v", answer, want)
+	}
+	lister, err := w.store.Lister(t.Context(), "hints", "outside")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testenv.Value[int](t, w.store.Pool(), "select count(*) from listed_origins where lister_id = $1 and enabled and visit_type = 'git' and last_update <= now()", lister.ID); n != 3 {
+		t.Errorf("%d origins were created, want 3", n)
+	}
+	if answer := w.hint(t, hints[0], hints[4]); answer.Repeated != 1 || answer.Unknown != 1 {
+		t.Errorf("%+v, want one repeated and one unknown", answer)
+	}
+}
+
+// The first visit after a hint that succeeds counts for the source of the hint.
+func TestVisitsAfterHints(t *testing.T) {
+	t.Parallel()
+	w := newHintWorld(t, model.UnknownHints{})
+	visit := func(url string, status model.VisitStatus, snapshot byte) {
+		at := w.store.Now().Add(time.Second)
+		s := model.VisitStats{URL: url, VisitType: "git", LastVisit: &at, LastVisitStatus: status}
+		if status == model.VisitSuccessful {
+			s.LastSuccessful, s.LastSnapshot = &at, []byte{snapshot}
+		}
+		if err := w.store.UpsertVisitStats(t.Context(), []model.VisitStats{s}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, url := range []string{"a", "b", "c", "d"} {
+		url = "https://forge.example/" + url
+		w.list(t, url, true, time.Hour)
+		testenv.Exec(t, w.store.Pool(), "insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot) values ($1, 'git', $2, $2, 'successful', '\\x01')", url, w.now.Add(-time.Hour))
+		if answer := w.hint(t, model.Hint{URL: url}); answer.Moved != 1 {
+			t.Fatalf("%d: %+v", i, answer)
+		}
+	}
+	visit("https://forge.example/a", model.VisitSuccessful, 2) // found something
+	visit("https://forge.example/b", model.VisitSuccessful, 1)
+	visit("https://forge.example/c", model.VisitFailed, 0)
+	settle := func() {
+		t.Helper()
+		testenv.Exec(t, w.store.Pool(), "update scheduler_go.hints set check_at = now()")
+		if err := w.store.MaintainHints(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle()
+	settle() // counts nothing twice
+	sources, err := w.store.HintSources(t.Context())
+	if err != nil || len(sources) != 1 || sources[0].Visits != 2 || sources[0].Found != 1 {
+		t.Errorf("%+v (%v), want 2 visits, one that found something", sources, err)
+	}
+	testenv.Exec(t, w.store.Pool(), "update scheduler_go.hints set received_at = now() - interval '31 days'")
+	settle()
+	if n := testenv.Value[int](t, w.store.Pool(), "select count(*) from scheduler_go.hints"); n != 0 {
+		t.Errorf("%d old hints are left", n)
+	}
+}
+
+// However many sources there are, the table stays small.
+func TestHintSourcesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newHintWorld(t, model.UnknownHints{})
+	w.list(t, hintedURL, true, time.Hour)
+	var once sync.Once
+	for part := range 3 {
+		var hints []model.Hint
+		for i := range 600 {
+			hints = append(hints, model.Hint{URL: hintedURL, Source: fmt.Sprint("s", part*600+i)})
+		}
+		once.Do(func() { hints = append(hints, model.Hint{URL: hintedURL, Source: "others"}) })
+		w.hint(t, hints...)
+	}
+	n := testenv.Value[int](t, w.store.Pool(), "select count(*) from scheduler_go.hint_sources")
+	others := testenv.Value[int](t, w.store.Pool(), "select moved + newer + repeated from scheduler_go.hint_sources where source = 'others'")
+	if n != 1201 || others != 601 { // the bound is checked before each transaction
+		t.Errorf("%d sources, %d hints of others", n, others)
+	}
+}
