@@ -36,10 +36,11 @@ const (
 	RoleWeb      = "web"
 	RoleOperator = "operator"
 	RoleDaemon   = "daemon"
+	RoleHinter   = "hinter"
 )
 
 // Roles are all roles of clients.
-var Roles = []string{RoleReader, RoleLister, RoleWeb, RoleOperator, RoleDaemon}
+var Roles = []string{RoleReader, RoleLister, RoleWeb, RoleOperator, RoleDaemon, RoleHinter}
 
 // CertificateNames are the kinds of names in Client.Certificate, before the colon.
 var CertificateNames = []string{"CN", "DNS", "URI", "email"}

@@ -46,6 +46,7 @@ type Config struct {
 	// of tasks with priority. Queues without an entry have no lanes.
 	Lanes      map[string][]model.Lane `yaml:"-"`
 	Hosters    model.Hosters           `yaml:"hosters,omitempty"` // hosters with a limited number of visits
+	Hints      Hints                   `yaml:"hints,omitempty"`   // hints that origins have changed
 	VisitRules model.VisitRules        `yaml:"visit_rules"`       // of the journal client
 	// FailuresKeepDate keeps the date of the last visit when one fails, as the design of recurrent visits says. The
 	// Python scheduler changes the date.

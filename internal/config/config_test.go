@@ -94,6 +94,10 @@ hosters:
   limits: {gitlab/gitlab.example: {max_in_flight: 20, per_minute: 60}, git.example: {per_minute: 5}}
   default: {max_in_flight: 50}
   lost_after: 2 days
+hints:
+  github: {secret: s3cret-of-github-webhooks}
+  salsa: {forge: gitlab, secret: [s3cret-of-salsa-webhooks, s3cret-of-salsa-before], hosts: [salsa.example, "*.salsa.example"], max_per_second: 50}
+  unknown: {lister: hints, instance: outside, max_origins: 1000}
 lanes:
   load-git:
   - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 2000, min_slots: 10, max_slots: 3000}
@@ -158,6 +162,13 @@ func TestLoad(t *testing.T) {
 	want.Metrics.Pprof = true
 	want.Sentry = Sentry{DSN: "https://k:s3cret@sentry.example/1", Environment: "staging", MainPackage: "swh.scheduler", DisableLoggingEvents: true}
 	want.VisitRules = model.VisitRules{Intervals: []time.Duration{12 * time.Hour, 24 * time.Hour, 24 * time.Hour}, Fudge: 0.25, DisableAfter: 4, DisableAfterMixed: 6}
+	want.Hints = Hints{
+		Sources: map[string]HintSource{
+			"github": {Forge: "github", Secret: []Secret{"s3cret-of-github-webhooks"}, Hosts: []string{"github.com"}, MaxPerSecond: 1000},
+			"salsa":  {Forge: "gitlab", Secret: []Secret{"s3cret-of-salsa-webhooks", "s3cret-of-salsa-before"}, Hosts: []string{"salsa.example", "*.salsa.example"}, MaxPerSecond: 50},
+		},
+		Unknown: UnknownHints{Lister: "hints", Instance: "outside", VisitType: "git", MaxOrigins: 1000},
+	}
 	want.Hosters = model.Hosters{
 		Limits:  map[string]model.HosterLimit{"gitlab/gitlab.example": {MaxInFlight: 20, PerMinute: 60}, "git.example": {PerMinute: 5}},
 		Default: model.HosterLimit{MaxInFlight: 50}, LostAfter: 48 * time.Hour,
@@ -269,6 +280,14 @@ func TestErrors(t *testing.T) {
 		{base + "lost_after: {load-git: 0}", "F:2:24: lost_after.load-git must be a duration above 0, such as \"12 hours\" (a task type whose runs are never given up is left out)"},
 		{base + "failures_keep_date: 1", "F:2:21: failures_keep_date must be true or false, not a whole number"},
 		{base + "update_metrics_after: 5 s", "F:2:23: update_metrics_after must be a duration of a minute or more"},
+		{base + "hints: []", "F:2:8: hints must be a mapping from sources of hints to their secrets, not a list"},
+		{base + "hints: {github: {}}", "F:2:17: hints.github needs a secret, which the forge has, too"},
+		{base + "hints: {github: {secret: short}}", "F:2:26: hints.github.secret could be guessed: give a secret of 20 characters or more"},
+		{base + "hints: {forge: {secret: aaaaaaaaaaaaaaaaaaaa}}", "F:2:16: hints.forge needs forge: bitbucket, forgejo, gitea, github, gitlab, plain"},
+		{base + "hints: {gitea: {secret: aaaaaaaaaaaaaaaaaaaa}}", "F:2:16: hints.gitea needs hosts: those of the origins that it may name"},
+		{base + "hints: {github: {secret: aaaaaaaaaaaaaaaaaaaa, max_per_second: 0}}", "F:2:63: hints.github.max_per_second must be a whole number of at least 1"},
+		{base + "hints: {unknown: {max_origins: 5}}", "F:2:18: hints.unknown needs lister, the name of the lister of the origins that hints create"},
+		{base + "hints: {a/b: {}}", "F:2:9: hints.a/b must have the name of a source: up to 63 letters, digits, dots, dashes and underscores"},
 		{base + "hosters: {limits: {git.example: {}}}", "F:2:33: hosters.limits.git.example needs max_in_flight, per_minute or both"},
 		{base + "hosters: {limits: {Git.Example: {per_minute: 1}}}", "F:2:19: hosters.limits must name hosters as an instance of a lister (name/instance) or a host in lower case, without a port"},
 		{base + "hosters: {default: {max_in_flight: 0}}", "F:2:36: hosters.default.max_in_flight must be a whole number of at least 1"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"swh-scheduler/internal/hints"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/rpc/door"
 )
@@ -178,6 +179,17 @@ var reference = []keyOfReference{
 	{key: "hosters.default.max_in_flight", about: "As in `hosters.limits`.", otherwise: "unlimited"},
 	{key: "hosters.default.per_minute", about: "As in `hosters.limits`.", otherwise: "unlimited"},
 	{key: "hosters.lost_after", about: "How long a visit counts as in flight after a worker began it, if no event reports its end."},
+
+	{key: "hints", about: "[Hints](../how-to/hints.md) that origins have changed: sources of webhooks by name, and `unknown`. A source's name is the end of its path, `/hints/SOURCE`.", is: "mapping of sources to mappings", readers: "`rpc-serve`, `origin hint`, `config check`"},
+	{key: "hints.SOURCE.forge", about: "How its webhooks are signed, and what they contain.", is: "one of `" + strings.Join(hints.Forges(), "`, `") + "`", otherwise: "the source's name, if it is one of them"},
+	{key: "hints.SOURCE.secret", about: "The secret of its webhooks, of 20 characters or more; two, while one replaces the other.", otherwise: required},
+	{key: "hints.SOURCE.hosts", about: "The hosts of the origins that it may name: `HOST`, `*.DOMAIN` or `*`.", otherwise: "that of `github`, `gitlab` or `bitbucket`, else " + required},
+	{key: "hints.SOURCE.max_per_second", about: "The most hints in a second, over some seconds.", otherwise: fmt.Sprintf("`%d`", hints.DefaultMaxPerSecond)},
+	{key: "hints.unknown", about: "Makes origins of hints of which no lister lists the origin. Without it, they are only counted."},
+	{key: "hints.unknown.lister", about: "The name of the lister that has these origins, and no others.", otherwise: required},
+	{key: "hints.unknown.instance", about: "The instance of that lister."},
+	{key: "hints.unknown.visit_type", about: "The visit type of an origin whose hint names none.", otherwise: "`git`"},
+	{key: "hints.unknown.max_origins", about: "The most origins of that lister.", otherwise: "`100000`"},
 
 	{key: "lanes", about: "[Queues with growing time limits](../how-to/lanes.md), by task type: two or more. `save_code_now:TASK_TYPE` are tasks with priority, `PREFIX:TASK_TYPE` first visits.", is: "mapping of task types to lists of mappings", readers: senders + ", `lanes status`, `queue status`, `explain`, `forecast`, `dashboard`, `simulator run`, `config check`"},
 	{key: "lanes.TASK_TYPE.name", about: "The lane's name.", otherwise: required},

@@ -46,7 +46,7 @@ func (c *Config) hasSecrets() bool {
 	if slices.ContainsFunc(c.RPCServe.Clients, func(client Client) bool { return len(client.PasswordHash) > 0 }) { // a weak password can be guessed from its hash
 		return true
 	}
-	return len(c.Dashboard.Users) > 0 || c.Scheduler.SessionKwargs.Authorization+c.RPCServe.Token+c.RPCServe.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
+	return len(c.Hints.Sources) > 0 || len(c.Dashboard.Users) > 0 || c.Scheduler.SessionKwargs.Authorization+c.RPCServe.Token+c.RPCServe.Password+c.Metrics.PprofToken+c.Sentry.DSN != ""
 }
 
 var passwordKey = regexp.MustCompile(`(?i)\bpassword\s*=`)

@@ -31,7 +31,7 @@ func (r *RPC) Run(ctx context.Context) error {
 	c := r.Config.RPCServe
 	o := rpc.Options{
 		Address: r.Address, Log: r.Log, Registry: r.Metrics, LogCalls: r.LogCalls, MaxBody: int64(c.MaxBodySize),
-		Credentials: credentialsOf(c), Clients: c.Clients,
+		Credentials: credentialsOf(c), Clients: c.Clients, Hints: r.Config.Hints.WebhookSources(),
 		Proxies: r.Config.Dashboard.Proxy.Addresses, Hosts: service.HostsOf(r.Address, r.Config.Metrics.Hosts),
 		DoorLimits: door.Limits{Connections: c.Door.MaxConnections, PerClient: c.Door.MaxPerClient, PerAddress: c.Door.MaxPerAddress},
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"swh-scheduler/internal/hints"
 	"swh-scheduler/sql/db"
 )
 
@@ -37,6 +38,7 @@ type call struct {
 	maxRows int // of the answer
 	room    *share
 
+	hints   *hints.Batcher // of the store
 	who     *identity
 	listers *listerNames // of the store
 

@@ -27,6 +27,7 @@ var endpoints = []*endpoint{
 	&updateMetrics.endpoint, &getMetrics.endpoint,
 	&submitGraph.endpoint, &extendGraph.endpoint, &checkGraph.endpoint, &listGraphs.endpoint, &graphStatus.endpoint, &showGraph.endpoint, &runningTasks.endpoint,
 	&cancelGraph.endpoint, &retryGraph.endpoint, &releaseTask.endpoint,
+	&hintOrigins.endpoint,
 }
 
 const backend = "SchedulerBackend."

@@ -104,7 +104,7 @@ func (s *Server) answer(ep *endpoint, w http.ResponseWriter, r *http.Request, ro
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
 	c := &call{
-		Context: postgres.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows, room: room, jsonLeft: &room.jsonLeft, who: who, listers: &s.listers,
+		Context: postgres.WithMeter(ctx, room.grow), store: s.Store, args: args, now: time.Now().UTC(), maxRows: s.MaxRows, room: room, jsonLeft: &room.jsonLeft, hints: s.batcher, who: who, listers: &s.listers,
 		out: bound(newEncoder(negotiate(r.Header.Get("Accept")), buf), func(size int) error { return room.written(ctx, size, ep.writes) }),
 	}
 	if err = ep.handle(c); err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -16,12 +16,13 @@ const (
 	web                        // reads, and creates tasks of its types
 	operator                   // makes all calls
 	daemon                     // uses the door, and makes the calls of the Python scheduler's daemons
+	hinter                     // sends hints of changed origins
 )
 
 const (
 	// readers may make the calls that change nothing.
 	readers  = reader | web | operator | daemon
-	allRoles = reader | lister | web | operator | daemon
+	allRoles = reader | lister | web | operator | daemon | hinter
 )
 
 // roleNames are the names of roles, in the order of their bits.

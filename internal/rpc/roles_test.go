@@ -48,13 +48,13 @@ func oneOfEach() (clients []config.Client) {
 func TestRolesAreTheConfigurations(t *testing.T) {
 	t.Parallel()
 	for name, role := range map[string]roles{
-		config.RoleReader: reader, config.RoleLister: lister, config.RoleWeb: web, config.RoleOperator: operator, config.RoleDaemon: daemon,
+		config.RoleReader: reader, config.RoleLister: lister, config.RoleWeb: web, config.RoleOperator: operator, config.RoleDaemon: daemon, config.RoleHinter: hinter,
 	} {
 		if got := rolesOf([]string{name}); got != role || role.String() != name {
 			t.Errorf("%s is %s, %s", name, got, role)
 		}
 	}
-	if all := rolesOf(config.Roles); all != allRoles || all.String() != "reader, lister, web, operator or daemon" {
+	if all := rolesOf(config.Roles); all != allRoles || all.String() != "reader, lister, web, operator, daemon or hinter" {
 		t.Errorf("%s", all)
 	}
 }

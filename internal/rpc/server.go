@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/hints"
 	"swh-scheduler/internal/rpc/door"
 	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/db"
@@ -75,6 +76,7 @@ type Options struct {
 	DoorLimits door.Limits   // of connections through it
 
 	Site   Site            // for people, below SitePath; nil: none
+	Hints  []hints.Source  // of webhooks, below hints.Path
 	Health *service.Health // of the daemon; nil: the server alone is looked at
 
 	roomWait   time.Duration // 0: defaultRoomWait
@@ -94,6 +96,7 @@ type Server struct {
 	access   atomic.Pointer[access]
 	checks   *passwordChecks
 	listers  listerNames
+	batcher  *hints.Batcher
 	denials  service.LogLimit
 	room     room
 	door     *door.Server
@@ -121,7 +124,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if o.TLS != nil {
 		listener = tls.NewListener(listener, o.TLS)
 	}
-	s := &Server{Options: o, checks: newPasswordChecks(), listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
+	s := &Server{Options: o, batcher: hints.NewBatcher(o.Store), checks: newPasswordChecks(), listener: listener, metrics: newMetrics(o.Registry), room: newRoom(o.MaxBody, 2*o.MaxAnswer, cmp.Or(o.roomWait, defaultRoomWait))}
 	s.access.Store(may)
 	s.guesses.AcceptLastRight = true // otherwise one of a proxy's clients could keep out all
 	if s.Door == nil {
@@ -156,6 +159,9 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /readyz", ours(http.HandlerFunc(s.ready)))
 	if s.Site != nil {
 		mux.Handle(SitePath+"/", s.Site)
+	}
+	if len(s.Hints) > 0 { // their signatures are their credentials
+		mux.Handle(hints.Path, hints.New(hints.Options{Sources: s.Hints, Hints: s.batcher, From: s.Proxies.From, Log: s.Log, Reg: s.Registry}))
 	}
 	mux.Handle("/", s.guard(guarded))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -176,7 +176,7 @@ func (a *App) openStore(ctx context.Context, cmd *cobra.Command, replica bool, o
 	if err != nil {
 		return nil, a.wrong("--database", a.Globals.database, "scheduler.db", err)
 	}
-	return store.With(db.Rules{Route: a.Config.Celery.Route(), Hosters: a.Config.Hosters}), nil
+	return store.With(db.Rules{Route: a.Config.Celery.Route(), Hosters: a.Config.Hosters, UnknownHints: a.Config.Hints.Unknown.Model()}), nil
 }
 
 // WithPriority is the name of the option for a runner of tasks with priority.

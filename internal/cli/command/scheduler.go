@@ -39,6 +39,7 @@ type Scheduler interface {
 	ListedOrigins(ctx context.Context, f origins.ListedOriginFilter) ([]model.ListedOrigin, *origins.ListedOriginToken, error)
 	VisitStats(ctx context.Context, keys []model.OriginKey) ([]model.VisitStats, error)
 	UpdateMetrics(ctx context.Context, lister uuid.NullUUID, now time.Time) ([]model.Metrics, error)
+	HintOrigins(ctx context.Context, hints []model.Hint) (model.HintAnswer, error)
 
 	GrabNextVisits(ctx context.Context, f model.VisitFilter, now time.Time, count int, dryRun bool) ([]model.ListedOrigin, error)
 	// ScheduleNextVisits grabs visits and makes a one-shot task of each.

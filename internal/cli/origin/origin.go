@@ -22,7 +22,7 @@ func New(a *command.App) *cobra.Command {
 	cmd.AddCommand(
 		newGrabNext(a), newPeekNext(a), newScheduleNext(a),
 		newSendFromScheduler(a), newSendFromFile(a),
-		newUpdateMetrics(a), newCheckListed(a), newCheckIngested(a),
+		newUpdateMetrics(a), newCheckListed(a), newCheckIngested(a), newHint(a),
 	)
 	return cmd
 }

@@ -1,0 +1,242 @@
+package hints
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/semaphore"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
+)
+
+// Path is the path below which sources send webhooks.
+const Path = "/hints/"
+
+const (
+	maxBody     = 4 << 20  // bytes of a webhook
+	maxBodies   = 64 << 20 // bytes of all webhooks that are read
+	bodyTimeout = 10 * time.Second
+	// writeTimeout is the time for the hints of a webhook: forges wait 10 s for an answer.
+	writeTimeout = 8 * time.Second
+
+	addressPerSecond = 500
+	addressBurst     = 2000
+	// wrongCosts is how many webhooks a wrong signature costs its address.
+	wrongCosts = 50
+)
+
+// DefaultMaxPerSecond is the default of Source.MaxPerSecond.
+const DefaultMaxPerSecond = 1000
+
+// Source is a source of webhooks.
+type Source struct {
+	Name         string   // the last part of its path, and the source of its hints
+	Forge        string   // one of Forges
+	Secrets      []string // any of them signs
+	Hosts        []string // that it may name; * stands for any part of one
+	MaxPerSecond int      // hints
+}
+
+// Hinter writes hints.
+type Hinter interface {
+	Hint(ctx context.Context, hints []model.Hint) (model.HintAnswer, error)
+}
+
+// Options make Webhooks.
+type Options struct {
+	Sources []Source
+	Hints   Hinter
+	From    func(*http.Request) netip.Prefix // the source address of a request
+	Log     *slog.Logger
+	Reg     prometheus.Registerer
+	Now     func() time.Time // nil: time.Now
+}
+
+// Webhooks serves the webhooks of sources, below Path. It is safe for concurrent use.
+type Webhooks struct {
+	Options
+	sources    map[string]source
+	addresses  *limiter[netip.Prefix]
+	bodies     *semaphore.Weighted
+	deliveries deliveries
+	refusals   service.LogLimit
+	count      *prometheus.CounterVec
+}
+
+// source is a Source with its limit.
+type source struct {
+	Source
+	forge forge
+	limit *limiter[struct{}]
+}
+
+// New returns the Webhooks of some sources.
+func New(o Options) *Webhooks {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	w := &Webhooks{
+		Options: o, sources: map[string]source{}, addresses: newLimiter[netip.Prefix](addressPerSecond, addressBurst), bodies: semaphore.NewWeighted(maxBodies),
+		count: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "swh_scheduler_webhooks_total",
+			Help: "Webhooks by source and result: written, ignored (events without changes, private repositories), replayed, limited, unsigned (wrong signature), refused (not valid), failed (try again). The source of an unknown path is empty.",
+		}, []string{"source", "result"}),
+	}
+	for _, s := range o.Sources {
+		w.sources[s.Name] = source{s, forges[s.Forge], newLimiter[struct{}](float64(s.MaxPerSecond), 2*float64(s.MaxPerSecond))}
+	}
+	return w
+}
+
+// result is the answer to a webhook.
+type result struct {
+	status int
+	name   string // in the metric
+	text   string // the reason, or "" with counts
+	counts model.HintAnswer
+	wait   time.Duration // until a retry makes sense
+}
+
+// ServeHTTP answers a webhook with the counts of its hints by result, or the reason why it is not accepted.
+func (w *Webhooks) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, Path)
+	s, known := w.sources[name]
+	var answer result
+	if known {
+		answer = w.receive(s, out, r)
+	} else {
+		name, answer = "", result{status: http.StatusNotFound, name: "refused", text: "there is no source of hints of that name"}
+	}
+	w.count.WithLabelValues(name, answer.name).Inc()
+	if answer.status >= http.StatusBadRequest {
+		if held, ok := w.refusals.Log(name + " " + answer.name); ok {
+			w.Log.Warn("webhook not accepted", "source", name, "address", w.From(r), "status", answer.status, "reason", answer.text, "not_logged_before", held)
+		}
+	}
+	if answer.wait > 0 {
+		out.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(answer.wait.Seconds()))))
+	}
+	var body any = answer.counts
+	if answer.text != "" {
+		body = map[string]string{"reason": answer.text}
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		text = []byte("{}")
+	}
+	out.Header().Set("Content-Type", "application/json")
+	out.WriteHeader(answer.status)
+	_, _ = out.Write(append(text, '\n')) // fails only if the client is gone
+}
+
+// receive reads, checks and writes a webhook of a source.
+func (w *Webhooks) receive(s source, out http.ResponseWriter, r *http.Request) result {
+	from, now := w.From(r), w.Now()
+	if r.Method != http.MethodPost {
+		out.Header().Set("Allow", http.MethodPost)
+		return result{status: http.StatusMethodNotAllowed, name: "refused", text: "webhooks are sent by POST"}
+	}
+	if wait, ok := w.addresses.take(from, 1, now); !ok {
+		return result{status: http.StatusTooManyRequests, name: "limited", text: "there are too many webhooks from your address", wait: wait}
+	}
+	body, refusal := w.read(out, r)
+	if refusal != nil {
+		return *refusal
+	}
+	defer w.bodies.Release(bodySize(r))
+	if !s.forge.signed(r.Header, body, s.Secrets, now) {
+		w.addresses.charge(from, wrongCosts, now)
+		return result{status: http.StatusUnauthorized, name: "unsigned", text: "the signature is missing or wrong"}
+	}
+	key := hashOf(s.Name, body)
+	if w.deliveries.known(key, now) {
+		return result{status: http.StatusOK, name: "replayed", text: "that webhook has been received before"}
+	}
+	all, err := s.forge.hintsOf(r.Header, body)
+	switch {
+	case errors.Is(err, errIgnored):
+		return result{status: http.StatusOK, name: "ignored", text: err.Error()}
+	case err != nil:
+		return result{status: http.StatusBadRequest, name: "refused", text: err.Error()}
+	}
+	for i := range all {
+		if all[i].Source = s.Name; !s.mayName(all[i].URL) {
+			return result{status: http.StatusForbidden, name: "refused", text: fmt.Sprintf("the source %s may not name that host (hosts)", s.Name)}
+		}
+	}
+	if wait, ok := s.limit.take(struct{}{}, float64(len(all)), now); !ok {
+		return result{status: http.StatusTooManyRequests, name: "limited", text: "there are too many hints of this source", wait: wait}
+	}
+	return w.write(r.Context(), all, key)
+}
+
+// write writes hints, and records their webhook once they are committed.
+func (w *Webhooks) write(ctx context.Context, all []model.Hint, key [16]byte) result {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	counts, err := w.Hints.Hint(ctx, all)
+	if err != nil {
+		return result{status: http.StatusServiceUnavailable, name: "failed", text: "the hints can't be written now; try again", wait: 5 * time.Second}
+	}
+	if len(counts.Refusals) > 0 && counts.Refused == len(all) {
+		return result{status: http.StatusBadRequest, name: "refused", text: counts.Refusals[0].Why}
+	}
+	w.deliveries.add(key, w.Now())
+	return result{status: http.StatusOK, name: "written", counts: counts}
+}
+
+// bodySize is what a request reserves of maxBodies.
+func bodySize(r *http.Request) int64 {
+	if r.ContentLength < 0 {
+		return maxBody
+	}
+	return min(max(r.ContentLength, 1), maxBody)
+}
+
+// read reads a body. Without an error, the caller releases bodySize of bodies.
+func (w *Webhooks) read(out http.ResponseWriter, r *http.Request) ([]byte, *result) {
+	tooLarge := &result{status: http.StatusRequestEntityTooLarge, name: "refused", text: fmt.Sprintf("the body has more than %d bytes", maxBody)}
+	if r.ContentLength > maxBody {
+		return nil, tooLarge
+	}
+	if !w.bodies.TryAcquire(bodySize(r)) {
+		return nil, &result{status: http.StatusServiceUnavailable, name: "failed", text: "too many webhooks are read; try again", wait: time.Second}
+	}
+	_ = http.NewResponseController(out).SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only if the client is gone
+	body, err := io.ReadAll(http.MaxBytesReader(out, r.Body, maxBody))
+	if err == nil {
+		_ = http.NewResponseController(out).SetReadDeadline(time.Time{})
+		return body, nil
+	}
+	w.bodies.Release(bodySize(r))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLarge
+	}
+	return nil, &result{status: http.StatusBadRequest, name: "refused", text: "the body can't be read"}
+}
+
+// mayName reports whether a source may name the host of a URL. A URL without a host is refused later.
+func (s source) mayName(url string) bool {
+	host := model.HostOf(url)
+	return host == "" || slices.ContainsFunc(s.Hosts, func(pattern string) bool { return hostMatches(pattern, host) })
+}
+
+// hostMatches reports whether a host is that of a pattern: itself, *.DOMAIN for each below a domain, or * for all.
+func hostMatches(pattern, host string) bool {
+	below, any := strings.CutPrefix(pattern, "*")
+	return pattern == host || any && (below == "" || strings.HasPrefix(below, ".") && strings.HasSuffix(host, below))
+}

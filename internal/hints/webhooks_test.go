@@ -1,0 +1,373 @@
+package hints_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"swh-scheduler/internal/hints"
+	"swh-scheduler/internal/model"
+)
+
+const (
+	secret    = "a-secret-of-webhooks"
+	newSecret = "another-secret-of-webhooks"
+)
+
+// hinter records hints, or fails.
+type hinter struct {
+	got  []model.Hint
+	fail error
+}
+
+func (h *hinter) Hint(_ context.Context, all []model.Hint) (answer model.HintAnswer, err error) {
+	if h.fail != nil {
+		return answer, h.fail
+	}
+	for _, one := range all {
+		if err := one.Check(); err != nil {
+			answer.Refuse(one.URL, err)
+			continue
+		}
+		h.got = append(h.got, one)
+		answer.Moved++
+	}
+	return answer, nil
+}
+
+type webhookWorld struct {
+	*hints.Webhooks
+	hinter *hinter
+	now    time.Time
+}
+
+func newWebhookWorld(t *testing.T, change ...func(*hints.Source)) *webhookWorld {
+	t.Helper()
+	w := &webhookWorld{hinter: &hinter{}, now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	var sources []hints.Source
+	for _, kind := range hints.Forges() {
+		s := hints.Source{Name: kind, Forge: kind, Secrets: []string{newSecret, secret}, Hosts: []string{"forge.example", "*.below.example"}, MaxPerSecond: 100}
+		for _, f := range change {
+			f(&s)
+		}
+		sources = append(sources, s)
+	}
+	w.Webhooks = hints.New(hints.Options{
+		Sources: sources, Hints: w.hinter, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		From: func(*http.Request) netip.Prefix { return netip.MustParsePrefix("192.0.2.1/32") },
+		Now:  func() time.Time { return w.now },
+	})
+	return w
+}
+
+// webhook is a webhook with its headers.
+type webhook struct {
+	path, body string
+	header     map[string]string
+}
+
+func (w *webhookWorld) send(t *testing.T, h webhook) (status int, answer string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, h.path, strings.NewReader(h.body))
+	for name, value := range h.header {
+		r.Header.Set(name, value)
+	}
+	out := httptest.NewRecorder()
+	w.ServeHTTP(out, r)
+	text, _ := io.ReadAll(out.Result().Body)
+	return out.Code, string(text)
+}
+
+func mac(key, text string) string {
+	h := hmac.New(sha256.New, []byte(key))
+	h.Write([]byte(text))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// standard returns the headers of Standard Webhooks.
+func standard(key, id string, at time.Time, body string) map[string]string {
+	date := fmt.Sprint(at.Unix())
+	h := hmac.New(sha256.New, []byte(key))
+	h.Write([]byte(id + "." + date + "." + body))
+	return map[string]string{"webhook-id": id, "webhook-timestamp": date, "webhook-signature": "v1,aaaa v1," + base64.StdEncoding.EncodeToString(h.Sum(nil))}
+}
+
+func with(header map[string]string, more ...string) map[string]string {
+	all := map[string]string{}
+	for name, value := range header {
+		all[name] = value
+	}
+	for i := 0; i < len(more); i += 2 {
+		all[more[i]] = more[i+1]
+	}
+	return all
+}
+
+const (
+	githubPush    = `{"ref": "refs/heads/main", "repository": {"html_url": "https://forge.example/u/p", "clone_url": "https://forge.example/u/p.git", "pushed_at": 1769860000, "private": false}}`
+	gitlabPush    = `{"object_kind": "push", "event_name": "push", "project": {"git_http_url": "https://forge.example/u/p.git", "visibility_level": 20}}`
+	gitlabSystem  = `{"event_name": "repository_update", "project": {"git_http_url": "https://forge.example/u/p.git", "visibility_level": 20}}`
+	giteaPush     = `{"ref": "refs/heads/main", "repository": {"clone_url": "https://forge.example/u/p.git", "private": false}}`
+	bitbucketPush = `{"push": {}, "repository": {"is_private": false, "links": {"html": {"href": "https://forge.example/u/p"}}}}`
+	dataCenter    = `{"date": "2026-01-31T13:00:00+0200", "repository": {"public": true, "links": {"clone": [{"name": "ssh", "href": "ssh://forge.example/u/p.git"}, {"name": "http", "href": "https://forge.example/scm/u/p.git"}]}}}`
+	plainHint     = `{"hints": [{"url": "https://a.below.example/p", "visit_type": "svn", "changed_at": "2026-01-31T11:00:00Z"}]}`
+)
+
+// Each forge's webhooks give a hint of the URL that its lister lists.
+func TestWebhooksOfForges(t *testing.T) {
+	t.Parallel()
+	form := "payload=" + url.QueryEscape(giteaPush)
+	githubForm := "payload=" + url.QueryEscape(githubPush)
+	key := base64.StdEncoding.EncodeToString([]byte(secret))
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		webhook
+		want   model.Hint
+		secret string // instead of secret
+	}{
+		"GitHub": {
+			webhook: webhook{"/hints/github", githubPush, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubPush), "X-GitHub-Event": "push"}},
+			want:    model.Hint{URL: "https://forge.example/u/p", ChangedAt: time.Unix(1769860000, 0).UTC(), Source: "github"},
+		},
+		"GitHub, new secret, form": {
+			webhook: webhook{"/hints/github", githubForm, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(newSecret, githubForm), "X-GitHub-Event": "push", "Content-Type": "application/x-www-form-urlencoded"}},
+			want:    model.Hint{URL: "https://forge.example/u/p", ChangedAt: time.Unix(1769860000, 0).UTC(), Source: "github"},
+		},
+		"GitHub, date as text": {
+			webhook: webhook{"/hints/github", strings.Replace(githubPush, "1769860000", `"2026-01-31T11:00:00Z"`, 1), map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, strings.Replace(githubPush, "1769860000", `"2026-01-31T11:00:00Z"`, 1)), "X-GitHub-Event": "release"}},
+			want:    model.Hint{URL: "https://forge.example/u/p", ChangedAt: now.Add(-time.Hour), Source: "github"},
+		},
+		"GitLab, token": {
+			webhook: webhook{"/hints/gitlab", gitlabPush, map[string]string{"X-Gitlab-Token": secret, "X-Gitlab-Event": "Push Hook"}},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "gitlab"},
+		},
+		"GitLab, system hook": {
+			webhook: webhook{"/hints/gitlab", gitlabSystem, map[string]string{"X-Gitlab-Token": secret, "X-Gitlab-Event": "System Hook"}},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "gitlab"},
+		},
+		"GitLab, signing token": {
+			webhook: webhook{"/hints/gitlab", gitlabPush, with(standard(secret, "1", now, gitlabPush), "X-Gitlab-Event", "Push Hook")},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "gitlab"}, secret: "whsec_" + key,
+		},
+		"Gitea": {
+			webhook: webhook{"/hints/gitea", giteaPush, map[string]string{"X-Gitea-Signature": mac(secret, giteaPush), "X-Gitea-Event": "push"}},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "gitea"},
+		},
+		"Gitea, form": {
+			webhook: webhook{"/hints/gitea", form, map[string]string{"X-Gitea-Signature": mac(secret, giteaPush), "X-Gitea-Event": "push", "Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "gitea"},
+		},
+		"Forgejo": {
+			webhook: webhook{"/hints/forgejo", giteaPush, map[string]string{"X-Forgejo-Signature": mac(secret, giteaPush), "X-Forgejo-Event": "create"}},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "forgejo"},
+		},
+		"Bitbucket": {
+			webhook: webhook{"/hints/bitbucket", bitbucketPush, map[string]string{"X-Hub-Signature": "sha256=" + mac(secret, bitbucketPush), "X-Event-Key": "repo:push"}},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "bitbucket"},
+		},
+		"Bitbucket Data Center": {
+			webhook: webhook{"/hints/bitbucket", dataCenter, map[string]string{"X-Hub-Signature": "sha256=" + mac(secret, dataCenter), "X-Event-Key": "repo:refs_changed"}},
+			want:    model.Hint{URL: "https://forge.example/scm/u/p.git", ChangedAt: now.Add(-time.Hour), Source: "bitbucket"},
+		},
+		"plain": {
+			webhook: webhook{"/hints/plain", plainHint, map[string]string{"X-Hint-Signature": "sha256=" + mac(secret, plainHint)}},
+			want:    model.Hint{URL: "https://a.below.example/p", VisitType: "svn", ChangedAt: now.Add(-time.Hour), Source: "plain"},
+		},
+		"plain, Standard Webhooks": {
+			webhook: webhook{"/hints/plain", plainHint, standard(secret, "x", now.Add(4*time.Minute), plainHint)},
+			want:    model.Hint{URL: "https://a.below.example/p", VisitType: "svn", ChangedAt: now.Add(-time.Hour), Source: "plain"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWebhookWorld(t, func(s *hints.Source) {
+				if c.secret != "" {
+					s.Secrets = []string{c.secret}
+				}
+			})
+			status, answer := w.send(t, c.webhook)
+			if diff := cmp.Diff([]model.Hint{c.want}, w.hinter.got); status != http.StatusOK || !strings.Contains(answer, `"moved":1`) || diff != "" {
+				t.Errorf("%d %s %s", status, answer, diff)
+			}
+			// The same again changes nothing, as long as it is remembered.
+			if status, answer := w.send(t, c.webhook); status != http.StatusOK || !strings.Contains(answer, "received before") || len(w.hinter.got) != 1 {
+				t.Errorf("replayed: %d %s", status, answer)
+			}
+			// Without its signature it is refused, even after a change of one byte.
+			forged := c.webhook
+			forged.body = strings.Replace(forged.body, "forge", "forgE", 1) + " "
+			if forged.header["X-Gitlab-Token"] != "" {
+				forged.header = with(forged.header, "X-Gitlab-Token", secret+"x")
+			}
+			if status, _ := w.send(t, forged); status != http.StatusUnauthorized || len(w.hinter.got) != 1 {
+				t.Errorf("forged: %d", status)
+			}
+			for name := range c.header {
+				if lower := strings.ToLower(name); strings.Contains(lower, "signature") || strings.Contains(lower, "token") {
+					forged := c.webhook
+					forged.header = with(c.header, name, "")
+					if status, _ := w.send(t, forged); status != http.StatusUnauthorized {
+						t.Errorf("without %s: %d", name, status)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestWebhooksThatAreRefused(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	github := func(body string) webhook {
+		return webhook{"/hints/github", body, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, body), "X-GitHub-Event": "push"}}
+	}
+	plain := func(body string) webhook {
+		return webhook{"/hints/plain", body, map[string]string{"X-Hint-Signature": mac(secret, body)}}
+	}
+	for name, c := range map[string]struct {
+		webhook
+		status int
+		says   string
+	}{
+		"unknown source":      {webhook{"/hints/sourceforge", "{}", nil}, http.StatusNotFound, "no source"},
+		"a path below":        {webhook{"/hints/github/x", "{}", nil}, http.StatusNotFound, "no source"},
+		"no path":             {webhook{"/hints/", "{}", nil}, http.StatusNotFound, "no source"},
+		"no signature":        {webhook{"/hints/github", githubPush, nil}, http.StatusUnauthorized, "signature"},
+		"another forge's":     {webhook{"/hints/github", githubPush, map[string]string{"X-Gitlab-Token": secret}}, http.StatusUnauthorized, "signature"},
+		"SHA-1":               {webhook{"/hints/github", githubPush, map[string]string{"X-Hub-Signature": "sha1=00"}}, http.StatusUnauthorized, "signature"},
+		"an old date":         {webhook{"/hints/plain", plainHint, standard(secret, "x", now.Add(-6*time.Minute), plainHint)}, http.StatusUnauthorized, "signature"},
+		"a date to come":      {webhook{"/hints/plain", plainHint, standard(secret, "x", now.Add(6*time.Minute), plainHint)}, http.StatusUnauthorized, "signature"},
+		"another host":        {github(strings.ReplaceAll(githubPush, "forge.example", "other.example")), http.StatusForbidden, "hosts"},
+		"a host's name twice": {github(strings.ReplaceAll(githubPush, "https://forge.example", "https://forge.example@other.example")), http.StatusForbidden, "hosts"},
+		"a host that ends so": {github(strings.ReplaceAll(githubPush, "forge.example", "xforge.example")), http.StatusForbidden, "hosts"},
+		"the domain itself":   {github(strings.ReplaceAll(githubPush, "forge.example", "below.example")), http.StatusForbidden, "hosts"},
+		"a file":              {github(strings.ReplaceAll(githubPush, "https://forge.example", "file://")), http.StatusBadRequest, "host"},
+		"no JSON":             {github("{"), http.StatusBadRequest, "not JSON"},
+		"deep":                {github(strings.Repeat("[", 1<<20)), http.StatusBadRequest, "not JSON"},
+		"a wrong type":        {github(`{"repository": {"html_url": 5}}`), http.StatusBadRequest, "html_url"},
+		"no URL":              {github(`{"repository": {}}`), http.StatusBadRequest, "no URL"},
+		"a password":          {github(strings.ReplaceAll(githubPush, "https://", "https://u:p@")), http.StatusBadRequest, "password"},
+		"too large":           {github(strings.Repeat(" ", 4<<20+1)), http.StatusRequestEntityTooLarge, "bytes"},
+		"private":             {github(strings.ReplaceAll(githubPush, "false", "true")), http.StatusOK, "changes nothing"},
+		"ping":                {webhook{"/hints/github", "{}", map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, "{}"), "X-GitHub-Event": "ping"}}, http.StatusOK, "changes nothing"},
+		"plain, no date":      {plain(`{"hints": [{"url": "https://forge.example/p"}]}`), http.StatusBadRequest, "changed_at"},
+		"plain, none":         {plain(`{}`), http.StatusBadRequest, "no hints"},
+		"plain, too many":     {plain(`{"hints": [` + strings.Repeat(`{"url": "https://forge.example/p", "changed_at": "2026-01-31T11:00:00Z"},`, 1000) + `{}]}`), http.StatusBadRequest, "at most 1000"},
+		"plain, many values":  {plain(`{"hints": [` + strings.Repeat(`{},`, 1<<20) + `{}]}`), http.StatusBadRequest, "at most 1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWebhookWorld(t)
+			if status, answer := w.send(t, c.webhook); status != c.status || !strings.Contains(answer, c.says) || len(w.hinter.got) > 0 || strings.Contains(answer, secret) {
+				t.Errorf("%d %s", status, answer)
+			}
+		})
+	}
+	w := newWebhookWorld(t)
+	out := httptest.NewRecorder()
+	w.ServeHTTP(out, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/hints/github", nil))
+	if out.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", out.Code)
+	}
+}
+
+// A webhook that couldn't be written is not taken for a replay when it comes again.
+func TestWebhookAfterAFailure(t *testing.T) {
+	t.Parallel()
+	w := newWebhookWorld(t)
+	h := webhook{"/hints/gitlab", gitlabPush, map[string]string{"X-Gitlab-Token": secret, "X-Gitlab-Event": "Push Hook"}}
+	w.hinter.fail = errors.New("password=s3cret")
+	if status, answer := w.send(t, h); status != http.StatusServiceUnavailable || strings.Contains(answer, "s3cret") {
+		t.Errorf("%d %s", status, answer)
+	}
+	w.hinter.fail = nil
+	if status, answer := w.send(t, h); status != http.StatusOK || len(w.hinter.got) != 1 {
+		t.Errorf("%d %s", status, answer)
+	}
+	w.now = w.now.Add(3 * time.Hour)
+	if _, answer := w.send(t, h); !strings.Contains(answer, `"moved":1`) {
+		t.Errorf("hours later: %s", answer)
+	}
+}
+
+// A source has its hints a second, and wrong signatures stop their address.
+func TestWebhooksAreLimited(t *testing.T) {
+	t.Parallel()
+	w := newWebhookWorld(t)
+	push := func(i int) int {
+		body := strings.Replace(gitlabPush, "u/p", fmt.Sprint("u/p", i), 1)
+		status, _ := w.send(t, webhook{"/hints/gitlab", body, map[string]string{"X-Gitlab-Token": secret, "X-Gitlab-Event": "Push Hook"}})
+		return status
+	}
+	accepted := 0
+	for i := range 300 {
+		if push(i) == http.StatusOK {
+			accepted++
+		}
+	}
+	if accepted != 200 { // two seconds' worth at once
+		t.Errorf("%d of 300 at once are accepted, want 200", accepted)
+	}
+	w.now = w.now.Add(time.Second)
+	if status := push(1000); status != http.StatusOK {
+		t.Errorf("a second later: %d", status)
+	}
+	unsigned, limited := 0, 0
+	for range 200 {
+		switch status, _ := w.send(t, webhook{"/hints/gitlab", gitlabPush, nil}); status {
+		case http.StatusUnauthorized:
+			unsigned++
+		case http.StatusTooManyRequests:
+			limited++
+		}
+	}
+	if unsigned > 45 || limited < 155 {
+		t.Errorf("%d wrong signatures were checked, %d were limited", unsigned, limited)
+	}
+}
+
+// Whatever a signed body is, it is decoded without a panic, and its hints are within the bounds.
+func FuzzWebhooks(f *testing.F) {
+	for _, body := range []string{githubPush, gitlabPush, gitlabSystem, giteaPush, bitbucketPush, dataCenter, plainHint, "payload=%7B%7D", "{}", "[]", `{"hints":[null]}`} {
+		f.Add("push", "application/json", []byte(body))
+		f.Add("repo:push", "application/x-www-form-urlencoded", []byte("payload="+url.QueryEscape(body)))
+	}
+	f.Fuzz(func(t *testing.T, event, contentType string, body []byte) {
+		for _, kind := range hints.Forges() {
+			header := http.Header{"Content-Type": {contentType}}
+			for _, name := range []string{"X-GitHub-Event", "X-Gitea-Event", "X-Event-Key", "X-Gitlab-Event"} {
+				header.Set(name, event)
+			}
+			all, err := hints.HintsOf(kind, header, body)
+			if len(all) > model.MaxHints || (err == nil) != (len(all) > 0) {
+				t.Errorf("%s: %d hints, %v", kind, len(all), err)
+			}
+		}
+		header := http.Header{}
+		header.Set("Webhook-Id", event)
+		header.Set("Webhook-Timestamp", contentType)
+		header.Set("Webhook-Signature", string(body))
+		header.Set("X-Hub-Signature-256", string(body))
+		for _, kind := range hints.Forges() {
+			if hints.Signed(kind, header, body, secret) {
+				t.Errorf("%s accepts %q", kind, body)
+			}
+		}
+	})
+}
