@@ -417,6 +417,9 @@ func (x *Gatherer) visitFacts(ctx context.Context, o *Origin) error {
 	if len(stats) > 0 {
 		o.Stats = &stats[0]
 	}
+	if err := x.hintFacts(ctx, o); err != nil {
+		return err
+	}
 	if model.HasFreshness(x.Config.SchedulingPolicy) {
 		fresh, err := x.Store.OriginFreshness(ctx, []model.OriginKey{key})
 		if err != nil {

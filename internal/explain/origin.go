@@ -27,6 +27,7 @@ type Origin struct {
 	Share          *Share                   // nil: its queue is not divided between groups
 	Hosters        []Hoster                 // with a limit
 	Freshness      *origins.OriginFreshness // nil: its visit type doesn't have that policy
+	Hint           *origins.LastHint        // nil: no hint of it in the last 30 days
 	Failures       int                      // recorded visits in a row that failed or found nothing
 	Failure        *ledger.FoundFailure     // the last one of a visit; nil: none is stored
 	Rules          model.VisitRules
@@ -180,6 +181,7 @@ func (o Origin) isDisabled(e *Explanation) {
 }
 
 func (o Origin) describeVisits(e *Explanation) {
+	defer o.describeHint(e)
 	s := o.Stats
 	if s == nil {
 		e.because("It has never been scheduled nor visited.")

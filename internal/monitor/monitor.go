@@ -49,6 +49,7 @@ type Monitor struct {
 	rejected                               *prometheus.GaugeVec
 	staleness, threshold                   *prometheus.GaugeVec
 	unanswered, changes, built, left       *prometheus.GaugeVec // without labels
+	hints, hintVisits                      *prometheus.GaugeVec
 	eventsAge                              *prometheus.GaugeVec // without labels
 
 	backlog, gone, change, fresh, visits, took, late *prometheus.GaugeVec
@@ -92,6 +93,8 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.left = vec("swh_scheduler_foreign_silent_runs", "Runs without events that lost_after ignores, because another scheduler sent them. Counted by the last sweep; 0 if that is older than an hour.")
 	m.changes = vec("swh_scheduler_candidate_changes", "Changes of origins not yet applied to the candidates; above 5,000,000 the candidates are dropped and built again.")
 	m.built = vec("swh_scheduler_candidates_built", "Built fraction of the candidates, from 0 to 1; below 1, grabs read the tables.")
+	m.hints = vec("swh_scheduler_hints", "Hints that origins have changed, by source and result, since the first of the source; it grows.", "source", "result")
+	m.hintVisits = vec("swh_scheduler_hint_visits", "First visits after hints that succeeded, by source and whether they found another snapshot (found) or not (same); it grows.", "source", "outcome")
 	m.rejected = vec("swh_scheduler_rejected", "Events and journal records that were set aside and are kept, by kind (event, record).", "kind")
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "swh_scheduler_monitor_age_seconds", Help: "Age of the figures of the database; before the first ones, the time since the start.",
@@ -179,6 +182,7 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 	for state, n := range f.LateListers {
 		m.late.WithLabelValues(string(state)).Set(float64(n))
 	}
+	m.setHints(f.HintSources)
 	m.unanswered.WithLabelValues().Set(float64(f.Runs.Unanswered))
 	m.left.WithLabelValues().Set(float64(f.Silent.Left))
 }

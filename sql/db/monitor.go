@@ -25,6 +25,8 @@ type Figures struct {
 	SetAside  queries.CountSetAsideRow
 	Rejected  queries.CountRejectedRow
 
+	HintSources []origins.HintSource
+
 	EventsAge float64 // seconds since the moment up to which all events are recorded (ledger.Queries.EndsKnown)
 
 	// CandidateChanges counts the changes not yet drained into candidates, up to
@@ -54,6 +56,7 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 		stmt.Into(&f.Counted, s.q.MetricsAge, "read the age of the counts of origins"),
 		stmt.Into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
 		stmt.Into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
+		stmt.Into(&f.HintSources, s.rooms.HintSources, "read the sources of hints"),
 		stmt.Into(&f.EventsAge, s.q.EventsAge, "read up to when events are known"),
 		stmt.Into(&f.CandidateChanges, func(ctx context.Context) (int64, error) {
 			return s.q.CandidateBacklog(ctx, origins.MaxCandidateChanges)
