@@ -211,7 +211,7 @@ func TestLargeGraphs(t *testing.T) {
 		"insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git')",
 		"insert into task (type, arguments, next_run, status, policy) select 'load-git', '{}', scheduler_go.never(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 5005) n",
 		"insert into scheduler_go.graphs (name, submitted) values ('large', now()), ('dense', now()), ('small', now())",
-		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select case when n <= 5001 then 1 when n <= 5003 then 2 else 3 end, n, 'n' || n, false, 0 from generate_series(1, 5005) n",
+		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select case when n <= 5001 then 1 when n <= 5003 then 2 else 3 end, n, 'n' || n, false, case when n in (5002, 5003) then 10001 else 0 end from generate_series(1, 5005) n",
 		"insert into scheduler_go.graph_edges (task, depends_on) select 5002 + n % 2, 1000000 + n from generate_series(1, 20001) n",
 	)
 	for _, path := range []string{"/graphs/1", "/graphs/2"} {
