@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -131,10 +132,15 @@ func TestNoPageScans(t *testing.T) {
 		body := s.get(path)
 		took := time.Since(began)
 		after := read()
-		s.data.forget()
-		began = time.Now()
-		s.get(path) // with the data of the background
-		again := time.Since(began)
+		later := make([]time.Duration, 5)
+		for i := range later {
+			s.data.forget()
+			began = time.Now()
+			s.get(path) // with the data of the background
+			later[i] = time.Since(began)
+		}
+		slices.Sort(later)
+		again := later[len(later)/2]
 		fmt.Fprintf(&table, "| `%s` | %d | %d | %d | %.0f |\n", path, took.Milliseconds(), again.Milliseconds(), after-before, float64(len(body))/1000)
 		if len(body) > 200_000 {
 			t.Errorf("%s has %d bytes", path, len(body))
@@ -152,7 +158,7 @@ func TestNoPageScans(t *testing.T) {
 		s.forget()
 		before, scanned = read(), scans()
 	}
-	t.Logf("of %d rows: page, ms, ms again, blocks, kB\n%s", rows, &table)
+	t.Logf("of %d rows: page, ms, median of five later ones, blocks, kB\n%s", rows, &table)
 }
 
 // maxBlocks limits the blocks of 8 kB that a page and its background parts read. It is more than 50 graphs of 50 tasks
