@@ -10,7 +10,7 @@ import (
 // origin hint moves origins of arguments, of a file and of standard input, on a database and through an RPC server.
 func TestOriginHint(t *testing.T) {
 	t.Parallel()
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	if r := ours(t, "-d", dsn, "migrate"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}

@@ -66,16 +66,13 @@ func (h *Hints) read(v value) {
 		return
 	}
 	h.Sources = map[string]HintSource{}
-	for _, e := range v.entries("a mapping from sources of hints to their secrets") {
-		switch {
-		case e.name == "unknown":
-			h.Unknown = unknownHints(e.value)
-		case !clientName.MatchString(e.name):
+	v.sectionWith(map[string]func(value){"unknown": func(v value) { h.Unknown = unknownHints(v) }}, func(e entry) {
+		if !clientName.MatchString(e.name) {
 			e.problem("must have the name of a source: up to 63 letters, digits, dots, dashes and underscores")
-		default:
-			h.Sources[e.name] = hintSource(e.name, e.value)
+			return
 		}
-	}
+		h.Sources[e.name] = hintSource(e.name, e.value)
+	})
 	if len(h.Sources) > maxHintSources {
 		v.problem(fmt.Sprintf("has more than %d sources", maxHintSources))
 	}

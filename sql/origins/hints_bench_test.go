@@ -21,7 +21,7 @@ func BenchmarkHints(b *testing.B) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
 			dsn := benchDatabase
 			if dsn == "" {
-				dsn = testenv.PeerDatabase(b)
+				dsn = testenv.PythonDatabase(b)
 			}
 			w := newBenchWorld(b, dsn, size)
 			urls := testenv.Column[string](b, w.store.Pool(), "select url from listed_origins tablesample system (1) where enabled limit 100000")
