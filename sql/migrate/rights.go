@@ -89,6 +89,7 @@ var ownRights = []right{
 	{"table", "DELETE", "graphs graph_keys graph_tasks graph_edges graph_gone", tasks},
 	{"table", "DELETE", "actions configured_lanes deliveries ended event_readers failures freshness held_visits lane_history lane_memory lane_sketches lane_timeouts " +
 		"queue_looks rejected_events rejected_records run_durations run_starts share_charges share_history shares visit_turns", keepers},
+	{"table", "INSERT UPDATE DELETE", "full_listings gone_origins", "journal-client rpc-serve"},
 	{"sequence", "USAGE SELECT", "%_place_seq", keepers},
 
 	// Work on its way out.

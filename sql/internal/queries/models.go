@@ -163,6 +163,43 @@ type SchedulerGoFailure struct {
 	URL *string
 }
 
+// The last full listing of each instance of a lister with a rule in gone_origins, and what became of the origins that it lacks
+type SchedulerGoFullListing struct {
+	ListerID uuid.UUID
+	// task_run.id of the newest run that was examined; older ones are not examined any more
+	Examined int64
+	// Why that run does not count as a full listing; empty if it does
+	Doubt string
+	// Of the last full listings, the newest first: an origin last seen before was not in it
+	Cutoffs []time.Time
+	// task_run.id of the last full listing; null: there was none yet
+	Run *int64
+	// When it ended
+	Ended *time.Time
+	// An origin last seen before is missing: the cutoff of as many listings in a row as the rule says; null: there were not that many
+	Cutoff *time.Time
+	// counting: its origins are counted; held: an operator decides; disabling: missing origins are disabled; done; dismissed: an operator left them enabled
+	State string
+	// Where the count, or the disabling, goes on
+	AfterURL string
+	// Visit type of that origin
+	AfterVisitType string
+	// How many enabled origins were counted
+	Enabled int64
+	// How many of them are missing
+	Missing int64
+	// How many may go at once
+	Allowed int64
+	// How many this listing has disabled
+	Disabled int64
+	// When the count ended, or an operator decided
+	Decided *time.Time
+	// How many origins all listings have disabled
+	Gone int64
+	// How many of them were listed again, as far as a maintenance job has looked
+	Back int64
+}
+
 // Which task waits for which, ended or not
 type SchedulerGoGraphEdge struct {
 	Task int64
