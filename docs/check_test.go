@@ -21,7 +21,8 @@ import (
 
 // sections are those of the configuration. A block of YAML that has only these is read as one.
 var sections = strings.Fields(`scheduler celery database rabbitmq journal rpc_serve dashboard scheduling_policy no_origins_scheduled_backoff
-	queue_full_backoff lost_after wanted_workers archive shares hosters hints priority_ageing lanes metrics sentry visit_rules
+	queue_full_backoff lost_after wanted_workers archive shares hosters hints gone_origins priority_ageing lanes metrics sentry
+	visit_rules
 	failures_keep_date update_metrics_after`)
 
 // past is the changelog of the time before 1.0.0, as it was written. The site and the check of style leave it out.

@@ -75,7 +75,7 @@ list) means the command's own option.`,
 	root.AddCommand(
 		task.New(a), tasktype.New(a), origin.New(a), addforge.New(a),
 		start.NewRunner(a), start.NewFirstVisits(a), start.NewListener(a), start.NewRecurrent(a), start.NewJournal(a), monitor.New(a),
-		start.NewRPCServe(a), start.NewDashboard(a), simulate.New(a), newExplain(a), newForecast(a), settings.New(a), newShares(a), newLanes(a), newHosters(a), newQueue(a), session.New(a),
+		start.NewRPCServe(a), start.NewDashboard(a), simulate.New(a), newExplain(a), newForecast(a), settings.New(a), newShares(a), newLanes(a), newHosters(a), newLister(a), newQueue(a), session.New(a),
 		newMigrate(a), peerdb.New(a),
 		&cobra.Command{
 			Use:   "version",

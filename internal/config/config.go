@@ -44,10 +44,13 @@ type Config struct {
 	PriorityAgeing time.Duration `yaml:"priority_ageing"`
 	// Lanes are the lanes of a task type's queue, or by model.KeyOf of its queues with a prefix, such as the queue
 	// of tasks with priority. Queues without an entry have no lanes.
-	Lanes      map[string][]model.Lane `yaml:"-"`
-	Hosters    model.Hosters           `yaml:"hosters,omitempty"` // hosters with a limited number of visits
-	Hints      Hints                   `yaml:"hints,omitempty"`   // hints that origins have changed
-	VisitRules model.VisitRules        `yaml:"visit_rules"`       // of the journal client
+	Lanes   map[string][]model.Lane `yaml:"-"`
+	Hosters model.Hosters           `yaml:"hosters,omitempty"` // hosters with a limited number of visits
+	Hints   Hints                   `yaml:"hints,omitempty"`   // hints that origins have changed
+	// GoneOrigins has the rules by which origins are disabled that a full listing lacks. Without a rule for its lister,
+	// an origin stays enabled.
+	GoneOrigins model.GoneOrigins `yaml:"gone_origins,omitempty"`
+	VisitRules  model.VisitRules  `yaml:"visit_rules"` // of the journal client
 	// FailuresKeepDate keeps the date of the last visit when one fails, as the design of recurrent visits says. The
 	// Python scheduler changes the date.
 	FailuresKeepDate bool `yaml:"failures_keep_date,omitempty"`
@@ -220,6 +223,9 @@ func (c *Config) CheckTaskTypes(types []model.TaskType) error {
 	expect("lost_after", keysOf(c.LostAfter), same)
 	expect("wanted_workers", keysOf(c.WantedWorkers), same)
 	expect("archive.after", keysOf(c.Archive.After), same)
+	for key, rule := range c.GoneOrigins {
+		expect("gone_origins."+key, rule.FullTaskTypes, same)
+	}
 	ofKey := func(key string) string {
 		if tt, _, ok := model.TypeOf(key, types); ok {
 			return tt.Type

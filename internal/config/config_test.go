@@ -98,6 +98,9 @@ hints:
   github: {secret: s3cret-of-github-webhooks}
   salsa: {forge: gitlab, secret: [s3cret-of-salsa-webhooks, s3cret-of-salsa-before], hosts: [salsa.example, "*.salsa.example"], max_per_second: 50}
   unknown: {lister: hints, instance: outside, max_origins: 1000}
+gone_origins:
+  gitweb: {}
+  gitlab/gitlab.example: {full_task_types: [a, b], listings: 2, max_share: 0, few: 0, clock_margin: 1 min, arguments: [x]}
 lanes:
   load-git:
   - {name: express, queue: "express:{backend_name}", time_limit: 1 min, slots: 2000, min_slots: 10, max_slots: 3000}
@@ -173,6 +176,10 @@ func TestLoad(t *testing.T) {
 		Limits:  map[string]model.HosterLimit{"gitlab/gitlab.example": {MaxInFlight: 20, PerMinute: 60}, "git.example": {PerMinute: 5}},
 		Default: model.HosterLimit{MaxInFlight: 50}, LostAfter: 48 * time.Hour,
 	}
+	want.GoneOrigins = model.GoneOrigins{
+		"gitweb":                {FullTaskTypes: []string{"list-gitweb"}, Listings: 1, MaxShare: 0.05, Few: 5, ClockMargin: 10 * time.Minute},
+		"gitlab/gitlab.example": {FullTaskTypes: []string{"a", "b"}, Listings: 2, ClockMargin: time.Minute, Arguments: []string{"x"}},
+	}
 	want.Lanes = map[string][]model.Lane{"load-git": {
 		{Name: "express", Queue: "express:{backend_name}", SoftTimeLimit: time.Minute, TimeLimit: 66 * time.Second, Slots: 2000, MinSlots: 10, MaxSlots: 3000},
 		{Name: "slow", Queue: "{backend_name}", SoftTimeLimit: 15 * time.Minute, TimeLimit: 20 * time.Minute, MinSlots: 1},
@@ -228,7 +235,7 @@ func TestDocumentedFile(t *testing.T) {
 	j.BatchSize = 10_000 // the default
 	j.Brokers, j.GroupID, j.ConsumerSettings = got.Journal.Brokers, got.Journal.GroupID, got.Journal.ConsumerSettings
 	want.Sentry, want.File, want.Scheduler, want.Celery, want.RabbitMQ, want.SchedulingPolicy["git"] = got.Sentry, got.File, got.Scheduler, got.Celery, got.RabbitMQ, got.SchedulingPolicy["git"]
-	want.Archive, want.Database = got.Archive, got.Database
+	want.Archive, want.Database, want.GoneOrigins = got.Archive, got.Database, got.GoneOrigins
 	want.WantedWorkers, want.LostAfter, want.Shares, want.Hosters, want.Lanes, want.Metrics.Addr = got.WantedWorkers, got.LostAfter, got.Shares, got.Hosters, got.Lanes, got.Metrics.Addr
 	want.UpdateMetricsAfter, want.RPCServe = 6*time.Hour, got.RPCServe
 	want.RPCServe.MaxBodySize = DefaultMaxBodySize
@@ -296,6 +303,13 @@ func TestErrors(t *testing.T) {
 		{base + "wanted_workers: {load-git: 5}", "F:2:28: wanted_workers.load-git must be a mapping, not a whole number"},
 		{base + "lost_after: {load-git: soon}", "F:2:24: lost_after.load-git must be a duration above 0, such as \"12 hours\" (a task type whose runs are never given up is left out)"},
 		{base + "lost_after: {load-git: null}", "F:2:24: lost_after.load-git must be a duration above 0, such as \"12 hours\" (a task type whose runs are never given up is left out), not null"},
+		{base + "gone_origins: {'a b': {}}", "F:2:15: gone_origins must name listers (gitweb), or instances of them (gitlab/gitlab.example)"},
+		{base + "gone_origins: {crates: {}}", "F:2:24: gone_origins.crates needs full_task_types: which runs list all origins is known only of the listers GNU, aur, "},
+		{base + "gone_origins: {github: {full_task_types: list-github-full}}", "F:2:42: gone_origins.github.full_task_types has a task type whose run is no full listing: its run only starts tasks for ranges"},
+		{base + "gone_origins: {gitea/x: {full_task_types: [list-gitea-full]}}", "F:2:43: gone_origins.gitea/x.full_task_types has a task type whose run is no full listing: its lister resumes"},
+		{base + "gone_origins: {gitweb: {max_share: 5}}", "F:2:36: gone_origins.gitweb.max_share must be a part from 0 to 1"},
+		{base + "gone_origins: {gitweb: {listings: 11}}", "F:2:35: gone_origins.gitweb.listings must be at most 10"},
+		{base + "gone_origins: {gitweb: {clock_margin: 2 days}}", "F:2:39: gone_origins.gitweb.clock_margin must be a duration of at most a day"},
 		{base + "hosters: {lost_after: 5}", "F:2:23: hosters.lost_after must be at least a minute"},
 		{base + "visit_rules: {intervals: []}", "F:2:26: visit_rules.intervals must be a list of intervals, such as [1 day, 2 days, 4 days]"},
 		{base + "visit_rules: {intervals: [1 day, 1 hour]}", "F:2:34: visit_rules.intervals[1] must not be shorter than the one before it: an origin without news would be visited sooner"},

@@ -2,8 +2,8 @@
 //
 // The file is YAML, read as the Python scheduler reads it (see internal/yaml11). Most sections and keys are the
 // Python scheduler's (swh.core.config, swh.scheduler, swh.journal). Our own are rabbitmq, database, rpc_serve,
-// dashboard, queue_full_backoff, lost_after, archive, shares, priority_ageing, hosters, hints, lanes, metrics, sentry,
-// visit_rules, failures_keep_date, update_metrics_after and wanted_workers.
+// dashboard, queue_full_backoff, lost_after, archive, shares, priority_ageing, hosters, hints, gone_origins, lanes,
+// metrics, sentry, visit_rules, failures_keep_date, update_metrics_after and wanted_workers.
 //
 // The package ignores keys that only the Python scheduler, Celery or another Software Heritage component reads
 // (known_keys.txt). A key that resembles one of ours is an Error with a suggestion; any other key is a Warning. A

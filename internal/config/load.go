@@ -172,6 +172,7 @@ func (c *Config) sections() map[string]func(value) {
 		},
 		"hosters":              func(v value) { c.Hosters = hostersOf(v) },
 		"hints":                c.Hints.read,
+		"gone_origins":         func(v value) { c.GoneOrigins = goneOrigins(v) },
 		"priority_ageing":      func(v value) { c.PriorityAgeing = v.cooldown() },
 		"lanes":                func(v value) { c.Lanes = mapping(v, "a mapping from task types to their lanes", lanesOf) },
 		"metrics":              c.Metrics.read,

@@ -190,6 +190,13 @@ var reference = []keyOfReference{
 	{key: "hints.unknown.instance", about: "The instance of that lister."},
 	{key: "hints.unknown.visit_type", about: "The visit type of an origin whose hint names none.", otherwise: "`git`"},
 	{key: "hints.unknown.max_origins", about: "The most origins of that lister.", otherwise: "`100000`"},
+	{key: "gone_origins", about: "[Disables origins](../how-to/gone.md) that a full listing lacks, by lister (`gitweb`) or by instance (`gitlab/gitlab.example`). The key of an instance takes precedence.", is: "mapping of listers to mappings", readers: "`journal-client`, `rpc-serve`, `lister gone`, `config check`"},
+	{key: "gone_origins.LISTER.full_task_types", about: "The task types of which one run lists all origins of an instance.", otherwise: "`list-LISTER` or `list-LISTER-full` of [some listers](../how-to/gone.md#which-listings-are-full); required for others"},
+	{key: "gone_origins.LISTER.listings", about: "The number of full listings in a row that must lack an origin, up to 10.", otherwise: "`1`"},
+	{key: "gone_origins.LISTER.max_share", about: "The part of an instance's enabled origins that may go at once, from 0 to 1. A listing that lacks more is held back until an operator decides.", otherwise: "`0.05`"},
+	{key: "gone_origins.LISTER.few", about: "The number of origins that may always go at once, unless they are more than half.", otherwise: "`5`"},
+	{key: "gone_origins.LISTER.clock_margin", about: "The largest difference between the clocks of the database, the daemons and the workers; a day at most.", otherwise: "`10 minutes`"},
+	{key: "gone_origins.LISTER.arguments", about: "Further keyword arguments of tasks that leave a listing full.", otherwise: "none"},
 
 	{key: "lanes", about: "[Queues with growing time limits](../how-to/lanes.md), by task type: two or more. `save_code_now:TASK_TYPE` are tasks with priority, `PREFIX:TASK_TYPE` first visits.", is: "mapping of task types to lists of mappings", readers: senders + ", `lanes status`, `queue status`, `explain`, `forecast`, `dashboard`, `simulator run`, `config check`"},
 	{key: "lanes.TASK_TYPE.name", about: "The lane's name.", otherwise: required},

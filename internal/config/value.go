@@ -151,7 +151,7 @@ var longName = regexp.MustCompile(`^[\w.-]{1,64}([:/][\w.-]{1,64}){0,2}$`)
 // namesOnly reports whether the value is of a section whose keys are names and hold no secrets.
 func (v value) namesOnly() bool {
 	section, _, _ := strings.Cut(v.key, ".")
-	return slices.Contains([]string{"hosters", "shares", "lanes", "lost_after", "archive", "scheduling_policy"}, section)
+	return slices.Contains([]string{"gone_origins", "hosters", "shares", "lanes", "lost_after", "archive", "scheduling_policy"}, section)
 }
 
 // entries returns the entries of a mapping, in the file's order. Any other value is an

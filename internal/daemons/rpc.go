@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"swh-scheduler/internal/config"
+	"swh-scheduler/internal/maintenance"
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/internal/rpc/door"
@@ -73,7 +74,7 @@ func (r *RPC) Run(ctx context.Context) error {
 		}
 		openGauge(r.Metrics, c.Open, server.Open)
 		serve := func(ctx context.Context) error { return errors.Join(server.Run(ctx), closeSite()) }
-		return []service.Component{{Name: "RPC server", Run: serve}, keeper(p)}, nil
+		return []service.Component{{Name: "RPC server", Run: serve}, keeper(p, maintenance.Gone(p.Store, p.Config.GoneOrigins, p.Log))}, nil
 	})
 }
 

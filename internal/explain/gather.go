@@ -391,7 +391,11 @@ func (x *Gatherer) originFacts(ctx context.Context, o *Origin) error {
 	if len(listers) > 0 {
 		o.Lister = listers[0]
 	}
-	if o.Loader == nil || !o.Listed.Enabled {
+	if !o.Listed.Enabled {
+		o.Gone, err = x.Store.GoneOrigin(ctx, *o.Listed)
+		return err
+	}
+	if o.Loader == nil {
 		return nil
 	}
 	if o.Hosters, err = x.hosters(ctx, o); err != nil {

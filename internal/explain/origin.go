@@ -31,6 +31,7 @@ type Origin struct {
 	Failures       int                      // recorded visits in a row that failed or found nothing
 	Failure        *ledger.FoundFailure     // the last one of a visit; nil: none is stored
 	Rules          model.VisitRules
+	Gone           *origins.Gone // nil: no full listing is the reason why it is disabled
 }
 
 // Hoster is a hoster of an origin, with its limits and its load.
@@ -171,6 +172,8 @@ func (o Origin) isDisabled(e *Explanation) {
 	s, limit, mixed := o.Stats, o.Rules.DisableAfter, o.Rules.DisableAfterMixed
 	unsuccessful := s != nil && (s.LastVisitStatus == model.VisitFailed || s.LastVisitStatus == model.VisitNotFound)
 	switch {
+	case o.Gone != nil:
+		e.because("It was not in the listing that ended at %s: it was disabled at %s, as gone_origins says.", e.at(o.Gone.Ended), e.at(o.Gone.Disabled))
 	case unsuccessful && int(s.SuccessiveVisits) >= limit:
 		e.because("Its last %s ended so: %d in a row disable an origin.", model.Count(s.SuccessiveVisits, "visit", "visits"), limit)
 	case unsuccessful && mixed > 0 && o.Failures >= mixed:

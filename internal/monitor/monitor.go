@@ -53,6 +53,8 @@ type Monitor struct {
 	eventsAge                              *prometheus.GaugeVec // without labels
 
 	backlog, gone, change, fresh, visits, took, late *prometheus.GaugeVec
+
+	held, doubtful, missing, again *prometheus.GaugeVec
 }
 
 // New returns a Monitor whose metrics are registered on reg.
@@ -87,6 +89,10 @@ func New(store Store, log *slog.Logger, reg prometheus.Registerer) *Monitor {
 	m.visits = vec("swh_scheduler_visits_per_day", "Visits that ended a day, by visit type, over the last week.", "visit_type")
 	m.took = vec("swh_scheduler_visit_runtime_mean_seconds", "Mean runtime of the visits of the last week with a known runtime, by visit type.", "visit_type")
 	m.late = vec("swh_scheduler_listers_late", "Listers whose next listing is late (behind), or without an ended listing for long (stopped), by state.", "state")
+	m.held = vec("swh_scheduler_listings_held", "Instances, by lister, whose last full listing lacks more origins than may go at once; an operator decides.", "lister")
+	m.doubtful = vec("swh_scheduler_listings_doubtful", "Instances, by lister, whose last run of a task type in gone_origins is no full listing.", "lister")
+	m.missing = vec("swh_scheduler_origins_gone", "Origins, by lister, that were ever disabled because a full listing lacks them.", "lister")
+	m.again = vec("swh_scheduler_origins_listed_again", "Origins, by lister, that were listed again after a full listing lacked them.", "lister")
 	m.setAside = vec("swh_scheduler_set_aside", "Tasks and origins that can't be sent and are set aside, by kind (task, origin), each counted up to 100,000.", "kind")
 	m.unanswered = vec("swh_scheduler_runs_without_end", "Runs of tasks sent or started more than a day ago without a known end; counted every hour.")
 	m.eventsAge = vec("swh_scheduler_events_known_age_seconds", "Age of the moment up to which all events of workers are known; work is given up only by events before it. At most 7 days.")
@@ -183,6 +189,12 @@ func (m *Monitor) set(f db.Figures, now time.Time) {
 		m.late.WithLabelValues(string(state)).Set(float64(n))
 	}
 	m.setHints(f.HintSources)
+	for _, g := range f.Gone {
+		m.held.WithLabelValues(g.Lister).Set(float64(g.Held))
+		m.doubtful.WithLabelValues(g.Lister).Set(float64(g.Doubtful))
+		m.missing.WithLabelValues(g.Lister).Set(float64(g.Gone))
+		m.again.WithLabelValues(g.Lister).Set(float64(g.Back))
+	}
 	m.unanswered.WithLabelValues().Set(float64(f.Runs.Unanswered))
 	m.left.WithLabelValues().Set(float64(f.Silent.Left))
 }

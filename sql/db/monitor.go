@@ -24,6 +24,7 @@ type Figures struct {
 	Counted   []queries.MetricsAgeRow
 	SetAside  queries.CountSetAsideRow
 	Rejected  queries.CountRejectedRow
+	Gone      []queries.GoneFiguresRow // by lister
 
 	HintSources []origins.HintSource
 
@@ -57,6 +58,7 @@ func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, er
 		stmt.Into(&f.SetAside, func(ctx context.Context) (queries.CountSetAsideRow, error) { return s.q.CountSetAside(ctx, maxCounted) }, "count what is set aside"),
 		stmt.Into(&f.Rejected, s.q.CountRejected, "count the rejected events and records"),
 		stmt.Into(&f.HintSources, s.rooms.HintSources, "read the sources of hints"),
+		stmt.Into(&f.Gone, s.q.GoneFigures, "count the listings that are held"),
 		stmt.Into(&f.EventsAge, s.q.EventsAge, "read up to when events are known"),
 		stmt.Into(&f.CandidateChanges, func(ctx context.Context) (int64, error) {
 			return s.q.CandidateBacklog(ctx, origins.MaxCandidateChanges)
