@@ -14,7 +14,7 @@ import (
 func TestMigrateOnATerminal(t *testing.T) {
 	t.Parallel()
 	const step = "00350_work"
-	dsn := testenv.PeerDatabase(t)
+	dsn := testenv.PythonDatabase(t)
 	migrated := func(args ...string) string {
 		t.Helper()
 		keyboard, screen := openTerminal(t)

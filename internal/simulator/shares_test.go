@@ -93,7 +93,7 @@ func TestSharesOfNothing(t *testing.T) {
 	store := openStore(t, testenv.Database(t))
 	for want, shares := range map[string]map[string]model.Shares{
 		"the shares are for load-git, but the simulated task types are load-test-git": {"load-git": {By: model.ShareByLister, Default: 1}},
-		"visits can only be shared by lister or lister_instance":                       {"load-test-git": {By: "kwargs.url", Default: 1}},
+		"visits can only be shared by lister or lister_instance":                      {"load-test-git": {By: "kwargs.url", Default: 1}},
 	} {
 		options := setting{kind: OriginScheduler, policy: model.OldestScheduledFirst, hours: 1, workers: 1}.options(t, store, time.Now())
 		options.Shares = shares

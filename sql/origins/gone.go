@@ -123,7 +123,7 @@ func (s Store) StepFullListing(ctx context.Context, steps *ListingSteps, lister 
 		}
 		return tx.q.DecideFullListing(ctx, queries.DecideFullListingParams{ListerID: lister, State: state, Allowed: allowed})
 	})
-	steps.size.Note(most, err)
+	steps.size.Adjust(most, err)
 	return state, disabled, stmt.Failed(err, "go through the origins of lister %s", lister)
 }
 
@@ -161,7 +161,7 @@ func (a Queries) GoneOrigin(ctx context.Context, o model.ListedOrigin) (*Gone, e
 // forgets those that are listed again, and forgets those that are older than 400 days or beyond 5,000,000.
 func (s Store) TakeBackGone(ctx context.Context, now time.Time, atMost time.Duration) error {
 	_, err := bulk.Walk[struct{}]{
-		Name: "gone origins", Every: goneEvery, Most: goneStep,
+		Name: "gone origins", Period: goneEvery, StepSize: goneStep,
 		Begin: bulk.BeginAt(func(ctx context.Context) (int64, error) {
 			p, err := s.q.GonePlaces(ctx)
 			return p.First, err
