@@ -160,9 +160,8 @@ func (s *Server) routes() http.Handler {
 	if s.Site != nil {
 		mux.Handle(SitePath+"/", s.Site)
 	}
-	if len(s.Hints) > 0 { // their signatures are their credentials
-		mux.Handle(hints.Path, hints.New(hints.Options{Sources: s.Hints, Hints: s.batcher, From: s.Proxies.Source, Log: s.Log, Reg: s.Registry}))
-	}
+	// The signatures of webhooks are their credentials.
+	mux.Handle(hints.Path, hints.New(hints.Options{Sources: s.Hints, Hints: s.batcher, From: s.Proxies.Source, Log: s.Log, Reg: s.Registry}))
 	mux.Handle("/", s.guard(guarded))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		service.NoSniff(w)
