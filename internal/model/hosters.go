@@ -10,10 +10,15 @@ import (
 type HosterLimit struct {
 	MaxInFlight int `yaml:"max_in_flight,omitempty"` // claimed and without a known end
 	PerMinute   int `yaml:"per_minute,omitempty"`    // claimed in any minute
+
+	// MinInFlight is the least limit that refusals lower the visits in flight to; 0 is 1.
+	MinInFlight int `yaml:"min_in_flight,omitempty"`
+	// NoBackoff leaves the hoster alone when it refuses visits.
+	NoBackoff bool `yaml:"no_backoff,omitempty"`
 }
 
 // Limited reports whether any limit is set.
-func (l HosterLimit) Limited() bool { return l != HosterLimit{} }
+func (l HosterLimit) Limited() bool { return l.MaxInFlight > 0 || l.PerMinute > 0 }
 
 // Reached reports which limits a hoster has reached. inFlight are its visits in flight, lastMinute the claims of the
 // last minute.
@@ -28,13 +33,53 @@ type Hosters struct {
 	Default HosterLimit            `yaml:"default,omitempty"` // for each lister's instance that is not in Limits
 	// LostAfter is how long a visit counts as in flight after a worker started it, if no event of its end comes.
 	LostAfter time.Duration `yaml:"lost_after"`
+	// Backoff lowers the limits of hosters that refuse visits; nil: refusals change no limit.
+	Backoff *HosterBackoff `yaml:"backoff,omitempty"`
 }
+
+// HosterBackoff bounds how long the limit of a hoster that refused a visit stays low. Both are positive.
+type HosterBackoff struct {
+	Min time.Duration `yaml:"min"` // after the first refusal, then doubled
+	Max time.Duration `yaml:"max"`
+}
+
+// DefaultHosterBackoff are the default bounds.
+var DefaultHosterBackoff = HosterBackoff{Min: time.Minute, Max: 24 * time.Hour}
 
 // DefaultHosterLostAfter is the default of Hosters.LostAfter.
 const DefaultHosterLostAfter = 24 * time.Hour
 
-// Any reports whether any hoster has a limit.
-func (h Hosters) Any() bool { return len(h.Limits) > 0 || h.Default.Limited() }
+// Any reports whether any hoster has a limit, or may get one by refusals.
+func (h Hosters) Any() bool { return h.Configured() || h.Backoff != nil }
+
+// Configured reports whether the configuration limits any hoster.
+func (h Hosters) Configured() bool {
+	if h.Default.Limited() {
+		return true
+	}
+	for _, l := range h.Limits {
+		if l.Limited() {
+			return true
+		}
+	}
+	return false
+}
+
+// BacksOff reports whether refusals lower the limit of a hoster.
+func (h Hosters) BacksOff(hoster string) bool {
+	return h.Backoff != nil && hoster != "" && !h.Limit(hoster).NoBackoff
+}
+
+// Counting returns the hosters for whose limits a visit of an origin counts, or may count when they refuse visits:
+// its lister's instance and its host.
+func (h Hosters) Counting(instance, url string) (names []string) {
+	for _, hoster := range []string{instance, HostOf(url)} {
+		if h.Limit(hoster).Limited() || h.BacksOff(hoster) {
+			names = append(names, hoster)
+		}
+	}
+	return names
+}
 
 // Limit returns the limit of a hoster.
 func (h Hosters) Limit(hoster string) HosterLimit {
