@@ -50,7 +50,7 @@ func TestHoldBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			known := ledger.KnownVisits{Laned: map[model.OriginKey][]ledger.LanedVisit{origin: tc.laned}}
 			if tc.over != nil {
-				known.TimedOut = map[model.OriginKey]ledger.LastTimeout{origin: *tc.over}
+				known.TimedOut = map[model.OriginKey][]ledger.LastTimeout{origin: {*tc.over}}
 			}
 			tally := newTally(noFudge, known)
 			if back := tally.holdBack(tc.visit); back != tc.back || (len(tally.held) > 0) != tc.held {
@@ -119,7 +119,7 @@ func TestReleasedVisitsCountBesideTheNextTry(t *testing.T) {
 	t.Parallel()
 	r := &released{visit: ledger.HeldVisit{OriginKey: origin, Date: at(0)}, known: ledger.KnownVisits{
 		Laned:    map[model.OriginKey][]ledger.LanedVisit{origin: {{Since: at(0).Add(-time.Minute)}}},
-		TimedOut: map[model.OriginKey]ledger.LastTimeout{origin: {Claimed: at(0).Add(-time.Minute), TimedOut: at(0)}},
+		TimedOut: map[model.OriginKey][]ledger.LastTimeout{origin: {{Claimed: at(0).Add(-time.Minute), TimedOut: at(0)}}},
 	}}
 	if n, _, err := countReleased(t.Context(), r, noFudge, 10); n != 1 || err != nil {
 		t.Error(n, err)

@@ -219,15 +219,17 @@ const laneSkew = time.Hour
 
 // holdBack reports whether a visit does not count, now or at all. A visit that failed because it timed out
 // on a lane is no failure of the origin: it continues on the next lane. The worker's events give the reason
-// of the failure, perhaps later.
+// of the failure, perhaps later. The same holds for a visit that its hoster refused.
 func (t *tally) holdBack(v Visit) bool {
 	if v.Status != model.VisitFailed {
 		return false
 	}
 	// The loader records the failure before the worker reports the time-out, both by the clock of one
 	// machine. The next try may begin, and fail, right after that.
-	if o, ok := t.known.TimedOut[v.OriginKey]; ok && !v.Date.Before(o.Claimed.Add(-laneSkew)) && !v.Date.After(o.TimedOut) {
-		return true
+	for _, o := range t.known.TimedOut[v.OriginKey] {
+		if !v.Date.Before(o.Claimed.Add(-laneSkew)) && !v.Date.After(o.TimedOut) {
+			return true
+		}
 	}
 	for _, l := range t.known.Laned[v.OriginKey] {
 		if !v.Date.Before(l.Since.Add(-laneSkew)) {

@@ -363,3 +363,62 @@ func TestVisitsCountForHostersWithLimits(t *testing.T) {
 		t.Errorf("hosters %v, want %v", got, want)
 	}
 }
+
+// A hoster that refuses visits gets as many as its learned limit, and none while it is closed. Others get all. Visits
+// count for their hosters also while no hoster has a limit.
+func TestHostersThatRefuseAreSpared(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	hosters := model.Hosters{LostAfter: time.Hour, Backoff: &model.DefaultHosterBackoff, Limits: map[string]model.HosterLimit{"kept.example": {NoBackoff: true}}}
+	testenv.Migrate(t, dsn, migrate.Options{Hosters: hosters})
+	store := testenv.Open(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
+	for _, statement := range []string{
+		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'forge', '{}', now())`,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		 select '00000000-0000-0000-0000-000000000001', 'https://' || host || '/' || n, 'git', '{}', true, now()
+		 from unnest(array['busy.example', 'calm.example', 'kept.example', 'shut.example']) host, generate_series(1, 10) n`,
+	} {
+		testenv.Exec(t, store.Pool(), statement)
+	}
+	refuse := func(hoster, limit, closed string) {
+		testenv.Exec(t, store.Pool(), `insert into scheduler_go.refusing_hosters values ('`+hoster+`', `+limit+`, `+closed+`, 10, 'epoch', 'epoch', 0, 0, 'epoch', 'epoch', 0, now(), 'too_many', '', 0, 'epoch', false)`)
+	}
+	claim := func(n int) map[string]int {
+		t.Helper()
+		hosts := map[string]int{}
+		if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			picked, err := (Picker{VisitType: "git", Policies: evenly}).Pick(ctx, tx, time.Now(), n)
+			if err != nil {
+				return err
+			}
+			work, err := dispatch.VisitWork(ctx, tx, "q", "q", picked.Visits, time.Now())
+			for _, w := range work {
+				if want := []string{"gitea/forge", model.HostOf(w.Origin.URL)}; !slices.Equal(w.Hosters, want) && w.Hosters[0] != "gitea/forge" {
+					t.Errorf("%s counts for %v, want %v", w.Origin.URL, w.Hosters, want)
+				}
+				hosts[model.HostOf(w.Origin.URL)]++
+			}
+			if err != nil {
+				return err
+			}
+			return tx.AddWork(ctx, work)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return hosts
+	}
+	if got := claim(4); len(got) == 0 {
+		t.Errorf("claimed %v, want four", got)
+	}
+	refuse("busy.example", "3.9", "'epoch'")
+	refuse("kept.example", "1", "'epoch'")
+	refuse("shut.example", "5", "now() + interval '1 hour'")
+	claim(40)
+	got := map[string]int{}
+	for _, url := range testenv.Column[string](t, store.Pool(), "select url from scheduler_go.work") {
+		got[model.HostOf(url)]++
+	}
+	if got["calm.example"] != 10 || got["kept.example"] != 10 || got["busy.example"] > 4 || got["busy.example"] < 3 || got["shut.example"] > 4 {
+		t.Errorf("claimed %v, want all of calm and kept, three of busy, and none of shut", got)
+	}
+}

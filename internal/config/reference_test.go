@@ -45,7 +45,7 @@ metrics: {}
 sentry: {}
 visit_rules: {}
 shares: {TASK_TYPE: {by: lister}}
-hosters: {limits: {NAME/INSTANCE: {max_in_flight: 1}}, default: {max_in_flight: 1}}
+hosters: {limits: {NAME/INSTANCE: {max_in_flight: 1}}, default: {max_in_flight: 1}, backoff: {min: 1 min}}
 hints: {SOURCE: {forge: gitea, secret: aaaaaaaaaaaaaaaaaaaa, hosts: a.example}, unknown: {lister: a}}
 gone_origins: {LISTER: {full_task_types: a}}
 lanes: {TASK_TYPE: [{name: a, queue: a, time_limit: {soft: 1 min, hard: 1 min}}, {name: b, time_limit: 2 min}]}

@@ -30,7 +30,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		options.OnReading, options.OnLost = func() { met(); rabbitmq.OK() }, rabbitmq.Failed
 		consumer := celery.NewConsumer(broker, options)
 		n := listener.New(listener.Options{
-			Source: consumer, Store: settle.Store{Store: p.Store, Metrics: settle.NewMetrics(p.Metrics)},
+			Source: consumer, Store: settle.Store{Store: p.Store, Metrics: settle.NewMetrics(p.Metrics), Hosters: p.Config.Hosters},
 			Log: p.Log, Registerer: p.Metrics, Tracer: p.Tracer,
 		})
 		p.Workers = n.Workers

@@ -44,6 +44,6 @@ func (r *Recurrent) Run(ctx context.Context) error {
 			NoOriginsBackoff: c.NoOriginsScheduledBackoff, QueueFullBackoff: c.QueueFullBackoff,
 		})
 		also, err := dividing(ctx, p, d, true)
-		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, also, delivering(p, d, maintenance.Freshness(p.Store, c.SchedulingPolicy))), err
+		return slices.Concat([]service.Component{{Name: "visit scheduler", Run: s.Run}}, also, delivering(p, d, maintenance.Freshness(p.Store, c.SchedulingPolicy), maintenance.Refusals(p.Store))), err
 	})
 }

@@ -19,6 +19,7 @@ type HosterGauges struct {
 	log     *slog.Logger
 
 	inFlight, lastMinute *prometheus.GaugeVec
+	refusing             *prometheus.GaugeVec
 }
 
 // NewHosterGauges makes the gauges and registers them on reg.
@@ -30,6 +31,7 @@ func NewHosterGauges(store *db.Store, hosters model.Hosters, log *slog.Logger, r
 		store: store, hosters: hosters, log: log,
 		inFlight:   gauge("swh_scheduler_hoster_in_flight", "Visits of hosters with a limit that are claimed and whose end is not recorded"),
 		lastMinute: gauge("swh_scheduler_hoster_visits_per_minute", "Visits claimed in the last minute of hosters whose visits a minute are limited"),
+		refusing:   newGauge(reg, "swh_scheduler_hosters_refusing", "Hosters with a limit by visits that they refused, by state: limited, closed. All processes export the same figure: aggregate by max.", "state"),
 	}
 }
 
@@ -45,10 +47,15 @@ func (g *HosterGauges) RunOnce(ctx context.Context) error {
 		return err
 	}
 	sums := map[string]origins.HosterLoad{otherGroups: {}}
-	for hoster := range g.hosters.Limits {
-		sums[hoster] = origins.HosterLoad{}
+	for hoster, limit := range g.hosters.Limits {
+		if limit.Limited() {
+			sums[hoster] = origins.HosterLoad{}
+		}
 	}
 	for hoster, load := range loads {
+		if !g.hosters.Limit(hoster).Limited() {
+			continue // it counts in case it refuses
+		}
 		if _, named := g.hosters.Limits[hoster]; !named {
 			hoster = otherGroups
 		}
@@ -59,5 +66,21 @@ func (g *HosterGauges) RunOnce(ctx context.Context) error {
 		g.inFlight.WithLabelValues(hoster).Set(float64(sum.InFlight))
 		g.lastMinute.WithLabelValues(hoster).Set(float64(sum.LastMinute))
 	}
+	if g.hosters.Backoff == nil {
+		return nil
+	}
+	now := g.store.Now()
+	states, err := g.store.RefusingHosters(ctx, now)
+	if err != nil {
+		return err
+	}
+	closed := 0
+	for _, s := range states {
+		if most, _ := s.Max(now); most == 0 {
+			closed++
+		}
+	}
+	g.refusing.WithLabelValues("closed").Set(float64(closed))
+	g.refusing.WithLabelValues("limited").Set(float64(len(states) - closed))
 	return nil
 }

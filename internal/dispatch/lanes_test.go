@@ -590,7 +590,7 @@ func TestJournalDoesNotHoldUpLanes(t *testing.T) {
 	}
 	err := l.store.UpdateVisitStats(t.Context(), keys, func(known ledger.KnownVisits) ledger.VisitChanges {
 		l.keep()
-		if len(known.Laned) != 3 || len(known.TimedOut) != 1 || !known.TimedOut[model.OriginKey{URL: url, VisitType: "git"}].TimedOut.Equal(l.now.Truncate(time.Second).Add(time.Minute)) {
+		if len(known.Laned) != 3 || len(known.TimedOut) != 1 || !known.TimedOut[model.OriginKey{URL: url, VisitType: "git"}][0].TimedOut.Equal(l.now.Truncate(time.Second).Add(time.Minute)) {
 			t.Errorf("known are %d in the express lane, and %v", len(known.Laned), known.TimedOut)
 		}
 		return ledger.VisitChanges{}

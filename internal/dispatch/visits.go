@@ -38,13 +38,21 @@ func Visits(grabbed []origins.GrabbedVisit) []Visit {
 // VisitWork makes the message of each visit, in their order: the loader task taskName for the given queue, claimed
 // at now. tx is the transaction that marks the origins as scheduled.
 func VisitWork(ctx context.Context, tx *db.Tx, queue, taskName string, visits []Visit, now time.Time) ([]ledger.Work, error) {
-	kwargs, err := LoaderKwargs(ctx, tx, Origins(visits))
+	origins := Origins(visits)
+	listers, err := listersOf(ctx, tx, origins)
+	if err != nil {
+		return nil, err
+	}
+	kwargs, err := kwargsOf(origins, listers)
 	if err != nil {
 		return nil, err
 	}
 	work := make([]ledger.Work, len(visits))
 	for i, v := range visits {
-		work[i] = ledger.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share, Hosters: v.Hosters, Updated: v.Updated}
+		if v.Hosters == nil {
+			v.Hosters = tx.HostersOf(v.Origin, listers[v.Origin.ListerID])
+		}
+		work[i] = ledger.Work{TaskID: uuid.New(), Queue: queue, Home: queue, TaskName: taskName, Args: noArgs, Kwargs: kwargs[i], Claimed: now, Share: v.Share, Hosters: v.Hosters, Updated: v.Updated, Origin: model.OriginKey{URL: v.Origin.URL, VisitType: v.Origin.VisitType}}
 	}
 	return work, nil
 }
@@ -86,7 +94,11 @@ func LoaderKwargs(ctx context.Context, from Listers, origins []model.ListedOrigi
 	if err != nil {
 		return nil, err
 	}
-	all := make([]json.RawMessage, len(origins))
+	return kwargsOf(origins, listers)
+}
+
+func kwargsOf(origins []model.ListedOrigin, listers map[uuid.UUID]model.Lister) (all []json.RawMessage, err error) {
+	all = make([]json.RawMessage, len(origins))
 	for i, o := range origins {
 		if all[i], err = loaderKwargs(o, listers[o.ListerID]); err != nil {
 			return nil, err

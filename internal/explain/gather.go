@@ -17,6 +17,7 @@ import (
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
+	"swh-scheduler/internal/refusals"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/origins"
 )
@@ -349,9 +350,20 @@ func (x *Gatherer) hosters(ctx context.Context, o *Origin) (limited []Hoster, er
 		return nil, nil
 	}
 	loads, err := x.Store.HosterLoads(ctx, limits, x.Now)
+	if err != nil {
+		return nil, err
+	}
+	refusing := map[string]refusals.State{}
+	if limits.Backoff != nil {
+		refusing, err = x.Store.RefusingHosters(ctx, x.Now)
+	}
 	for _, name := range []string{model.ListerGroup(model.ShareByListerInstance, o.Lister), model.HostOf(o.URL)} {
-		if limit := limits.Limit(name); limit.Limited() {
-			limited = append(limited, Hoster{name, limit, loads[name]})
+		limit, state := limits.Limit(name), refusing[name]
+		if !limits.BacksOff(name) {
+			state = refusals.State{}
+		}
+		if limit.Limited() || state.Hoster != "" {
+			limited = append(limited, Hoster{name, limit, loads[name], state})
 		}
 	}
 	return limited, err

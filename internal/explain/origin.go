@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/refusals"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/origins"
@@ -39,6 +40,7 @@ type Hoster struct {
 	Name  string
 	Limit model.HosterLimit
 	Load  origins.HosterLoad
+	State refusals.State // its limit by refusals; zero for none
 }
 
 // full returns the reason why a hoster takes no more visits, or "" if it takes more.
@@ -249,7 +251,15 @@ func (o Origin) byPolicies(e *Explanation) {
 		e.Summary = "It can be picked for a visit now."
 		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.Share)
 		for _, h := range o.Hosters {
-			if why := h.full(); why != "" {
+			if most, limited := h.State.Max(e.now); limited && h.Load.InFlight >= most {
+				e.Summary = "It is due, and its hoster refuses visits."
+				until := h.State.Until
+				if most == 0 {
+					until = h.State.Closed
+				}
+				e.because("%s refused a visit %s (%s: %s), so it has at most %s in flight until %s, and more as visits succeed.",
+					h.Name, e.at(h.State.Refused), h.State.Kind, h.State.Reason, model.Count(most, "visit", "visits"), e.at(until))
+			} else if why := h.full(); why != "" {
 				e.Summary = "It is due, and its hoster takes no more visits now."
 				e.because("%s takes no more visits now: %s, as many as hosters in the configuration allow.", h.Name, why)
 			}

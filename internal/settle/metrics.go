@@ -29,6 +29,7 @@ var seconds = []float64{1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3
 // Metrics count the outcomes of tasks. Each end counts once, even if its event repeats.
 type Metrics struct {
 	outcomes, failures       *prometheus.CounterVec
+	refused                  *prometheus.CounterVec
 	runtime, wait, laneWait  *prometheus.HistogramVec
 	ended, timedOut, guesses *prometheus.CounterVec
 	exceptions               service.LabelValues
@@ -47,6 +48,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		exceptions: service.LabelValues{Max: maxExceptions},
 		outcomes:   counter("task_outcomes_total", "Tasks that ended, by type and status.", "task_type", "status"),
 		failures:   counter("task_failures_total", "Failed tasks, by type and by the class of the exception in the last line of the traceback.", "task_type", "exception"),
+		refused:    counter("refused_visits_total", "Visits that their hosters refused, by type and kind: too_many, unavailable, refused, unresolved, timed_out, broken, tls.", "task_type", "kind"),
 		runtime:    histogram("task_runtime_seconds", "Time from the last start of a task to its end, by type.", "task_type"),
 		wait:       histogram("task_wait_seconds", "Time from the claim of a task to its first start, by type.", "task_type"),
 		laneWait:   histogram("lane_wait_seconds", "Time from the claim to the start of the first try, by lane.", "lane_set", "lane"),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/ledger"
 )
@@ -13,7 +14,8 @@ import (
 // Store is a database with the method that applies outcomes.
 type Store struct {
 	*db.Store
-	Metrics *Metrics // may be nil
+	Metrics *Metrics      // may be nil
+	Hosters model.Hosters // those that back off learn from visits that they refuse
 }
 
 // ApplyOutcomes writes outcomes in one transaction, in the order given. It ignores outcomes of unknown runs and
@@ -33,16 +35,20 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	byID := gather(outcomes)
 	var shown []observation
 	var records ledger.LaneRecords
+	var hosters []hosterEnd
 	err := s.Settle(ctx, keysOf(byID), func(runs []ledger.LockedRun, work []ledger.LockedWork) ledger.Settlement {
 		decided := decide(byID, runs, work, uuid.New)
 		shown, records = observe(byID, runs, work, decided), decided.Records
 		decided.Ends, decided.Failures = s.Metrics.ends(shown), s.Metrics.failed(shown)
+		hosters = hosterEnds(s.Hosters, byID, work, decided)
+		decided.Hosters = learning(s.Hosters, hosters)
 		return decided
 	})
 	if err != nil {
 		return fmt.Errorf("apply %d outcomes: %w", len(outcomes), err)
 	}
 	s.Metrics.count(shown, records)
+	s.Metrics.countRefused(hosters)
 	return nil
 }
 

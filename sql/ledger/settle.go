@@ -54,6 +54,8 @@ type LockedWork struct {
 	TimedOut int      // the number of lanes on which it timed out
 	Share    Share    // for settled work, Cost is the charge of the group
 	Lane     WorkLane
+	Hosters  []string        // whose limits count it
+	Origin   model.OriginKey // of a visit that counts for hosters; zero if unknown
 }
 
 // Settlement is the changes of a batch of events to the database.
@@ -72,6 +74,7 @@ type Settlement struct {
 	WorkSettled  []WorkSettle
 	WorkRequeued []WorkRequeue
 	TimedOut     []VisitTimeout // visits among WorkRequeued
+	Hosters      HosterEnds     // of visits that ended for good
 
 	Ends     Ends      // of known types
 	Failures []Failure // of known types
@@ -185,7 +188,7 @@ func (m RunMetadata) String() string {
 // transaction after a deadlock, so it may call decide several times.
 //
 // Settle takes locks in this order: runs by id, work by task id, tasks by id. Deliveries are only inserted. The counts of
-// what ended come last. So two listeners never deadlock, and neither do a listener and the
+// what ended come after these, then hosters that refuse visits, by name. So two listeners never deadlock, and neither do a listener and the
 // Python one, which locks one run and then its task.
 //
 // It returns a *postgres.RefusedError if PostgreSQL refuses a value.
@@ -205,7 +208,12 @@ func (s Store) Settle(ctx context.Context, subjects Subjects, decide func([]Lock
 			}
 			work, _ := stmt.List(rows, nil, lockedWorkOf)
 			settlement := decide(runs, work)
-			return stmt.InOrder(ctx, tx.recordDeliveries(settlement.delivered(rows)), func(ctx context.Context) error { return tx.writeSettlement(ctx, settlement) })
+			loads, err := tx.loadsOfHosters(ctx, settlement.Hosters, s.db.Now())
+			if err != nil {
+				return err
+			}
+			return stmt.InOrder(ctx, tx.recordDeliveries(settlement.delivered(rows)), func(ctx context.Context) error { return tx.writeSettlement(ctx, settlement) },
+				tx.learnRefusals(settlement.Hosters, loads))
 		})
 	}))
 }
@@ -269,6 +277,9 @@ func lockedWorkOf(r queries.LockWorkRow) LockedWork {
 	}
 	if r.Home != nil {
 		w.Home = *r.Home
+	}
+	if w.Hosters = r.Hosters; r.URL != nil && r.VisitType != nil {
+		w.Origin = model.OriginKey{URL: *r.URL, VisitType: *r.VisitType}
 	}
 	if r.ShareGroup != nil {
 		w.Share = Share{Shared: true, Group: *r.ShareGroup, Cost: *r.Cost}

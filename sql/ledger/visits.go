@@ -22,9 +22,10 @@ type KnownVisits struct {
 	Stats          []model.VisitStats
 	LastFailures   map[model.OriginKey]VisitFailure // VisitChanges.LastFailures, as recorded
 	QueuePositions map[string]int64                 // by visit type
-	// Laned is the origins' sent work that is requeued after a time-out; TimedOut is their last time-outs.
+	// Laned is the origins' sent work that is requeued after a time-out, or that their hosters may refuse; TimedOut is
+	// their last time-outs and refused visits.
 	Laned    map[model.OriginKey][]LanedVisit
-	TimedOut map[model.OriginKey]LastTimeout
+	TimedOut map[model.OriginKey][]LastTimeout
 	// Freshness has the origins whose visit types have the policy freshness.
 	Freshness map[model.OriginKey]origins.OriginFreshness
 }
@@ -42,7 +43,7 @@ type LanedVisit struct {
 	Since  time.Time // when this try was sent
 }
 
-// LastTimeout is a visit that timed out on a lane and was requeued.
+// LastTimeout is a visit that timed out on a lane and was requeued, or that its hoster refused.
 type LastTimeout struct {
 	Claimed  time.Time
 	TimedOut time.Time // by the worker's clock
@@ -154,15 +155,16 @@ func (tx *Tx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsPar
 		return err
 	}
 	known.Laned = make(map[model.OriginKey][]LanedVisit)
-	known.TimedOut = make(map[model.OriginKey]LastTimeout)
+	known.TimedOut = make(map[model.OriginKey][]LastTimeout)
 	for _, l := range laned {
 		key := model.OriginKey{URL: l.URL, VisitType: l.VisitType}
 		known.Laned[key] = append(known.Laned[key], LanedVisit{TaskID: l.TaskID, Since: l.Since})
 	}
 	for _, o := range timeouts {
-		known.TimedOut[model.OriginKey{URL: o.URL, VisitType: o.VisitType}] = LastTimeout{Claimed: o.Claimed, TimedOut: model.UnixTime(o.TimedOut)}
+		key := model.OriginKey{URL: o.URL, VisitType: o.VisitType}
+		known.TimedOut[key] = append(known.TimedOut[key], LastTimeout{Claimed: o.Claimed, TimedOut: model.UnixTime(o.TimedOut)})
 	}
-	return nil
+	return tx.lastRefused(ctx, arg, known.TimedOut)
 }
 
 // writeVisits updates the rows in known and inserts the others. It inserts in the order of keys, as all

@@ -33,6 +33,8 @@ type Work struct {
 	Share   Share
 	Lane    WorkLane
 	Hosters []string // the hosters whose limits count it
+	// Origin is that of a visit that counts for hosters; it is not stored for other work.
+	Origin model.OriginKey
 
 	Tried    bool    // the task's last run failed; not stored
 	Updated  float64 // origins.GrabbedVisit.Updated; not stored
@@ -275,6 +277,9 @@ func (w *Work) params() queries.AddKeptWorkParams {
 	}
 	if w.Share.Shared {
 		p.ShareGroup, p.Cost, p.Priority = &w.Share.Group, &w.Share.Cost, int16(w.Share.Priority)
+	}
+	if len(w.Hosters) > 0 && w.Origin != (model.OriginKey{}) {
+		p.URL, p.VisitType = &w.Origin.URL, &w.Origin.VisitType
 	}
 	l := &w.Lane
 	if l.Set == "" {

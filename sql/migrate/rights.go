@@ -74,7 +74,7 @@ var ownRights = []right{
 	{"table", "SELECT", "migrations compatible", "update-metrics start-listener"},
 	{"table", "SELECT", "configured_lanes daemons deliveries ended event_queues event_readers graph_changes graph_checks graph_dependencies graph_edges graph_gone " +
 		"graph_keys graph_states graph_tasks graphs keeper lane_history lane_memory lane_sketches lane_timeouts low_water queue_looks rejected_events " +
-		"run_durations run_starts share_charges shares walks work", "start-listener"},
+		"refused_visits refusing_hosters run_durations run_starts share_charges shares walks work", "start-listener"},
 	{"table", "INSERT UPDATE DELETE", "daemons", tasks + " dashboard"},
 
 	// Maintenance.
@@ -85,6 +85,8 @@ var ownRights = []right{
 	{"table", "INSERT DELETE", "candidate_changes", keepers},
 	{"table", "UPDATE", "candidate_build", keepers},
 	{"table", "UPDATE DELETE", "hint_sources hints listings set_aside_tasks set_aside_origins", keepers},
+	{"table", "UPDATE DELETE", "refused_visits", "schedule-recurrent"},
+	{"table", "DELETE", "refusing_hosters", "schedule-recurrent"},
 	{"table", "INSERT", "graph_checks", tasks},
 	{"table", "DELETE", "graphs graph_keys graph_tasks graph_edges graph_gone", tasks},
 	{"table", "DELETE", "actions configured_lanes deliveries ended event_readers failures freshness held_visits lane_history lane_memory lane_sketches lane_timeouts " +
@@ -108,7 +110,7 @@ var ownRights = []right{
 	{"table", "SELECT", "held_visits", "start-listener"},
 	{"table", "DELETE", "held_visits rejected_events", "start-listener"},
 	{"table", "INSERT UPDATE", "ended", "start-listener journal-client"},
-	{"table", "INSERT UPDATE", "event_queues event_readers lane_history lane_memory lane_sketches lane_timeouts run_starts", "start-listener"},
+	{"table", "INSERT UPDATE", "event_queues event_readers lane_history lane_memory lane_sketches lane_timeouts refused_visits refusing_hosters run_starts", "start-listener"},
 	{"table", "INSERT", "deliveries failures rejected_events run_durations share_charges", "start-listener"},
 	{"table", "INSERT UPDATE", "freshness visit_failures", "journal-client"},
 	{"table", "INSERT", "held_visits rejected_records visit_turns", "journal-client"},

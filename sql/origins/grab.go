@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/refusals"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
@@ -44,6 +45,8 @@ type Grabs struct {
 	tx   *Tx
 	now  time.Time
 	room *hosterRoom // nil until the first grab, or without limits of hosters
+
+	refusing map[string]refusals.State // nil until they are read
 }
 
 // Grabs begins the grabs of a claim at the moment now.
@@ -80,7 +83,7 @@ type VisitGroup struct {
 type GrabbedVisit struct {
 	Group   int
 	Origin  model.ListedOrigin
-	Hosters []string // those with a limit that count the visit
+	Hosters []string // those that count the visit; nil if no hoster has a limit now
 	Updated float64  // latest update of all listers, in seconds since 1970; -infinity: none is known; 0: not read
 }
 
@@ -171,7 +174,9 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 	tx, now := g.tx, g.now
 	q.args["visit_type"], q.args["now"], q.args["moving"] = f.VisitType, now, false
 	if !dryRun {
-		if tx.hosters.Any() {
+		if limited, err := g.limited(ctx); err != nil {
+			return nil, err
+		} else if limited {
 			return g.grabWithinLimits(ctx, q, f)
 		}
 		if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {

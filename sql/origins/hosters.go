@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/refusals"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 )
@@ -37,6 +38,27 @@ type hosterRoom struct {
 	loads   map[string]HosterLoad
 	listers map[uuid.UUID]string // the hoster of each lister's instance
 	closed  map[string]bool      // hosters without capacity
+
+	refusing map[string]refusals.State // hosters that refused visits; nil without back-off
+	now      time.Time
+}
+
+// limited reports whether any hoster has a limit now: a configured one, or by refusals.
+func (g *Grabs) limited(ctx context.Context) (bool, error) {
+	h := g.tx.hosters
+	if h.Backoff != nil && g.refusing == nil {
+		rows, err := g.tx.q.LimitedByRefusals(ctx, g.now)
+		if err != nil {
+			return false, err
+		}
+		g.refusing = make(map[string]refusals.State, len(rows))
+		for _, r := range rows {
+			if h.BacksOff(r.Hoster) {
+				g.refusing[r.Hoster] = refusals.State{Hoster: r.Hoster, Limit: r.MaxLoad, Closed: r.Closed}
+			}
+		}
+	}
+	return h.Configured() || len(g.refusing) > 0, nil
 }
 
 // openHosters takes the lock of hosters and reads their loads, once in a claim.
@@ -48,7 +70,7 @@ func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
 	if err := tx.q.LockHosters(ctx); err != nil {
 		return nil, err
 	}
-	s = &hosterRoom{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool)}
+	s = &hosterRoom{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool), refusing: g.refusing, now: g.now}
 	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, g.now); err != nil {
 		return nil, err
 	}
@@ -64,6 +86,11 @@ func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
 			s.closed[hoster] = true
 		}
 	}
+	for hoster := range s.refusing {
+		if !s.room(hoster) {
+			s.closed[hoster] = true
+		}
+	}
 	g.room = s
 	return s, nil
 }
@@ -71,6 +98,9 @@ func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
 // room reports whether a hoster has room for another visit.
 func (s *hosterRoom) room(hoster string) bool {
 	load := s.loads[hoster]
+	if most, limited := s.refusing[hoster].Max(s.now); limited && load.InFlight >= most {
+		return false
+	}
 	maxInFlight, perMinute := s.Limit(hoster).Reached(load.InFlight, load.LastMinute)
 	return !maxInFlight && !perMinute
 }
@@ -85,14 +115,14 @@ func (s *hosterRoom) add(hosters []string, visits int) {
 	}
 }
 
-// of returns the hosters with a limit that count an origin.
-func (s *hosterRoom) of(o model.ListedOrigin) (limited []string) {
-	for _, hoster := range []string{s.listers[o.ListerID], model.HostOf(o.URL)} {
-		if s.Limit(hoster).Limited() {
-			limited = append(limited, hoster)
-		}
-	}
-	return limited
+// of returns the hosters that count an origin.
+func (s *hosterRoom) of(o model.ListedOrigin) []string {
+	return s.Counting(s.listers[o.ListerID], o.URL)
+}
+
+// HostersOf returns the hosters for whose limits a visit of an origin counts, or may count later.
+func (tx *Tx) HostersOf(o model.ListedOrigin, l model.Lister) []string {
+	return tx.hosters.Counting(model.ListerGroup(model.ShareByListerInstance, l), o.URL)
 }
 
 // take returns the visits whose hosters have room, in their order, and adds them to the loads. It closes

@@ -211,14 +211,15 @@ with history as (
 )
 delete from scheduler_go.lane_memory m where m.recorded < @memory_before;
 
--- LanedVisits returns the sent visits of the origins that may be requeued, and locks them against it.
+-- LanedVisits returns the sent visits of the origins that may be requeued, or refused by their hosters, and
+-- locks them against it.
 -- name: LanedVisits :many
 select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since::timestamptz as since
 from scheduler_go.work w
 where w.task_id = any(array(
     select f.task_id from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
     cross join lateral (select s.task_id from scheduler_go.work s where s.url = k.url and s.visit_type = k.visit_type offset 0) f))
-  and w.state in ('outgoing', 'sent') and w.lanes_left > 0
+  and w.state in ('outgoing', 'sent') and (w.lanes_left > 0 or w.hosters is not null)
 order by w.task_id
 for key share of w;
 

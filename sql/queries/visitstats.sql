@@ -15,11 +15,11 @@ for no key update of s;
 -- name: VisitQueuePositions :many
 select visit_type, position from visit_scheduler_queue_position;
 
--- VisitSurroundings returns the queue positions, whether any visit is or was on lanes, and whether any
--- visit type has the policy freshness. Without positions it returns one row without a visit type.
+-- VisitSurroundings returns the queue positions, whether any visit is or was on lanes or may be
+-- refused, and whether any visit type has the policy freshness. Without positions it returns one row without a visit type.
 -- name: VisitSurroundings :many
 select p.visit_type, p.position, l.lanes, l.freshness
-from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes,
+from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts) or exists (select from scheduler_go.refused_visits))::boolean as lanes,
              exists (select from scheduler_go.freshness_control)::boolean as freshness) l
 left join visit_scheduler_queue_position p on true;
 

@@ -135,7 +135,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 -- use.
 -- name: LockWork :many
 select w.task_id, w.state, w.queue, w.home, w.claimed, w.started, w.share_group, w.cost,
-       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.retried, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
+       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.retried, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url, w.hosters,
        coalesce(tt.type, '')::text as task_type
 from scheduler_go.work w
 left join (select t.backend_name, min(t.type) as type from public.task_type t group by 1) tt on tt.backend_name = w.task_name

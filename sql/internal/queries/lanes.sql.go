@@ -400,7 +400,7 @@ from scheduler_go.work w
 where w.task_id = any(array(
     select f.task_id from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
     cross join lateral (select s.task_id from scheduler_go.work s where s.url = k.url and s.visit_type = k.visit_type offset 0) f))
-  and w.state in ('outgoing', 'sent') and w.lanes_left > 0
+  and w.state in ('outgoing', 'sent') and (w.lanes_left > 0 or w.hosters is not null)
 order by w.task_id
 for key share of w
 `
@@ -417,7 +417,8 @@ type LanedVisitsRow struct {
 	Since     time.Time
 }
 
-// LanedVisits returns the sent visits of the origins that may be requeued, and locks them against it.
+// LanedVisits returns the sent visits of the origins that may be requeued, or refused by their hosters, and
+// locks them against it.
 func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]LanedVisitsRow, error) {
 	rows, err := q.db.Query(ctx, lanedVisits, arg.URL, arg.VisitType)
 	if err != nil {

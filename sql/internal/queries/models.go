@@ -234,6 +234,42 @@ type SchedulerGoHintSource struct {
 	LastHint  time.Time
 }
 
+// Hosters that refused visits of late, and how many they get (internal/refusals): the last 10,000, for a week after the last refusal, or after the wait. A time of 1970 is none
+type SchedulerGoRefusingHoster struct {
+	// An instance of a lister (name/instance), or a host
+	Hoster string
+	// The most visits in flight; 0: it refused too few for a limit
+	MaxLoad float64
+	// It gets no visit before
+	Closed time.Time
+	// What it had, or was allowed, in flight when it was last lowered
+	Level   float64
+	Lowered time.Time
+	// When the limit begins to rise
+	Until time.Time
+	// Number of waits that ended in another refusal
+	Waits int32
+	// Rounds of visits that succeeded since until
+	Rounds float64
+	// When a visit last raised the limit
+	Raised time.Time
+	// The first refusal after the last visit that succeeded
+	Since time.Time
+	// Refusals without a lowering, less one for each hundred successes
+	Score float64
+	// The last refusal
+	Refused time.Time
+	// Its kind, as the metrics name it
+	Kind string
+	// The beginning of its error
+	Reason string
+	// Its visits in flight at counted
+	InFlight int32
+	Counted  time.Time
+	// Whether these are visits of several hosts
+	Mixed bool
+}
+
 // The last visit of each origin that failed or found nothing; written only where failed visits are configured to keep the date of the last visit, or to disable origins in any mixture (disable_after_mixed)
 type SchedulerGoVisitFailure struct {
 	URL       string

@@ -396,7 +396,7 @@ func (q *Queries) VisitQueuePositions(ctx context.Context) ([]VisitSchedulerQueu
 
 const visitSurroundings = `-- name: VisitSurroundings :many
 select p.visit_type, p.position, l.lanes, l.freshness
-from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts))::boolean as lanes,
+from (select (exists (select from scheduler_go.work where url is not null) or exists (select from scheduler_go.lane_timeouts) or exists (select from scheduler_go.refused_visits))::boolean as lanes,
              exists (select from scheduler_go.freshness_control)::boolean as freshness) l
 left join visit_scheduler_queue_position p on true
 `
@@ -408,8 +408,8 @@ type VisitSurroundingsRow struct {
 	Freshness bool
 }
 
-// VisitSurroundings returns the queue positions, whether any visit is or was on lanes, and whether any
-// visit type has the policy freshness. Without positions it returns one row without a visit type.
+// VisitSurroundings returns the queue positions, whether any visit is or was on lanes or may be
+// refused, and whether any visit type has the policy freshness. Without positions it returns one row without a visit type.
 func (q *Queries) VisitSurroundings(ctx context.Context) ([]VisitSurroundingsRow, error) {
 	rows, err := q.db.Query(ctx, visitSurroundings)
 	if err != nil {

@@ -307,7 +307,7 @@ func (q *Queries) LockQueues(ctx context.Context, queues []string) ([]LockQueues
 
 const lockWork = `-- name: LockWork :many
 select w.task_id, w.state, w.queue, w.home, w.claimed, w.started, w.share_group, w.cost,
-       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.retried, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url,
+       w.lane_set, w.lane, w.lane_name, w.lanes_left, w.retried, w.soft_limit, w.timed_out, w.below, w.memory, w.lister, w.first, w.behind, w.visit_type, w.url, w.hosters,
        coalesce(tt.type, '')::text as task_type
 from scheduler_go.work w
 left join (select t.backend_name, min(t.type) as type from public.task_type t group by 1) tt on tt.backend_name = w.task_name
@@ -339,6 +339,7 @@ type LockWorkRow struct {
 	Behind     *float64
 	VisitType  *string
 	URL        *string
+	Hosters    []string
 	TaskType   string
 }
 
@@ -376,6 +377,7 @@ func (q *Queries) LockWork(ctx context.Context, taskIds []uuid.UUID) ([]LockWork
 			&i.Behind,
 			&i.VisitType,
 			&i.URL,
+			&i.Hosters,
 			&i.TaskType,
 		); err != nil {
 			return nil, err
