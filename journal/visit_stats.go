@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"swh-scheduler/internal/freshness"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/origins"
@@ -143,6 +144,7 @@ type tally struct {
 	held     []ledger.HeldVisit
 	turns    []ledger.VisitTurn
 	fresh    map[model.OriginKey]origins.OriginFreshness // of visited origins
+	news     map[origins.Newscaster]freshness.Quality    // what visits show of the quality of listers' news
 }
 
 func newTally(rules Rules, known ledger.KnownVisits) *tally {
@@ -153,6 +155,7 @@ func newTally(rules Rules, known ledger.KnownVisits) *tally {
 		disabled: make(map[string]bool),
 		applied:  make(Applied),
 		fresh:    make(map[model.OriginKey]origins.OriginFreshness),
+		news:     make(map[origins.Newscaster]freshness.Quality),
 	}
 	states := make([]originState, len(known.Stats))
 	for i, s := range known.Stats {
@@ -197,7 +200,7 @@ func (t *tally) apply(visits []Visit) {
 	}
 }
 
-// learn updates the estimate of the origin's changes, if its visit type has the policy freshness. It
+// learn updates the estimates of the origin's changes and of its lister's news, if its visit type has the policy freshness. It
 // returns the expected chance of a change, or "". A failed visit changes no estimate.
 func (t *tally) learn(v Visit, eventful bool) (chance string) {
 	o, ok := t.fresh[v.OriginKey]
@@ -207,8 +210,13 @@ func (t *tally) learn(v Visit, eventful bool) (chance string) {
 	if !ok || v.Status != model.VisitSuccessful {
 		return ""
 	}
-	if p, known := o.Visited(v.Date, eventful); known {
+	p, known, seen := o.Visited(v.Date, eventful)
+	if known {
 		chance = fmt.Sprintf("%.1f", math.Floor(p*10)/10)
+	}
+	if seen != (freshness.Quality{}) {
+		of := origins.Newscaster{VisitType: v.VisitType, Lister: o.Lister}
+		t.news[of] = t.news[of].Add(seen)
 	}
 	t.fresh[v.OriginKey] = o
 	return chance
@@ -249,6 +257,7 @@ func (t *tally) changes() ledger.VisitChanges {
 		Held:         t.held,
 		Turns:        t.turns,
 		Freshness:    slices.Collect(maps.Values(t.fresh)),
+		News:         t.news,
 		Ends:         t.applied.ends(),
 	}
 	for _, s := range t.changed {

@@ -154,7 +154,7 @@ func TestSimulatorCompare(t *testing.T) {
 		Policy string
 		Mean   float64 `json:"mean_staleness"`
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != 0 || len(got) != 4 || got[2].Policy != "freshness" || got[2].Mean <= 0 {
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != 0 || len(got) != 7 || got[5].Policy != "freshness" || got[5].Mean <= 0 {
 		t.Errorf("%v: %+v", err, r)
 	}
 	if got := testenv.Read(t, page); strings.Count(string(got), "</svg>") != 3 {
@@ -175,6 +175,8 @@ func TestSimulatorCompare(t *testing.T) {
 		"--origins 30":                     "Invalid value for '--workers': 20 are more than one for ten origins; give fewer, of 30 origins at most 3.",
 		"--hosters 1000000000000":          "Invalid value for '--hosters': 1000000000000 are more than origins, of which there are 2000.",
 		"--csv /no/x --days 1":             "Invalid value for '--csv' / '-o': '/no/x': no such file or directory",
+		"--recall 1.2":                     "Invalid value for '--recall': 1.2 is not from 0 to 1.",
+		"--false-news 1":                   "Invalid value for '--false-news': 1 is not from 0 to below 1.",
 		"--workers 0":                      "Invalid value for '--workers': 0 is not 1 or more.",
 	} {
 		if r := ours(t, append([]string{"simulator", "compare"}, strings.Fields(args)...)...); r.code == 0 || r.stdout != "" || !strings.Contains(r.stderr, want) {

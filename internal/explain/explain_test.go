@@ -116,6 +116,10 @@ func TestOrigin(t *testing.T) {
 	seen := origins.OriginFreshness{History: freshness.History{
 		Estimate: freshness.Estimate{Changes: 3, Days: 30}, Cost: time.Minute, Typical: time.Minute, LastVisit: noon.Add(-day), Threshold: 5000, Longest: 100 * day,
 	}}
+	dated := seen
+	dated.LastUpdate, dated.LastSeen, dated.Listing = noon.Add(-50*day), noon, day
+	dated.News = freshness.Quality{Right: 45.5, Wrong: 4.5, Reported: 65.5, Missed: 29.5}
+	datedMoment := dated.Moment(noon)
 	due, unseen := seen, origins.OriginFreshness{History: freshness.History{FirstSeen: noon.Add(-day)}}
 	due.LastVisit = noon.Add(-50 * day)
 	moment := seen.Moment(noon)
@@ -145,6 +149,10 @@ func TestOrigin(t *testing.T) {
 		"a visit of it is not worth its cost yet": {
 			Origin{Freshness: &seen, Policies: []Policy{fresh}}, &moment,
 			[]string{"a visit is not worth its cost before", "change once in 10 days (certainty 0.75 of 1)", "has to be worth 5e+03"}, nil,
+		},
+		"the quality of its lister's news": {
+			Origin{Freshness: &dated, Policies: []Policy{fresh}}, &datedMoment,
+			[]string{"an estimated 91 % is right, and 70 % of the changes are reported (from 50 visits after news, and 95 changes)"}, nil,
 		},
 		"a visit of it is worth its cost": {
 			Origin{Freshness: &due, Policies: []Policy{fresh}}, &noon, []string{"It can be picked for a visit now"}, []string{"not worth"},

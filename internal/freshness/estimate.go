@@ -82,9 +82,15 @@ func (e Estimate) Chance(gap time.Duration) float64 {
 // WithReports returns the estimate after the first listing that reports a new update. The last update was quiet ago,
 // the previous observation ended known ago, and listing is the time between listings. More updates may have come
 // since the previous listing. Hence only two gaps are observed: the one after the last update, and the one until the
-// previous listing.
-func (e Estimate) WithReports(prior Estimate, known, quiet, listing time.Duration) Estimate {
-	return e.Observe(prior, max(0, known-max(listing, quiet))+max(quiet, time.Second), ChangedAt)
+// previous listing. recall is the part of the changes that are reported.
+func (e Estimate) WithReports(prior Estimate, known, quiet, listing time.Duration, recall float64) Estimate {
+	gap := max(0, known-max(listing, quiet)) + max(quiet, time.Second)
+	return e.Observe(prior, time.Duration(recall*float64(gap)), ChangedAt)
+}
+
+// WithoutReport returns the estimate after a visit has shown that a reported update was none.
+func (e Estimate) WithoutReport() Estimate {
+	return Estimate{max(e.Changes-1, minChanges), e.Days}.bounded()
 }
 
 // Observe returns the estimate after the outcome of a gap. For a visit, the gap is the time since the last successful

@@ -29,6 +29,7 @@ func drawOrigin(t *rapid.T) Origin {
 	o := Origin{Estimate: drawEstimate(t, "estimate"), Cost: drawGap(t, "cost") / 1000, Useless: drawGap(t, "useless") / 1000}
 	if rapid.Bool().Draw(t, "reports") {
 		o.Listing = drawGap(t, "listing") / 100
+		o.News = quality(rapid.Float64Range(0, 1).Draw(t, "precision"), rapid.Float64Range(0, 1).Draw(t, "recall"))
 		if rapid.Bool().Draw(t, "updated") {
 			o.Updated = drawGap(t, "update")
 		}
@@ -38,6 +39,14 @@ func drawOrigin(t *rapid.T) Origin {
 
 // slack bounds the rounding errors of floating-point arithmetic.
 const slack = 1e-6
+
+// slackOf returns the bound of the errors of an origin's value: integrals are computed at some points only.
+func slackOf(o Origin) float64 {
+	if o.Listing > 0 {
+		return 1e-2
+	}
+	return slack
+}
 
 // The value of a visit grows with the time since the last one and with the rate of change, and falls with the cost.
 // The chance of a change grows with time and rate.
@@ -49,20 +58,22 @@ func TestValueGrows(t *testing.T) {
 		if !(value >= 0) || math.IsInf(value, 0) {
 			t.Fatalf("value %g", value)
 		}
-		if later := o.Value(since + since/1000); later < value*(1-slack) {
+		// At its date, news changes what the visit is expected to find, and so its price.
+		told := o.stale() && since <= o.Updated && since+since/1000 > o.Updated
+		if later := o.Value(since + since/1000); !told && later < value*(1-slackOf(o)) {
 			t.Errorf("falls with time, from %g to %g", value, later)
 		}
 		dearer := o
 		dearer.Cost *= 2
-		if v := dearer.Value(since); v > value*(1+slack) {
+		if v := dearer.Value(since); v > value*(1+slackOf(o)) {
 			t.Errorf("grows with the cost, from %g to %g", value, v)
 		}
-		if o.stale() { // at a higher rate the origin becomes stale earlier
+		if o.Listing > 0 { // at a higher rate, news is more likely to come first
 			return
 		}
 		busier := o
 		busier.Changes *= 1.1
-		if v := busier.Value(since); v < value*(1-slack) {
+		if v := busier.Value(since); v < value*(1-slackOf(o)) {
 			t.Errorf("falls with the rate, from %g to %g", value, v)
 		}
 		if o.Chance(since) > busier.Chance(since) || o.Chance(since) > o.Chance(2*since) {
@@ -77,24 +88,17 @@ func TestValueIsTheStalenessSaved(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Origin{
 		{Estimate: Estimate{0.5, 10}}, {Estimate: Estimate{1, 1}}, {Estimate: Estimate{2, 100}},
-		{Estimate: Estimate{30, 3000}}, {Estimate: Estimate{5, 0.5}}, {Estimate: Estimate{1, 1}, Listing: 10 * day},
+		{Estimate: Estimate{30, 3000}}, {Estimate: Estimate{5, 0.5}},
 	} {
 		o.Cost = day
 		const steps = 4000
 		step := 40 * day / steps
-		// With a lister that reports updates, changes start later by the time without reports.
-		fresh := time.Duration(reportedShare * float64(max(0, 40*day-o.Listing)))
-		if o.Listing == 0 {
-			fresh = 0
-		}
 		alone := Origin{Estimate: o.Estimate}
 		saved, staleness := 0.0, 0.0
 		for i := range steps {
 			at := time.Duration(i)*step + step/2
-			if after := at - fresh; after > 0 {
-				staleness += alone.Chance(after) * days(step)
-				saved += days(at) * alone.Chance(after) * days(step)
-			}
+			staleness += alone.Chance(at) * days(step)
+			saved += days(at) * alone.Chance(at) * days(step)
 		}
 		if got := o.Value(40 * day); math.Abs(got-saved) > 1e-2*saved {
 			t.Errorf("%+v: value %g, want %g", o, got, saved)
@@ -115,14 +119,17 @@ func TestMomentIsWhereTheValueReachesTheThreshold(t *testing.T) {
 		if at < 0 || at > longest {
 			t.Fatalf("moment %s, longest %s", at, longest)
 		}
-		if later := o.Moment(threshold*2, longest); later < at-at/100_000 {
+		if later := o.Moment(threshold*2, longest); float64(later) < float64(at)*(1-slackOf(o)/100) {
 			t.Errorf("with a higher threshold %s, before %s", later, at)
 		}
 		near := at/1000 + time.Microsecond
-		if v := o.Value(at - near); v > threshold*(1+slack) {
+		if o.stale() && at-near <= o.Updated { // no visit is due to news before its date
+			return
+		}
+		if v := o.Value(at - near); v > threshold*(1+slackOf(o)) {
 			t.Errorf("before %s the value is %g, above %g", at, v, threshold)
 		}
-		if v := o.Value(at + near); at+near < longest && v < threshold*(1-slack) {
+		if v := o.Value(at + near); at+near < longest && v < threshold*(1-slackOf(o)) {
 			t.Errorf("after %s the value is %g, below %g", at, v, threshold)
 		}
 	})
@@ -134,6 +141,7 @@ func TestMomentsWithinATenthAreRight(t *testing.T) {
 	t.Parallel()
 	seed.Check(t, func(t *rapid.T) {
 		o, longest := drawOrigin(t), drawGap(t, "longest")
+		o.Updated = 0
 		moment := drawGap(t, "moment")
 		threshold := math.Exp(rapid.Float64Range(-20, 40).Draw(t, "threshold"))
 		low, high := o.Thresholds(moment, longest)
@@ -142,19 +150,19 @@ func TestMomentsWithinATenthAreRight(t *testing.T) {
 		if moment > longest {
 			ratio = 0
 		}
-		if left != (ratio > 1/1.1 && ratio < 1.1) && !(math.Abs(math.Abs(math.Log(ratio))-math.Log(1.1)) < 1e-3) {
+		if left != (ratio > 1/1.1 && ratio < 1.1) && !(math.Abs(math.Abs(math.Log(ratio))-math.Log(1.1)) < max(1e-3, slackOf(o))) {
 			t.Errorf("left: %v, where the right moment is %g times as late", left, ratio)
 		}
 	})
 }
 
-// With a reported update the chance is 1, and the visit is worth more than without it.
+// With a reported update the chance is the precision of the news, and the visit is worth more than without it.
 func TestReportedUpdateIsCertain(t *testing.T) {
 	t.Parallel()
-	quiet := Origin{Estimate: Estimate{1, 100}, Cost: time.Minute, Listing: day}
+	quiet := Origin{Estimate: Estimate{1, 100}, Cost: time.Minute, Listing: day, News: quality(1, 1)}
 	updated := quiet
 	updated.Updated = 3 * day
-	if c := updated.Chance(3 * day); c != 1 {
+	if c := updated.Chance(3 * day); c < maxPrecision {
 		t.Errorf("chance %g", c)
 	}
 	if a, b := updated.Moment(1e5, year), quiet.Moment(1e5, year); a > 4*day || b < 60*day {
@@ -305,8 +313,8 @@ func TestReportedUpdates(t *testing.T) {
 	t.Parallel()
 	often, seldom := Estimate{}, Estimate{}
 	for range 50 {
-		often = often.WithReports(General, day, time.Hour, day)
-		seldom = seldom.WithReports(General, year, 12*time.Hour, day)
+		often = often.WithReports(General, day, time.Hour, day, 1)
+		seldom = seldom.WithReports(General, year, 12*time.Hour, day, 1)
 	}
 	if r := often.Rate(); r < 1.5 || r > maxRate {
 		t.Errorf("with updates an hour before each listing: %g a day", r)

@@ -19,6 +19,8 @@ type History struct {
 	// Only if its lister reports updates. Updated is the last update that is part of Estimate. CoveredUntil is the end of
 	// the time that Estimate covers.
 	Updated, CoveredUntil time.Time
+	FirstNews             time.Time // the first update reported since the last visit; zero: none
+	News                  Quality   // of its lister's news
 
 	FirstSeen, LastSeen time.Time     // by its lister; LastSeen is the end of the last listing if that is later
 	LastUpdate          time.Time     // as its lister reports it; zero if it reports none
@@ -31,29 +33,93 @@ type History struct {
 // Visited updates the estimate after a successful visit at a moment after the last one. changed is whether the visit
 // found something new. Visited returns the probability of a change by the estimate before. known is false for a first
 // visit, which has no visit to compare with. known is also false for a visit after a reported update: the estimate
-// uses the report instead.
-func (h *History) Visited(at time.Time, changed bool) (chance float64, known bool) {
+// uses the report instead. seen is what the visit shows of the quality of the news.
+func (h *History) Visited(at time.Time, changed bool) (chance float64, known bool, seen Quality) {
 	if !at.After(h.LastVisit) || at.Before(firstDate) || !at.Before(lastDate) {
-		return 0, false
+		return 0, false, Quality{}
 	}
 	h.Listed()
+	switch {
+	case h.LastVisit.IsZero():
+		h.CoveredUntil = at
+	case h.stale():
+		seen = h.afterNews(at, changed)
+	default:
+		chance, known = h.Origin(at).Chance(at.Sub(h.LastVisit)), true
+		seen = h.afterSilence(at, changed)
+	}
+	h.LastVisit, h.FirstNews = at, time.Time{}
+	return chance, known, seen
+}
+
+// exposure returns the part of the time from from to at in which unreported changes would have come, and the rest: the time
+// of changes that would have been reported.
+func (h *History) exposure(from, at time.Time) (unreported, reported time.Duration) {
+	gap := max(0, at.Sub(from))
+	if !h.HasUpdates() {
+		return gap, 0
+	}
+	r := h.News.Recall()
+	reported = time.Duration(r * float64(min(gap, max(0, h.LastSeen.Sub(from)))))
+	return gap - reported, reported
+}
+
+// afterSilence updates the estimate after a visit at at, without news since the last visit.
+func (h *History) afterSilence(at time.Time, changed bool) (seen Quality) {
 	since := h.LastVisit
 	if h.HasUpdates() {
 		since = h.CoveredUntil
-	}
-	if h.LastVisit.IsZero() {
-		h.CoveredUntil = at
-	} else if !h.stale() {
-		outcome := Unchanged
-		if changed {
-			outcome = Changed
+		if h.canMiss() {
+			seen = h.missed(at, changed)
 		}
-		chance, known = h.Origin(at).Chance(at.Sub(h.LastVisit)), true
-		h.Estimate = h.Estimate.Observe(h.prior(at), at.Sub(since), outcome)
-		h.CoveredUntil = later(h.CoveredUntil, at)
 	}
-	h.LastVisit = at
-	return chance, known
+	unreported, reported := h.exposure(since, at)
+	if prior := h.prior(at); changed {
+		h.Estimate = h.Estimate.Observe(prior, reported, Unchanged).Observe(prior, unreported, Changed)
+	} else {
+		h.Estimate = h.Estimate.Observe(prior, reported+unreported, Unchanged)
+	}
+	h.CoveredUntil = later(h.CoveredUntil, at)
+	return seen
+}
+
+// missed returns what a visit at at, without news since the last visit, shows of the recall: the expected number of unreported
+// changes that it has found, of those until the last listing, and of reported changes in a time as long. Both are of the same
+// visits. Visits after news are not counted: they are made at once, while missed changes are found much later.
+func (h *History) missed(at time.Time, found bool) (seen Quality) {
+	unreported, reported := h.exposure(h.LastVisit, at)
+	e := h.Estimate.Or(h.prior(at))
+	e.Days += days(reported)
+	rate, r := e.Changes/e.Days, h.News.Recall()
+	seen.Reported = rate * days(reported)
+	if found {
+		seen.Missed = (1 - r) / r * seen.Reported / max(e.Chance(unreported), 1e-9)
+	}
+	return seen
+}
+
+// afterNews updates the estimate after a visit at at, with news since the last visit. It learns nothing if the update may have
+// been before the last visit, or was after this one.
+func (h *History) afterNews(at time.Time, changed bool) (seen Quality) {
+	if h.FirstNews.After(at) || !h.LastUpdate.After(h.LastVisit) {
+		return Quality{}
+	}
+	unreported, _ := h.exposure(h.LastVisit, at)
+	if !changed {
+		h.Estimate = h.Estimate.Or(h.prior(at)).WithoutReport().Observe(h.prior(at), unreported, Unchanged)
+		h.CoveredUntil = later(h.CoveredUntil, at)
+		return Quality{Wrong: 1}
+	}
+	q := h.News.Precision()
+	seen.Right = q / (q + (1-q)*h.Estimate.Or(h.prior(at)).Chance(unreported))
+	seen.Wrong = 1 - seen.Right
+	return seen
+}
+
+// canMiss reports whether the origin changes seldom between listings, as few changes are missed if each is soon followed by
+// another one. Only visits of such origins show how many changes are missed.
+func (h *History) canMiss() bool {
+	return h.Estimate.Or(h.prior(h.LastVisit)).Rate()*days(h.Listing) < 0.3
 }
 
 // Listed updates the estimate if the lister has reported an update after Updated. It reports whether it did.
@@ -64,10 +130,13 @@ func (h *History) Listed() bool {
 	if h.Updated.IsZero() { // the first report: the time of the update before it is unknown
 		h.CoveredUntil = h.LastVisit
 	} else {
-		h.Estimate = h.Estimate.WithReports(h.prior(h.LastSeen), h.LastSeen.Sub(h.CoveredUntil), h.LastSeen.Sub(h.LastUpdate), h.Listing)
+		r := h.News.Recall()
+		h.Estimate = h.Estimate.WithReports(h.prior(h.LastSeen), h.LastSeen.Sub(h.CoveredUntil), h.LastSeen.Sub(h.LastUpdate), h.Listing, r)
 		h.CoveredUntil = later(h.CoveredUntil, h.LastSeen)
 	}
-	h.Updated = h.LastUpdate
+	if h.Updated = h.LastUpdate; h.FirstNews.IsZero() && h.stale() {
+		h.FirstNews = h.LastUpdate
+	}
 	return true
 }
 
@@ -107,10 +176,10 @@ const UselessVisits = 5
 func (h *History) Origin(now time.Time) Origin {
 	of := Origin{Estimate: h.Estimate.Or(h.prior(h.LastVisit)), Cost: h.Cost, Useless: UselessVisits * h.Typical}
 	if h.HasUpdates() {
-		of.Listing, of.Updated = max(h.Listing, now.Sub(h.LastSeen)), max(0, h.LastUpdate.Sub(h.LastVisit))
+		of.Listing, of.News = max(h.Listing, now.Sub(h.LastSeen)), h.News
 	}
 	if h.stale() {
-		of.Updated = max(1, of.Updated)
+		of.Updated = max(1, h.firstNews().Sub(h.LastVisit))
 	}
 	return of
 }
@@ -132,6 +201,19 @@ func (h *History) MomentWithoutUpdate(now time.Time) time.Time {
 	return h.LastVisit.Add(origin.Moment(h.Threshold, h.Longest))
 }
 
+// firstNews returns the date of the first update reported since the last visit, of a stale origin.
+func (h *History) firstNews() time.Time {
+	if h.FirstNews.After(h.LastVisit) && h.FirstNews.Before(h.LastUpdate) {
+		return h.FirstNews
+	}
+	return h.LastUpdate
+}
+
+// NewsWait returns the expected staleness, in days, at which a visit after news becomes worth its cost.
+func (h *History) NewsWait(now time.Time) float64 {
+	return h.Origin(later(now, h.LastVisit)).NewsAge(h.Threshold)
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -145,13 +227,17 @@ func (h *History) IsOff(moment, now time.Time) bool {
 		return !moment.Equal(h.Moment(now))
 	}
 	origin := h.Origin(now)
-	if h.stale() { // scheduler_go.moment_of, which made the moment, then uses Prior unchanged
-		origin.Estimate = h.Estimate.Or(h.Prior)
-	}
 	dateEnd := h.updateDateEnd()
 	if moment.Before(dateEnd) {
 		return true
 	}
+	if h.stale() {
+		const part = 1.1
+		wait := origin.NewsAge(h.Threshold)
+		origin.Estimate = h.Estimate.Or(h.Prior) // scheduler_go.moment_of, which made the moment, uses Prior unchanged
+		waits, right := moment.Sub(h.LastVisit), origin.afterNews(wait, h.Longest)
+		return float64(waits) > part*float64(right) && !moment.Equal(dateEnd) || float64(right) > part*float64(waits)
+	}
 	low, high := origin.Thresholds(moment.Sub(h.LastVisit), h.Longest)
-	return h.Threshold < low && !moment.Equal(dateEnd) || h.Threshold > high
+	return h.Threshold < low || h.Threshold > high
 }

@@ -21,12 +21,12 @@ func seenOrigin() History {
 // the last, and one with an impossible date leave the estimate unchanged.
 func TestVisited(t *testing.T) {
 	first := History{Prior: General, FirstSeen: noon}
-	if _, known := first.Visited(noon, true); known || first.Estimate != (Estimate{}) || !first.LastVisit.Equal(noon) || !first.CoveredUntil.Equal(noon) {
+	if _, known, _ := first.Visited(noon, true); known || first.Estimate != (Estimate{}) || !first.LastVisit.Equal(noon) || !first.CoveredUntil.Equal(noon) {
 		t.Errorf("%+v after the first visit", first)
 	}
 	changed, unchanged := seenOrigin(), seenOrigin()
 	for range 3 {
-		if chance, known := changed.Visited(changed.LastVisit.Add(10*day), true); !known || chance <= 0 || chance >= 1 {
+		if chance, known, _ := changed.Visited(changed.LastVisit.Add(10*day), true); !known || chance <= 0 || chance >= 1 {
 			t.Errorf("chance %v, known %v", chance, known)
 		}
 		unchanged.Visited(unchanged.LastVisit.Add(10*day), false)
@@ -37,7 +37,7 @@ func TestVisited(t *testing.T) {
 	}
 	for _, at := range []time.Time{now, now.Add(-day), time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		before := changed
-		if _, known := changed.Visited(at, true); known || changed != before {
+		if _, known, _ := changed.Visited(at, true); known || changed != before {
 			t.Errorf("a visit changed the estimate at %s", at)
 		}
 	}
@@ -59,7 +59,7 @@ func TestReportedUpdate(t *testing.T) {
 		t.Errorf("%+v after the second report", h)
 	}
 	learnt := h.Estimate
-	if _, known := h.Visited(noon.Add(7*day), true); known || h.Estimate != learnt {
+	if _, known, _ := h.Visited(noon.Add(7*day), true); known || h.Estimate != learnt {
 		t.Errorf("%+v, %v: learnt twice", h.Estimate, known)
 	}
 }
@@ -130,7 +130,7 @@ func TestUpdateAsOldAsTheVisit(t *testing.T) {
 			t.Errorf("%s: a moment before the date has passed is right", c.name)
 		}
 		h.Threshold = 1e4
-		if _, known := h.Visited(c.seen.Add(2*day), false); known == stale || stale && h.Estimate != learnt {
+		if _, known, _ := h.Visited(c.seen.Add(2*day), false); known == stale || stale && h.Estimate != learnt {
 			t.Errorf("%s: the next visit teaches: %v", c.name, known)
 		}
 		if moment, quiet := h.Moment(now.Add(2*day)), h.MomentWithoutUpdate(now.Add(2*day)); !moment.Equal(quiet) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"swh-scheduler/internal/freshness"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
@@ -58,14 +59,15 @@ type HeldVisit struct {
 
 // VisitChanges are the changes of a batch of visits.
 type VisitChanges struct {
-	Stats        []*model.VisitStats              // of the given origins, each once, with LastVisit set
-	LastFailures map[model.OriginKey]VisitFailure // of origins in Stats whose Stats lack it
-	Freshness    []origins.OriginFreshness        // of visited origins
-	DisabledURLs []string                         // origins to disable until a lister lists them again
-	Held         []HeldVisit                      // failed visits that don't count yet
-	Counted      []HeldVisit                      // held visits that count now
-	Turns        []VisitTurn                      // visits whose outcome differs from the visit before
-	Ends         Ends                             // visits that changed something, by visit type and outcome
+	Stats        []*model.VisitStats                      // of the given origins, each once, with LastVisit set
+	LastFailures map[model.OriginKey]VisitFailure         // of origins in Stats whose Stats lack it
+	Freshness    []origins.OriginFreshness                // of visited origins
+	News         map[origins.Newscaster]freshness.Quality // what the visits show of the quality of news
+	DisabledURLs []string                                 // origins to disable until a lister lists them again
+	Held         []HeldVisit                              // failed visits that don't count yet
+	Counted      []HeldVisit                              // held visits that count now
+	Turns        []VisitTurn                              // visits whose outcome differs from the visit before
+	Ends         Ends                                     // visits that changed something, by visit type and outcome
 }
 
 // errStatsAppeared reports new origins that two members of the consumer group inserted at once.
@@ -209,7 +211,9 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 			return origins.WriteFreshness(ctx, tx.q, changes.Freshness, time.Time{})
 		},
 		stmt.Keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
-		tx.countEnded(changes.Ends))
+		tx.countEnded(changes.Ends),
+		// The last statement: many batches lock the row of a large lister.
+		func(ctx context.Context) error { return origins.RecordNews(ctx, tx.q, changes.News) })
 }
 
 // ReleasedVisits lists up to limit held failed visits that now count: their try has ended without a

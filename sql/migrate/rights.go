@@ -112,13 +112,13 @@ var ownRights = []right{
 	{"table", "INSERT UPDATE", "ended", "start-listener journal-client"},
 	{"table", "INSERT UPDATE", "event_queues event_readers lane_history lane_memory lane_sketches lane_timeouts refused_visits refusing_hosters run_starts", "start-listener"},
 	{"table", "INSERT", "deliveries failures rejected_events run_durations share_charges", "start-listener"},
-	{"table", "INSERT UPDATE", "freshness visit_failures", "journal-client"},
+	{"table", "INSERT UPDATE", "freshness freshness_news visit_failures", "journal-client"},
 	{"table", "INSERT", "held_visits rejected_records visit_turns", "journal-client"},
 
 	// Visits by freshness.
 	{"table", "INSERT UPDATE DELETE", "freshness_control", "schedule-recurrent"},
 	{"table", "INSERT UPDATE", "freshness freshness_listers", "schedule-recurrent"},
-	{"table", "DELETE", "freshness_listers", "schedule-recurrent"},
+	{"table", "DELETE", "freshness_listers freshness_news", "schedule-recurrent"},
 
 	// Hints.
 	{"table", "INSERT", "hint_sources hints", "rpc-serve"},

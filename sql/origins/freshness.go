@@ -56,7 +56,8 @@ func FreshnessOf(ctx context.Context, q *queries.Queries, origins []model.Origin
 			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Complete: r.Complete, History: freshness.History{
 				Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
 				Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), LastVisit: r.Seen, Updated: r.Updated, CoveredUntil: r.Listed,
-				FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork,
+				FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork, FirstNews: r.News,
+				News:      freshness.Quality{Right: r.RightNews, Wrong: r.WrongNews, Reported: r.Reported, Missed: r.Missed},
 				Threshold: r.Threshold, Longest: model.Duration(r.Longest),
 			},
 		}
@@ -72,11 +73,32 @@ func WriteFreshness(ctx context.Context, q *queries.Queries, origins []OriginFre
 		p.Changes, p.Days = append(p.Changes, float32(o.Estimate.Changes)), append(p.Days, float32(o.Estimate.Days))
 		p.Cost, p.Seen, p.Moments = append(p.Cost, float32(o.Cost.Seconds())), append(p.Seen, o.LastVisit), append(p.Moments, o.MomentWithoutUpdate(now))
 		p.Updated, p.Listed = append(p.Updated, o.Updated), append(p.Listed, o.CoveredUntil)
+		p.News, p.Waits = append(p.News, o.FirstNews), append(p.Waits, float32(o.NewsWait(now)))
 	}
 	if len(p.Urls) == 0 {
 		return nil
 	}
 	return q.WriteFreshness(ctx, p)
+}
+
+// A Newscaster is a lister whose news of origins of a visit type have a quality.
+type Newscaster struct {
+	VisitType string
+	Lister    uuid.UUID
+}
+
+// RecordNews adds what visits have shown of the quality of listers' news.
+func RecordNews(ctx context.Context, q *queries.Queries, seen map[Newscaster]freshness.Quality) error {
+	if len(seen) == 0 {
+		return nil
+	}
+	var p queries.RecordNewsParams
+	for of, n := range seen {
+		p.VisitTypes, p.Listers = append(p.VisitTypes, of.VisitType), append(p.Listers, of.Lister)
+		p.RightNews, p.WrongNews = append(p.RightNews, float32(n.Right)), append(p.WrongNews, float32(n.Wrong))
+		p.Reported, p.Missed = append(p.Reported, float32(n.Reported)), append(p.Missed, float32(n.Missed))
+	}
+	return q.RecordNews(ctx, p)
 }
 
 // ConfigureFreshness sets the visit types with the policy freshness, each with the longest wait of an

@@ -62,7 +62,7 @@ func TestGrabByFreshness(t *testing.T) {
 	t.Parallel()
 	w := newOwnWorld(t, time.Now().UTC().Truncate(time.Microsecond))
 	r := seed.Rand(t)
-	refreshed(t, w.dsn, w.store, 300, "git")
+	refreshed(t, w.dsn, w.store, 1000, "git")
 	sqltest.Keep(t, w.store)
 	computeMoments(t, w.store, w.now)
 	sqltest.CheckCandidates(t, w.store)
@@ -207,12 +207,21 @@ func TestVisitsTeachRates(t *testing.T) {
 
 	testenv.Exec(t, store.Pool(), "update listed_origins set last_seen = $1", start.AddDate(0, 0, 3))
 	write(visit(told, 4, model.VisitSuccessful, "b"))
-	want = freshness.Estimate{}.Observe(freshness.Facts{Age: 4 * day, SinceUpdate: 3 * day}.Prior(), 3*day, freshness.Changed)
+	// Of the two days until the last listing, a change would have been reported in nine tenths.
+	facts := freshness.Facts{Age: 4 * day, SinceUpdate: 3 * day}.Prior()
+	want = freshness.Estimate{}.Observe(facts, 2*day*9/10, freshness.Unchanged).Observe(facts, 3*day-2*day*9/10, freshness.Changed)
 	same("after a visit without news of its lister", known(told).Estimate, want)
+	missed := known(told).News
+	if missed.Missed <= 0 || missed.Missed >= 1 || missed.Reported <= 0 || missed.Right+missed.Wrong > 0 {
+		t.Errorf("%+v, want a part of the change to be missed, as the rest may have come after the listing", missed)
+	}
 	testenv.Exec(t, store.Pool(), "update listed_origins set last_update = $2, last_seen = $3 where url = $1", told, start.AddDate(0, 0, 6), start.AddDate(0, 0, 7))
 	write(visit(told, 8, model.VisitSuccessful, "c"))
-	want = want.WithReports(freshness.Facts{Age: 7 * day, SinceUpdate: day}.Prior(), 3*day, day, day)
+	want = want.WithReports(freshness.Facts{Age: 7 * day, SinceUpdate: day}.Prior(), 3*day, day, day, missed.Recall())
 	same("after an update, and the visit that it caused", known(told).Estimate, want)
+	if n := known(told).News; math.Abs(n.Right+n.Wrong-1) > 1e-4 || n.Right < 0.9 {
+		t.Errorf("%+v, want the news to be right", n)
+	}
 	write(visit(told, 9, model.VisitSuccessful, "c"))
 	want = want.Observe(freshness.Facts{Age: 9 * day, SinceUpdate: 3 * day}.Prior(), 2*day, freshness.Unchanged)
 	same("after a visit that finds nothing since that listing", known(told).Estimate, want)
@@ -322,7 +331,7 @@ func TestStoppedListerIsNotTrusted(t *testing.T) {
 	for _, url := range []string{"untold", "stopped", "listed", "incremental"} {
 		wait[url] = testenv.Column[time.Time](t, store.Pool(), "select moment from scheduler_go.candidates where url = '"+url+"'")[0].Sub(ago(90)).Hours() / 24
 	}
-	if math.Abs(wait["stopped"]/wait["untold"]-1) > 0.01 || wait["listed"] < 1.5*wait["untold"] || wait["incremental"] < 1.5*wait["untold"] {
+	if math.Abs(wait["stopped"]/wait["untold"]-1) > 0.05 || wait["listed"] < 1.5*wait["untold"] || wait["incremental"] < 1.5*wait["untold"] {
 		t.Errorf("visits wait for %v days", wait)
 	}
 }
@@ -466,7 +475,7 @@ func TestMomentOfUpdatesAsOldAsTheVisit(t *testing.T) {
 	store := testenv.OpenLocal(t, dsn)
 	visited := time.Date(2026, 3, 1, 10, 20, 30, 400_000_000, time.UTC)
 	now := visited.AddDate(0, 0, 3)
-	refreshed(t, dsn, store, 1, "git") // an update is worth a visit within a second
+	refreshed(t, dsn, store, 1, "git") // an update is worth a visit within minutes
 	testenv.Exec(t, store.Pool(), "insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())")
 	updates := map[string]time.Time{
 		"second": visited.Truncate(time.Second), "day": visited.Truncate(24 * time.Hour), "same": visited,
@@ -495,9 +504,9 @@ func TestMomentOfUpdatesAsOldAsTheVisit(t *testing.T) {
 		switch got := moment(url); {
 		case quiet[url] && got.Before(visited.Add(day/2)):
 			t.Errorf("%s: its moment is %s although the visit saw the update", url, got)
-		case (url == "second" || url == "day" || url == "same") && got.Sub(ends).Abs() > time.Second:
+		case (url == "second" || url == "day" || url == "same") && got.Sub(ends) > 5*time.Minute:
 			t.Errorf("%s: its moment is %s, want %s", url, got, ends)
-		case (url == "second" || url == "day") && got.Before(ends):
+		case (url == "second" || url == "day" || url == "same") && got.Before(ends):
 			t.Errorf("%s: its moment %s is before %s", url, got, ends)
 		}
 	}

@@ -34,6 +34,9 @@ select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
   coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
+  coalesce(f.news, '0001-01-01Z')::timestamptz as news,
+  coalesce(n.right_news, 0)::double precision as right_news, coalesce(n.wrong_news, 0)::double precision as wrong_news,
+  coalesce(n.reported, 0)::double precision as reported, coalesce(n.missed, 0)::double precision as missed,
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
   least(greatest(lo.last_seen, g.finished, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
@@ -52,20 +55,23 @@ left join origin_visit_stats s on s.url = key.url and s.visit_type = key.visit_t
 left join scheduler_go.freshness f on f.origin = hashtextextended(key.visit_type || ' ' || key.url, 0)
 left join scheduler_go.listings g on g.lister_id = lo.lister_id
 left join scheduler_go.freshness_listers p on p.visit_type = key.visit_type and p.lister_id = lo.lister_id
+left join scheduler_go.freshness_news n on n.visit_type = key.visit_type and n.lister_id = lo.lister_id
 left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || key.visit_type || ' ' || key.url, 0);
 
 -- WriteFreshness writes estimates of origins, unless the row has a later visit.
 -- name: WriteFreshness :exec
-insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment)
-select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment
+insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment, news, wait)
+select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment, v.news, v.wait
 from (select hashtextextended(unnest(@visit_types::text[]) || ' ' || unnest(@urls::text[]), 0) as origin,
              unnest(@changes::real[]) as changes, unnest(@days::real[]) as days, unnest(@cost::real[]) as cost,
              unnest(@seen::timestamptz[]) as seen, nullif(unnest(@updated::timestamptz[]), '0001-01-01Z') as updated,
              nullif(unnest(@listed::timestamptz[]), '0001-01-01Z') as listed,
-             unnest(@moments::timestamptz[]) as moment) v
+             unnest(@moments::timestamptz[]) as moment,
+             nullif(unnest(@news::timestamptz[]), '0001-01-01Z') as news, unnest(@waits::real[]) as wait) v
 order by v.origin
 on conflict (origin) do update
-set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
+set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment,
+  news = excluded.news, wait = excluded.wait
 where f.seen <= excluded.seen;
 
 -- FreshCandidates lists the origins on a range of pages of candidates that need a moment or have one. If a
@@ -94,6 +100,10 @@ where c.ctid >= format('(%s,0)', @first_page::bigint)::tid and c.ctid < format('
 with gone as (
   delete from scheduler_go.freshness_listers l
   where (l.visit_type, l.lister_id) not in (select unnest(@visit_types::text[]), unnest(@listers::uuid[]))
+), unlisted as (
+  delete from scheduler_go.freshness_news n
+  where n.visit_type not in (select visit_type from scheduler_go.freshness_control)
+     or n.lister_id not in (select id from listers)
 ), complete as (
   update scheduler_go.freshness_control set complete = true
   where not complete and exists (select from scheduler_go.walks where name = @walk::text and place is not null)
@@ -113,3 +123,19 @@ delete from scheduler_go.freshness f
 using (select make_interval(secs => coalesce(max(longest), @longest::double precision)) as longest from scheduler_go.freshness_control) k
 where f.ctid >= format('(%s,0)', @first_page::bigint)::tid and f.ctid < format('(%s,0)', @end_page::bigint)::tid
   and f.seen + 2 * k.longest < @now::timestamptz;
+
+-- RecordNews adds observations to the quality of listers' news, of about 1,000 each (freshness.MostObserved): older
+-- ones fade. It
+-- locks rows in the order of keys.
+-- name: RecordNews :exec
+insert into scheduler_go.freshness_news as n (visit_type, lister_id, right_news, wrong_news, reported, missed)
+select v.visit_type, v.lister_id, v.right_news, v.wrong_news, v.reported, v.missed
+from (select unnest(@visit_types::text[]) as visit_type, unnest(@listers::uuid[]) as lister_id,
+             unnest(@right_news::real[]) as right_news, unnest(@wrong_news::real[]) as wrong_news,
+             unnest(@reported::real[]) as reported, unnest(@missed::real[]) as missed) v
+order by v.visit_type, v.lister_id
+on conflict (visit_type, lister_id) do update
+set right_news = (n.right_news + excluded.right_news) * least(1, 1000 / nullif(n.right_news + n.wrong_news, 0)),
+    wrong_news = (n.wrong_news + excluded.wrong_news) * least(1, 1000 / nullif(n.right_news + n.wrong_news, 0)),
+    reported = (n.reported + excluded.reported) * least(1, 1000 / nullif(n.reported + n.missed, 0)),
+    missed = (n.missed + excluded.missed) * least(1, 1000 / nullif(n.reported + n.missed, 0));

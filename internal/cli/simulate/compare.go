@@ -17,6 +17,7 @@ import (
 type compareOptions struct {
 	freshsim.Options
 	model, changes, output string
+	hours                  float64 // of delay
 	csv, html              string
 }
 
@@ -32,8 +33,10 @@ func newCompare(a *command.App) *cobra.Command {
 		Use:   "compare [OPTIONS]",
 		Short: "Compare how stale the archive is with each policy of visits",
 		Long: `Compare, without a database, how stale the archive is with each policy of visits: the
-Python scheduler's default ones, pools, freshness, and an oracle that has the real rate
-of change of each origin. Origins change by a model:
+Python scheduler's default ones for git (python), those of the archive's production in
+general (40/40/20) and for git (15/80/5, of a sample), pools, freshness that trusts all
+news to 97 % (fixed), freshness, and an oracle that has the real rate of change of each
+origin and the real quality of the news. Origins change by a model:
 ` + about + `
 
 or as recorded in a CSV file (--changes).`,
@@ -54,6 +57,23 @@ or as recorded in a CSV file (--changes).`,
 	command.Must(flags, "days", func() bool { return o.Runtime > 0 && o.Runtime <= 3660 }, "is not more than 0 and at most ten years")
 	flags.Float64Var(&o.Longest, "longest", o.Longest, "the longest wait for a visit by freshness, in `days`")
 	command.Must(flags, "longest", func() bool { return o.Longest >= 1 && o.Longest <= 3660 }, "is not between a day and ten years")
+	part := func(p *float64, name, about string) {
+		flags.Float64Var(p, name, *p, about)
+		command.Must(flags, name, func() bool { return *p >= 0 && *p <= 1 }, "is not from 0 to 1")
+	}
+	falseNews := func(p *float64, name, about string) {
+		flags.Float64Var(p, name, *p, about)
+		command.Must(flags, name, func() bool { return *p >= 0 && *p < 1 }, "is not from 0 to below 1")
+	}
+	part(&o.News.Recall, "recall", "the `part` of the changes that listers report")
+	part(&o.RecallTo, "recall-to", "the `part` that the best of four listers reports; the others have evenly spread recalls from --recall on. Without it there is one lister")
+	falseNews(&o.News.False, "false-news", "the `part` of the listers' reports that come without a change")
+	flags.Float64Var(&o.hours, "report-delay", 0, "the mean time from a change to a lister's report of it, in `hours`, beside the time until the next listing")
+	command.Must(flags, "report-delay", func() bool { return o.hours >= 0 && o.hours <= 10_000 }, "is not between 0 and 10,000")
+	flags.BoolVar(&o.News.Coarse, "day-dates", false, "listers report the day of a change, not the moment")
+	part(&o.Hinted, "hinted", "the `part` of the origins whose forge hints at changes within half an hour")
+	part(&o.Hints.Recall, "hint-recall", "the `part` of their changes that are hinted at")
+	falseNews(&o.Hints.False, "hint-false", "the `part` of the hints that come without a change")
 	flags.Float64Var(&o.Failures, "failures", 0, "the `part` of the visits that fail, at random")
 	command.Must(flags, "failures", func() bool { return o.Failures >= 0 && o.Failures < 1 }, "is not from 0 to below 1")
 	flags.IntVar(&o.Hosters, "hosters", 1, "`number` of hosters that the origins are at; half of the origins are at an eighth of them")
@@ -87,6 +107,7 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 	if most := max(1, o.Origins/10); o.Workers > most {
 		return command.Usagef(cmd, "Invalid value for '--workers': %d are more than one for ten origins; give fewer, of %d origins at most %d.", o.Workers, o.Origins, most)
 	}
+	o.News.Delay = o.hours / 24
 	if o.Hosters > o.Origins {
 		return command.Usagef(cmd, "Invalid value for '--hosters': %d are more than origins, of which there are %d.", o.Hosters, o.Origins)
 	}
@@ -100,6 +121,7 @@ func compare(a *command.App, cmd *cobra.Command, o compareOptions) error {
 	}
 	settings := []page.Row{
 		{Name: "Model of changes", Value: model.Name}, {Name: "Load", Value: fmt.Sprint(o.Load)}, {Name: "Origins", Value: pytext.Thousands(o.Origins)},
+		{Name: "News of listers", Value: o.News.String()}, {Name: "Hints", Value: fmt.Sprintf("of %g of the origins, %s", o.Hinted, o.Hints)},
 		{Name: "Failures", Value: fmt.Sprint(o.Failures)}, {Name: "Hosters", Value: pytext.Thousands(o.Hosters)}, {Name: "Visits in flight of each", Value: pytext.Thousands(o.PerHoster)},
 		{Name: "Workers", Value: pytext.Thousands(o.Workers)}, {Name: "Days", Value: fmt.Sprintf("%.0f", o.Runtime)}, {Name: "Runs", Value: pytext.Thousands(o.Runs)},
 	}

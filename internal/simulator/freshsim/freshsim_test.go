@@ -3,6 +3,7 @@ package freshsim
 import (
 	"bytes"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,14 @@ import (
 )
 
 // small are the options of a short run. Runs with the same seed have the same result.
-var small = Options{Origins: 300, WarmUp: 90, Runtime: 150, Load: 1, Workers: 2, Seed: 1, Runs: 1, Longest: 180}
+var small = Options{Origins: 300, WarmUp: 90, Runtime: 150, Load: 1, Workers: 2, Seed: 1, Runs: 1, Longest: 180, News: Defaults.News}
+
+// noisy are the same options with listers that miss much, and report changes that never were.
+var noisy = func() Options {
+	o := small
+	o.Origins, o.News = 1500, Signals{Recall: 0.7, False: 0.1}
+	return o
+}()
 
 var poissonModel = Models[slices.IndexFunc(Models, func(m Model) bool { return m.Name == "poisson" })]
 
@@ -27,7 +35,7 @@ func TestFreshnessLetsTheArchiveBeLessStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log("\n" + Text(reports, small))
-	python, pools, fresh, oracle := reports[0], reports[1], reports[2], reports[3]
+	python, pools, fresh, oracle := reports[0], reports[3], reports[5], reports[6]
 	if fresh.Mean > 0.7*python.Mean || fresh.Mean > 0.8*pools.Mean || fresh.Useless > pools.Useless*3/4 {
 		t.Error("freshness is no better")
 	}
@@ -38,6 +46,63 @@ func TestFreshnessLetsTheArchiveBeLessStale(t *testing.T) {
 		if busy := r.busyPart(small); busy <= 0 || busy > 1.01 || r.Useless > r.Visits || r.P95 > r.Worst || r.Stale > 1 {
 			t.Errorf("%s is busy for %g of the time", r.Policy, busy)
 		}
+	}
+}
+
+// With listers that miss three changes of ten, freshness learns so, and leaves less staleness than with a fixed trust.
+func TestFreshnessLearnsTheQualityOfNews(t *testing.T) {
+	t.Parallel()
+	s, err := newSimulation(poissonModel, "freshness", noisy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for lister, q := range s.policy.(*fresh).news[:noisy.listers()] {
+		if math.Abs(q.Recall()-0.7) > 0.12 || math.Abs(q.Precision()-0.9) > 0.07 {
+			t.Errorf("lister %d: recall %.2f and precision %.2f, want 0.7 and 0.9", lister, q.Recall(), q.Precision())
+		}
+	}
+	fixed, err := Run(t.Context(), poissonModel, "fixed", noisy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.3f days, with fixed trust %.3f", s.report.Mean, fixed.Mean)
+	if s.report.Mean > 0.9*fixed.Mean {
+		t.Errorf("%.3f days of staleness, with fixed trust %.3f", s.report.Mean, fixed.Mean)
+	}
+}
+
+// The configured parts of the changes are reported, of the reports are false, and dates are days if configured.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	var random rand.PCG
+	random.Seed(1, 2)
+	s := source{Signals: Signals{Recall: 0.6, False: 0.2, Delay: 2, Coarse: true}, used: true, counted: -1}
+	const changes = 20_000
+	for i := range changes {
+		s.change(float64(i)+0.5, &random) // a change each day
+	}
+	late, all := 0.0, float64(len(s.pending))
+	for _, r := range s.pending {
+		late += r.at - r.date
+		if r.date != math.Floor(r.date) || r.at < r.date {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if want := changes * 0.6 / 0.8; math.Abs(all/want-1) > 0.05 {
+		t.Errorf("%v reports, want %v", all, want)
+	}
+	if late /= all; math.Abs(late-2.5) > 0.2 {
+		t.Errorf("%v days late on average, want 2 from half a day on", late)
+	}
+	s.advance(changes / 2)
+	if s.last != changes/2-1 && s.last != changes/2-2 && s.last != changes/2-3 {
+		t.Errorf("the last report is of day %v", s.last)
+	}
+	if o := (Options{News: Signals{Recall: 0.5}, RecallTo: 1}); o.news(0).Recall != 0.5 || o.news(listers-1).Recall != 1 {
+		t.Errorf("recalls from %v to %v", o.news(0).Recall, o.news(listers-1).Recall)
 	}
 }
 
@@ -69,7 +134,7 @@ func TestFailuresAndHosters(t *testing.T) {
 		}
 		means = append(means, s.report.Mean)
 	}
-	if fresh := means[2]; fresh > 0.9*means[0] || fresh > 0.9*means[1] {
+	if fresh := means[5]; fresh > 0.9*means[0] || fresh > 0.9*means[3] {
 		t.Errorf("the mean stalenesses are %.2f", means)
 	}
 }
@@ -223,8 +288,8 @@ func TestOracleKnowsTheRate(t *testing.T) {
 		{abandoned, 10, 1.0 / abandonedMean},
 		{abandoned, 300, 3},
 	} {
-		p := newFresh([]origin{{history: test.history, visit: test.at}}, 1, true, 180)
-		if got := p.known(0).Rate(); math.Abs(got-test.want) > 1e-9 {
+		p := newFresh([]origin{{history: test.history, visit: test.at}}, 1, "oracle", 180)
+		if got := p.update(0).Estimate.Rate(); math.Abs(got-test.want) > 1e-9 {
 			t.Errorf("%+v: %g, want %g", test.history, got, test.want)
 		}
 	}
@@ -233,7 +298,7 @@ func TestOracleKnowsTheRate(t *testing.T) {
 // Parallel runs have the same results as sequential ones.
 func TestRunsDoNotDependOnEachOther(t *testing.T) {
 	t.Parallel()
-	o := Options{Origins: 100, WarmUp: 30, Runtime: 40, Load: 1, Workers: 2, Seed: 7, Runs: 2, Longest: 180, Failures: 0.1, Hosters: 4, PerHoster: 2}
+	o := Options{Origins: 100, WarmUp: 30, Runtime: 40, Load: 1, Workers: 2, Seed: 7, Runs: 2, Longest: 180, News: Defaults.News, Failures: 0.1, Hosters: 4, PerHoster: 2}
 	got, err := Compare(t.Context(), poissonModel, o)
 	if err != nil {
 		t.Fatal(err)

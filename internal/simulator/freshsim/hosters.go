@@ -24,6 +24,15 @@ func newHosted(origins []origin) *hosted {
 // has reports whether an origin is in the order.
 func (h *hosted) has(i int32) bool { return h.at[i] != 0 }
 
+// key returns the key of an origin if it is in the order.
+func (h *hosted) key(i int32) (key float64, ok bool) {
+	of := h.hosters[h.origins[i].hoster]
+	if at := int(h.at[i]) - 1; at >= 0 {
+		return of.items[at].key, true
+	}
+	return 0, false
+}
+
 // set adds an origin or changes its key.
 func (h *hosted) set(i int32, key float64) {
 	hoster := h.origins[i].hoster

@@ -21,12 +21,13 @@ type policy interface {
 	claim(now float64, n int, busy bool, take func(i int32) bool, to []int32) []int32
 }
 
-// pools is the Python scheduler's default policies, or the policy pools.
+// pools is policies of the Python scheduler with weights, or the policy pools.
 type pools struct {
 	origins []origin
 	random  *rand.Rand
 	weights [4]float64 // of the orders
-	shared  bool       // slots that an order can't fill go to the others
+	ours    bool       // pools: slots that an order can't fill go to the others, and dates may mean a whole day
+	sampled float64    // if above 0, a claim considers this fraction of the origins
 	cooling *order
 	orders  [4]*hosted // undated by target, never visited, by lag, others by target
 	place   []float64  // by origin: its target, in days
@@ -36,9 +37,9 @@ type pools struct {
 
 const undated, never, lagging, others = 0, 1, 2, 3
 
-func newPools(origins []origin, seed uint64, weights [4]float64, shared bool) *pools {
+func newPools(origins []origin, seed uint64, weights [4]float64) *pools {
 	n := len(origins)
-	p := &pools{origins: origins, random: rand.New(rand.NewPCG(seed, 1)), weights: weights, shared: shared, cooling: newOrder(n), place: make([]float64, n), offset: make([]int32, n)}
+	p := &pools{origins: origins, random: rand.New(rand.NewPCG(seed, 1)), weights: weights, cooling: newOrder(n), place: make([]float64, n), offset: make([]int32, n)}
 	for i := range p.orders {
 		p.orders[i] = newHosted(origins)
 	}
@@ -71,7 +72,7 @@ func (p *pools) file(i int32) {
 		p.orders[undated].set(i, p.place[i])
 	case !o.visited:
 		p.orders[never].set(i, o.listed)
-	case o.listed > o.visit:
+	case p.updateEnds(o) > o.visit:
 		p.orders[lagging].set(i, o.visit-o.listed)
 	default:
 		p.orders[others].set(i, p.place[i])
@@ -99,8 +100,20 @@ func (p *pools) visited(i int32, _ float64, first, eventful bool) {
 
 func (p *pools) failed(i int32) { p.visited(i, 0, false, false) }
 
+// updateEnds returns the end of the time that the date of the last update covers. The Python scheduler's policies take
+// the date for a moment.
+func (p *pools) updateEnds(o *origin) float64 {
+	if p.ours && o.listed == math.Floor(o.listed) {
+		return o.listed + day
+	}
+	return o.listed
+}
+
 func (p *pools) claim(now float64, n int, _ bool, take func(i int32) bool, to []int32) []int32 {
 	p.cooling.each(now, p.file)
+	if p.sampled > 0 {
+		return p.sample(n, take, to)
+	}
 	able := p.weights
 	for n > 0 {
 		total := 0.0
@@ -130,12 +143,52 @@ func (p *pools) claim(now float64, n int, _ bool, take func(i int32) bool, to []
 				able[k] = 0
 			}
 		}
-		if n = left; !p.shared {
+		if n = left; !p.ours {
 			break
 		}
 	}
 	for _, h := range p.orders {
 		h.restore()
+	}
+	return to
+}
+
+// leastSample is the least size of a sample, relative to the claim. In the archive's production a thousandth of the
+// origins is many times a claim. Of the simulated ones it may be less than one.
+const leastSample = 20
+
+// sample is claim for policies that consider a random sample of the origins, drawn anew for each of them.
+func (p *pools) sample(n int, take func(i int32) bool, to []int32) []int32 {
+	total := 0.0
+	for _, w := range p.weights {
+		total += w
+	}
+	size := min(max(int(p.sampled*float64(len(p.origins))), leastSample*n), len(p.origins))
+	for k, h := range p.orders {
+		want := int(float64(n)*p.weights[k]/total + p.random.Float64())
+		if want == 0 || h.firsts.Len() == 0 {
+			continue
+		}
+		drawn := newOrder(len(p.origins))
+		for range size {
+			i := int32(p.random.IntN(len(p.origins)))
+			if key, ok := h.key(i); ok {
+				drawn.set(i, key)
+			}
+		}
+		for ; want > 0 && drawn.Len() > 0; want-- {
+			i, key := drawn.first()
+			drawn.remove(i)
+			if !take(i) {
+				continue
+			}
+			if k == undated {
+				p.queue = max(p.queue, key)
+			}
+			h.remove(i)
+			p.origins[i].underway = true
+			to = append(to, i)
+		}
 	}
 	return to
 }

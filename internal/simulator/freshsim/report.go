@@ -34,7 +34,7 @@ func Summary(reports []Report, o Options) []map[string]any {
 	var all []map[string]any
 	for _, r := range reports {
 		all = append(all, map[string]any{
-			"policy": r.Policy, "mean_staleness": r.Mean, "p95_staleness": r.P95, "worst_staleness": r.Worst, "stale": r.Stale,
+			"policy": r.Policy, "mean_staleness": r.Mean, "p95_staleness": r.P95, "worst_staleness": r.Worst, "stale": r.Stale, "mean_staleness_hinted": r.Hinted,
 			"visits": r.Visits, "useless_visits": r.Useless, "failed_visits": r.Failed, "changes_per_worker_hour": r.FoundPerHour(), "busy": r.busyPart(o),
 		})
 	}

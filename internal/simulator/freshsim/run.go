@@ -23,13 +23,21 @@ type Options struct {
 	Runs    int     // with consecutive seeds
 	Longest float64 // the longest wait for a visit by freshness
 
+	News     Signals // of the listers, which report the updates of half of the origins
+	RecallTo float64 // the recall of the best lister, if above 0; News has that of the worst
+	Hints    Signals
+	Hinted   float64 // the fraction of the origins whose changes are hinted at, besides what listers report
+
 	Failures  float64 // the fraction of the visits that fail
 	Hosters   int     // number of hosters; about half of the origins are at an eighth of them; 0: one
 	PerHoster int     // the limit of visits in flight per hoster; 0: none
 }
 
 // Defaults are the default options.
-var Defaults = Options{Origins: 2000, WarmUp: 90, Runtime: 365, Load: 0.9, Workers: 20, Seed: 1, Runs: 1, Longest: 180}
+var Defaults = Options{
+	Origins: 2000, WarmUp: 90, Runtime: 365, Load: 0.9, Workers: 20, Seed: 1, Runs: 1, Longest: 180,
+	News: Signals{Recall: 0.98}, Hints: Signals{Recall: 0.9},
+}
 
 // Report is the result of a policy.
 type Report struct {
@@ -41,6 +49,7 @@ type Report struct {
 	Mean, P95       float64 // staleness in days
 	Worst           float64
 	Stale           float64 // part of the origins
+	Hinted          float64 // mean staleness of the origins of forges with hints; 0 if there are none
 	Series          []Sample
 }
 
@@ -51,7 +60,7 @@ type Sample struct {
 }
 
 // Policies are the names of the compared policies.
-var Policies = []string{"python", "pools", "freshness", "oracle"}
+var Policies = []string{"python", "40/40/20", "15/80/5", "pools", "fixed", "freshness", "oracle"}
 
 // Run simulates a policy.
 func Run(ctx context.Context, m Model, policyName string, o Options) (Report, error) {
@@ -65,30 +74,42 @@ func Run(ctx context.Context, m Model, policyName string, o Options) (Report, er
 
 func newSimulation(m Model, policyName string, o Options) (*simulation, error) {
 	until := o.WarmUp + o.Runtime
-	work := demand(newOrigins(m, o.Origins, o.Seed, until), until)
+	work := demand(newOrigins(m, o), until)
 	s := &simulation{
-		Options: o, origins: newOrigins(m, o.Origins, o.Seed, until), idle: o.Workers,
+		Options: o, origins: newOrigins(m, o), idle: o.Workers,
 		scale: o.Load * float64(o.Workers) * 86400 / max(work, 1e-9), report: Report{Policy: policyName}, ages: make([]int, buckets),
 		random: rand.New(rand.NewPCG(o.Seed, 2)), inFlight: make([]int, max(1, o.Hosters)),
-		dated: make([][]int32, int(math.Round(listing/tick))),
+		dated: make([][]int32, int(math.Round(listing/tick))), hinted: make([][]int32, int(math.Round(hinting/tick))),
 	}
 	for i := range s.origins {
-		s.origins[i].hoster = int(math.Pow(s.random.Float64(), 3) * float64(o.Hosters))
-		if s.origins[i].appeared >= 0 {
+		origin := &s.origins[i]
+		origin.hoster = int(math.Pow(s.random.Float64(), 3) * float64(o.Hosters))
+		if origin.appeared >= 0 {
 			s.unlisted = append(s.unlisted, int32(i))
 		}
-		if part := i % len(s.dated); s.origins[i].dated {
+		if part := i % len(s.dated); origin.news.used {
 			s.dated[part] = append(s.dated[part], int32(i))
+		}
+		if part := i % len(s.hinted); origin.hints.used {
+			s.hinted[part] = append(s.hinted[part], int32(i))
 		}
 	}
 	slices.SortFunc(s.unlisted, func(a, b int32) int { return cmp.Compare(s.origins[a].appeared, s.origins[b].appeared) })
 	switch policyName {
 	case "python":
-		s.policy = newPools(s.origins, o.Seed, [4]float64{2, 49, 49, 0}, false)
+		s.policy = newPools(s.origins, o.Seed, [4]float64{2, 49, 49, 0})
+	case "40/40/20":
+		s.policy = newPools(s.origins, o.Seed, [4]float64{20, 40, 40, 0})
+	case "15/80/5":
+		p := newPools(s.origins, o.Seed, [4]float64{5, 80, 15, 0})
+		p.sampled = 0.001
+		s.policy = p
 	case "pools":
-		s.policy = newPools(s.origins, o.Seed, [4]float64{1 - reportedPart, reportedPart / 3, reportedPart / 3, reportedPart / 3}, true)
-	case "freshness", "oracle":
-		s.policy = newFresh(s.origins, s.scale, policyName == "oracle", o.Longest)
+		p := newPools(s.origins, o.Seed, [4]float64{1 - reportedPart, reportedPart / 3, reportedPart / 3, reportedPart / 3})
+		p.ours = true
+		s.policy = p
+	case "fixed", "informed", "freshness", "oracle":
+		s.policy = newFresh(s.origins, s.scale, policyName, o.Longest)
 	default:
 		return nil, fmt.Errorf("unknown policy %q", policyName)
 	}
@@ -123,10 +144,11 @@ func Compare(ctx context.Context, m Model, o Options) ([]Report, error) {
 			sum.Visits, sum.Useless, sum.Found, sum.Busy = sum.Visits+r.Visits, sum.Useless+r.Useless, sum.Found+r.Found, sum.Busy+r.Busy
 			sum.Failed += r.Failed
 			sum.Mean, sum.P95, sum.Stale, sum.Worst = sum.Mean+r.Mean, sum.P95+r.P95, sum.Stale+r.Stale, max(sum.Worst, r.Worst)
+			sum.Hinted += r.Hinted
 		}
 		n := float64(o.Runs)
 		sum.Visits, sum.Useless, sum.Failed, sum.Found, sum.Busy = sum.Visits/o.Runs, sum.Useless/o.Runs, sum.Failed/o.Runs, sum.Found/o.Runs, sum.Busy/n
-		sum.Mean, sum.P95, sum.Stale = sum.Mean/n, sum.P95/n, sum.Stale/n
+		sum.Mean, sum.P95, sum.Stale, sum.Hinted = sum.Mean/n, sum.P95/n, sum.Stale/n, sum.Hinted/n
 	}
 	return reports, nil
 }
@@ -138,6 +160,7 @@ type simulation struct {
 	policy   policy
 	unlisted []int32   // origins that have not appeared yet, in the order of their appearance
 	dated    [][]int32 // origins whose lister reports updates, by the tick of their listing
+	hinted   [][]int32 // origins with hints, by the tick in which they are received
 	queue    []int32
 	running  []running
 	idle     int
@@ -161,6 +184,7 @@ func (s *simulation) queueLength() int { return max(2, len(s.origins)/250) }
 const (
 	tick         = 5 * minute
 	listing      = day
+	hinting      = 30 * minute // how often hints are received
 	samplePeriod = 25 * hour
 )
 
@@ -181,7 +205,11 @@ func (s *simulation) run(ctx context.Context) error {
 			s.unlisted = s.unlisted[1:]
 		}
 		for _, i := range s.dated[step%len(s.dated)] {
-			s.list(i, now)
+			s.origins[i].seen = now
+			s.receive(i, now, &s.origins[i].news)
+		}
+		for _, i := range s.hinted[step%len(s.hinted)] {
+			s.receive(i, now, &s.origins[i].hints)
 		}
 		if free := s.queueLength() - len(s.queue); free > s.queueLength()/20 {
 			s.queue = s.policy.claim(now, free, len(s.queue) > 0, s.take, s.queue)
@@ -202,6 +230,7 @@ func (s *simulation) run(ctx context.Context) error {
 	}
 	s.report.Mean /= float64(max(1, samples))
 	s.report.Stale /= float64(max(1, samples))
+	s.report.Hinted /= float64(max(1, samples))
 	s.report.P95 = percentile(s.ages, 0.95)
 	return nil
 }
@@ -216,15 +245,15 @@ func (s *simulation) take(i int32) bool {
 	return true
 }
 
-// list passes the listing of an origin to the policy.
-func (s *simulation) list(i int32, now float64) {
+// receive passes the reports of a source about an origin to the policy.
+func (s *simulation) receive(i int32, now float64, from *source) {
 	o := &s.origins[i]
 	if o.appeared > now {
 		return
 	}
 	o.advance(now)
-	if o.lastUpdate > o.listed {
-		o.listed = o.lastUpdate
+	if from.advance(now); from.last > o.listed {
+		o.listed = from.last
 		s.policy.listed(i, now)
 	}
 }
@@ -297,6 +326,7 @@ func (s *simulation) count(r running, found int, took float64) {
 
 func (s *simulation) sample(now float64) Sample {
 	sample, n := Sample{At: now - s.WarmUp}, 0
+	hinted, hintedAge := 0, 0.0
 	for i := range s.origins {
 		o := &s.origins[i]
 		if o.appeared > now {
@@ -305,12 +335,17 @@ func (s *simulation) sample(now float64) Sample {
 		n++
 		age := o.age(now)
 		s.ages[bucket(age)]++
+		if o.hinted {
+			hinted++
+			hintedAge += age
+		}
 		if age > 0 {
 			sample.Mean += age
 			sample.Stale++
 			s.report.Worst = max(s.report.Worst, age)
 		}
 	}
+	s.report.Hinted += hintedAge / float64(max(1, hinted))
 	sample.Mean /= float64(max(1, n))
 	sample.Stale /= float64(max(1, n))
 	return sample

@@ -14,12 +14,12 @@ const (
 	cooldown       = 12 * hour
 	failedCooldown = 14 * day // after a visit that failed
 
-	reportedPart = 0.5  // the fraction of the origins whose lister reports updates
-	missedPart   = 0.02 // the fraction of their changes that the lister misses
-	newPart      = 0.1  // the fraction of the origins that appear during the run
-	changeCost   = 0.1  // the cost of a change, as a fraction of the cost of a visit without changes
-	mostNews     = 100  // a visit with more changes costs no more
-	firstNews    = 50   // a first visit costs as much as so many changes
+	reportedPart = 0.5 // the fraction of the origins whose lister reports updates
+	newPart      = 0.1 // the fraction of the origins that appear during the run
+	changeCost   = 0.1 // the cost of a change, as a fraction of the cost of a visit without changes
+	mostNews     = 100 // a visit with more changes costs no more
+	firstNews    = 50  // a first visit costs as much as so many changes
+	mostDrawn    = 100 // changes at even intervals within a step; of more, only the last one is drawn
 )
 
 // origin is the true state of an origin and a scheduler's information about it.
@@ -33,25 +33,32 @@ type origin struct {
 	first    float64 // the time of the oldest change that the archive lacks; infinite if there is none
 	changes  int     // number of changes that the archive lacks
 
-	dated      bool    // its lister reports updates
-	lastUpdate float64 // the last update that the lister has found
-	listed     float64 // lastUpdate as of the last listing
-	visited    bool
-	visit      float64 // when the last visit began
-	ready      float64 // when it has cooled down
-	underway   bool
-	cost       float64 // expected cost by past visits, in seconds
+	lister   int     // by number; -1: its lister reports no updates
+	dated    bool    // a lister or a source of hints reports updates
+	news     source  // its lister's
+	hinted   bool    // its forge hints at changes, unless the recall of hints is 0
+	hints    source  // hints of its forge
+	listed   float64 // the last update that was reported
+	seen     float64 // the last listing
+	visited  bool
+	visit    float64 // when the last visit began
+	ready    float64 // when it has cooled down
+	underway bool
+	cost     float64 // expected cost by past visits, in seconds
 }
 
 // newOrigins draws origins. The same seed gives the same origins.
-func newOrigins(m Model, n int, seed uint64, until float64) []origin {
-	origins := make([]origin, n)
+func newOrigins(m Model, options Options) []origin {
+	seed, until := options.Seed, options.WarmUp+options.Runtime
+	origins := make([]origin, options.Origins)
 	for i := range origins {
 		o := &origins[i]
 		o.random.Seed(seed, uint64(i))
 		random := rand.New(&o.random)
 		o.basis = math.Exp(random.NormFloat64())
-		o.dated = random.Float64() < reportedPart
+		if o.lister = -1; random.Float64() < reportedPart {
+			o.lister = i % options.listers()
+		}
 		o.appeared = -settled * random.Float64()
 		if random.Float64() < newPart {
 			o.appeared = until * random.Float64()
@@ -60,7 +67,11 @@ func newOrigins(m Model, n int, seed uint64, until float64) []origin {
 		if r, ok := o.history.(recorded); ok {
 			o.appeared = r.times[0]
 		}
-		o.first, o.lastUpdate, o.listed, o.cost = o.appeared, o.appeared, o.appeared, o.basis
+		o.news = source{Signals: options.news(o.lister), used: o.lister >= 0, last: o.appeared}
+		o.hinted = uniform(&o.random) < options.Hinted
+		o.hints = source{Signals: options.Hints, used: o.hinted && options.Hints.Recall > 0, last: o.appeared}
+		o.dated = o.news.used || o.hints.used
+		o.first, o.listed, o.seen, o.cost = o.appeared, o.appeared, o.appeared, o.basis
 		o.next, o.changes = o.after(o.appeared), firstNews
 		if o.appeared < 0 {
 			o.load(o.appeared)
@@ -72,20 +83,17 @@ func newOrigins(m Model, n int, seed uint64, until float64) []origin {
 
 // advance applies the changes until t.
 func (o *origin) advance(t float64) {
-	if o.next > t {
-		return
-	}
-	if e, ok := o.history.(even); ok { // too many to simulate each
-		o.lack(o.next, 1+int((t-o.next)/e.interval))
-		o.lastUpdate = e.after(t) - e.interval
-		o.next = e.after(t)
-		return
-	}
 	for o.next <= t {
-		o.lack(o.next, 1)
-		if float64(o.random.Uint64()>>11) >= missedPart*(1<<53) {
-			o.lastUpdate = o.next
+		n := 1
+		if e, ok := o.history.(even); ok && t-o.next > mostDrawn*e.interval { // too many to simulate each
+			n = int((t-o.next)/e.interval) - 1
+			o.lack(o.next, n)
+			o.next += float64(n) * e.interval
+			continue
 		}
+		o.lack(o.next, n)
+		o.news.change(o.next, &o.random)
+		o.hints.change(o.next, &o.random)
 		o.next = o.after(o.next)
 	}
 }
@@ -122,6 +130,7 @@ func demand(origins []origin, until float64) float64 {
 	work := 0.0
 	for i := range origins {
 		o := &origins[i]
+		o.news.used, o.hints.used = false, false
 		at := o.appeared
 		for {
 			if o.visited {

@@ -178,6 +178,9 @@ select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
   coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
+  coalesce(f.news, '0001-01-01Z')::timestamptz as news,
+  coalesce(n.right_news, 0)::double precision as right_news, coalesce(n.wrong_news, 0)::double precision as wrong_news,
+  coalesce(n.reported, 0)::double precision as reported, coalesce(n.missed, 0)::double precision as missed,
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
   least(greatest(lo.last_seen, g.finished, '1900-01-01Z'), '2200-01-01Z')::timestamptz as last_seen,
@@ -196,6 +199,7 @@ left join origin_visit_stats s on s.url = key.url and s.visit_type = key.visit_t
 left join scheduler_go.freshness f on f.origin = hashtextextended(key.visit_type || ' ' || key.url, 0)
 left join scheduler_go.listings g on g.lister_id = lo.lister_id
 left join scheduler_go.freshness_listers p on p.visit_type = key.visit_type and p.lister_id = lo.lister_id
+left join scheduler_go.freshness_news n on n.visit_type = key.visit_type and n.lister_id = lo.lister_id
 left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || key.visit_type || ' ' || key.url, 0)
 `
 
@@ -216,6 +220,11 @@ type OriginFreshnessRow struct {
 	Seen         time.Time
 	Updated      time.Time
 	Listed       time.Time
+	News         time.Time
+	RightNews    float64
+	WrongNews    float64
+	Reported     float64
+	Missed       float64
 	FirstSeen    time.Time
 	LastUpdate   time.Time
 	LastSeen     time.Time
@@ -250,6 +259,11 @@ func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams
 			&i.Seen,
 			&i.Updated,
 			&i.Listed,
+			&i.News,
+			&i.RightNews,
+			&i.WrongNews,
+			&i.Reported,
+			&i.Missed,
 			&i.FirstSeen,
 			&i.LastUpdate,
 			&i.LastSeen,
@@ -270,10 +284,52 @@ func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams
 	return items, nil
 }
 
+const recordNews = `-- name: RecordNews :exec
+insert into scheduler_go.freshness_news as n (visit_type, lister_id, right_news, wrong_news, reported, missed)
+select v.visit_type, v.lister_id, v.right_news, v.wrong_news, v.reported, v.missed
+from (select unnest($1::text[]) as visit_type, unnest($2::uuid[]) as lister_id,
+             unnest($3::real[]) as right_news, unnest($4::real[]) as wrong_news,
+             unnest($5::real[]) as reported, unnest($6::real[]) as missed) v
+order by v.visit_type, v.lister_id
+on conflict (visit_type, lister_id) do update
+set right_news = (n.right_news + excluded.right_news) * least(1, 1000 / nullif(n.right_news + n.wrong_news, 0)),
+    wrong_news = (n.wrong_news + excluded.wrong_news) * least(1, 1000 / nullif(n.right_news + n.wrong_news, 0)),
+    reported = (n.reported + excluded.reported) * least(1, 1000 / nullif(n.reported + n.missed, 0)),
+    missed = (n.missed + excluded.missed) * least(1, 1000 / nullif(n.reported + n.missed, 0))
+`
+
+type RecordNewsParams struct {
+	VisitTypes []string
+	Listers    []uuid.UUID
+	RightNews  []float32
+	WrongNews  []float32
+	Reported   []float32
+	Missed     []float32
+}
+
+// RecordNews adds observations to the quality of listers' news, of about 1,000 each (freshness.MostObserved): older
+// ones fade. It
+// locks rows in the order of keys.
+func (q *Queries) RecordNews(ctx context.Context, arg RecordNewsParams) error {
+	_, err := q.db.Exec(ctx, recordNews,
+		arg.VisitTypes,
+		arg.Listers,
+		arg.RightNews,
+		arg.WrongNews,
+		arg.Reported,
+		arg.Missed,
+	)
+	return err
+}
+
 const setListerFreshness = `-- name: SetListerFreshness :exec
 with gone as (
   delete from scheduler_go.freshness_listers l
   where (l.visit_type, l.lister_id) not in (select unnest($1::text[]), unnest($2::uuid[]))
+), unlisted as (
+  delete from scheduler_go.freshness_news n
+  where n.visit_type not in (select visit_type from scheduler_go.freshness_control)
+     or n.lister_id not in (select id from listers)
 ), complete as (
   update scheduler_go.freshness_control set complete = true
   where not complete and exists (select from scheduler_go.walks where name = $5::text and place is not null)
@@ -344,16 +400,18 @@ func (q *Queries) StepFreshness(ctx context.Context, arg StepFreshnessParams) er
 }
 
 const writeFreshness = `-- name: WriteFreshness :exec
-insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment)
-select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment
+insert into scheduler_go.freshness as f (origin, changes, days, cost, seen, updated, listed, moment, news, wait)
+select v.origin, v.changes, v.days, v.cost, v.seen, v.updated, v.listed, v.moment, v.news, v.wait
 from (select hashtextextended(unnest($1::text[]) || ' ' || unnest($2::text[]), 0) as origin,
              unnest($3::real[]) as changes, unnest($4::real[]) as days, unnest($5::real[]) as cost,
              unnest($6::timestamptz[]) as seen, nullif(unnest($7::timestamptz[]), '0001-01-01Z') as updated,
              nullif(unnest($8::timestamptz[]), '0001-01-01Z') as listed,
-             unnest($9::timestamptz[]) as moment) v
+             unnest($9::timestamptz[]) as moment,
+             nullif(unnest($10::timestamptz[]), '0001-01-01Z') as news, unnest($11::real[]) as wait) v
 order by v.origin
 on conflict (origin) do update
-set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment
+set changes = excluded.changes, days = excluded.days, cost = excluded.cost, seen = excluded.seen, updated = excluded.updated, listed = excluded.listed, moment = excluded.moment,
+  news = excluded.news, wait = excluded.wait
 where f.seen <= excluded.seen
 `
 
@@ -367,6 +425,8 @@ type WriteFreshnessParams struct {
 	Updated    []time.Time
 	Listed     []time.Time
 	Moments    []time.Time
+	News       []time.Time
+	Waits      []float32
 }
 
 // WriteFreshness writes estimates of origins, unless the row has a later visit.
@@ -381,6 +441,8 @@ func (q *Queries) WriteFreshness(ctx context.Context, arg WriteFreshnessParams) 
 		arg.Updated,
 		arg.Listed,
 		arg.Moments,
+		arg.News,
+		arg.Waits,
 	)
 	return err
 }
