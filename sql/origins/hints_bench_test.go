@@ -24,7 +24,7 @@ func BenchmarkHints(b *testing.B) {
 				dsn = testenv.PythonDatabase(b)
 			}
 			w := newBenchWorld(b, dsn, size)
-			urls := testenv.Column[string](b, w.store.Pool(), "select url from listed_origins tablesample system (1) where enabled limit 100000")
+			urls := testenv.Column[string](b, w.store.Pool(), "select url from listed_origins tablesample system (20) where enabled limit 100000")
 			if len(urls) == 0 {
 				urls = testenv.Column[string](b, w.store.Pool(), "select url from listed_origins where enabled limit 100000")
 			}
