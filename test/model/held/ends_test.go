@@ -375,9 +375,11 @@ func (w *endsWorld) visit(work, try int, want ends.Visit) {
 	became := ends.Counted
 	w.must(w.store.UpdateVisitStats(ctx, []model.OriginKey{key}, func(known ledger.KnownVisits) (c ledger.VisitChanges) {
 		const skew = time.Minute
-		if o, ok := known.TimedOut[key]; ok && !date.Before(o.Claimed.Add(-skew)) && !date.After(o.TimedOut) {
-			became = ends.Dropped
-			return c
+		for _, o := range known.TimedOut[key] {
+			if !date.Before(o.Claimed.Add(-skew)) && !date.After(o.TimedOut) {
+				became = ends.Dropped
+				return c
+			}
 		}
 		for _, l := range known.Laned[key] {
 			if !date.Before(l.Since.Add(-skew)) {
