@@ -50,6 +50,7 @@ type facts struct {
 // database.
 var notHere = []string{
 	"ConnectionsExhausted", "ListenerStalled", "EventsLag", "JournalLag", "FiguresStale", "VisitsFallBehind", "VisitPoolGrows", "RPCErrors", "LoginsRefused",
+	"HostersRefuse",
 }
 
 // maxProblems is the number of problems shown.
@@ -152,6 +153,11 @@ func (f facts) ofDatabase(all *problems) {
 	}
 	if n := f.figures.CandidateChanges; n > 100_000 {
 		all.add(false, "CandidatesBacklog", "/listers", "%d changes of origins are not in candidates.", n)
+	}
+	for _, g := range f.figures.Gone {
+		if g.Held > 0 {
+			all.add(false, "ListingHeld", "/listers", "Full listings of %s lack more origins than may go at once: %s.", g.Lister, model.Count(g.Held, "instance waits for an answer", "instances wait for an answer"))
+		}
 	}
 	if part := f.figures.Build.Part(); part < 1 {
 		all.add(false, "CandidatesBuilding", "/listers", "Candidates are built to %.0f %%; grabs of visits are slow.", 100*part)

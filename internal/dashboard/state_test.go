@@ -141,6 +141,7 @@ func TestProblems(t *testing.T) {
 	f.figures.Ready = append(f.figures.Ready, db.ReadyTasks{Type: "t", Priority: "high", Oldest: now.Add(-time.Hour)}, db.ReadyTasks{Type: "t", Oldest: now.Add(-time.Hour)})
 	f.figures.Rejected.NewEvents, f.figures.Rejected.NewRecords, f.figures.SetAside.Tasks = 1, 1, 1
 	f.figures.Runs.Unanswered, f.figures.CandidateChanges, f.figures.Silent.Left = 1001, 100_001, 1
+	f.figures.Gone = []db.ListingFigures{{Lister: "gitweb", Held: 1}, {Lister: "cgit"}}
 	f.queues = []status.Queue{
 		{Queue: "a", Ready: 1}, {Queue: "b", Lane: "s l", Backlog: 1}, {Queue: "c", Consumers: 1}, {Queue: "d", Problem: "its node is down"},
 		{Queue: "e", Unacknowledged: new(0), Consumers: 1}, {Queue: "f"},

@@ -24,7 +24,7 @@ type Figures struct {
 	Counted   []queries.MetricsAgeRow
 	SetAside  queries.CountSetAsideRow
 	Rejected  queries.CountRejectedRow
-	Gone      []queries.GoneFiguresRow // by lister
+	Gone      []ListingFigures // by lister
 
 	HintSources []origins.HintSource
 
@@ -45,6 +45,9 @@ type Figures struct {
 	LateListers map[freshness.ListingState]int
 	Silent      SilentRuns // zero if the last sweep is older than an hour
 }
+
+// ListingFigures are the counts of a lister's full listings that are held or doubtful, and of its gone origins.
+type ListingFigures = queries.GoneFiguresRow
 
 // Figures returns the figures as of now.
 func (s MonitorStore) Figures(ctx context.Context, now time.Time) (f Figures, err error) {
