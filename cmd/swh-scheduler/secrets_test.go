@@ -327,9 +327,9 @@ func TestSecretsOfWrongSettingsShowNowhere(t *testing.T) {
 		args    string
 		want    string
 	}{
-		{"headers that are none", broker, "OTEL_EXPORTER_OTLP_HEADERS=Bearer " + p.in("wrong OTLP headers"), "start-listener", "parse headers"},
-		{"headers that are not escaped", broker, "OTEL_EXPORTER_OTLP_HEADERS=a=%zz" + p.in("escaped OTLP headers"), "start-listener", "escape header value"},
-		{"an endpoint that is none", broker, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + p.user("a wrong OTLP endpoint") + "h:port/", "start-listener", "parse url"},
+		{"headers that are none", broker, "OTEL_EXPORTER_OTLP_HEADERS=Bearer " + p.in("wrong OTLP headers"), "start-listener", "OTEL_EXPORTER_OTLP_HEADERS must be a list"},
+		{"headers that are not escaped", broker, "OTEL_EXPORTER_OTLP_HEADERS=a=%zz" + p.in("escaped OTLP headers"), "start-listener", "OTEL_EXPORTER_OTLP_HEADERS must be a list"},
+		{"an endpoint that is none", broker, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + p.user("a wrong OTLP endpoint") + "h:port/", "start-listener", "must be the address of a collector"},
 		{"a broker that refuses the password", wrongPassword, "", "start-listener", "403"},
 		{"a broker that refuses the password of tasks", wrongPassword, "", "start-runner --period 1", "403"},
 	} {
