@@ -54,6 +54,7 @@ type replacement struct {
 	t       *testing.T
 	config  string
 	conn    *pgx.Conn
+	mq      testenv.Broker
 	lister  *testenv.Script                         // testdata/lister.py
 	produce func(partition int32, values ...[]byte) // writes to the journal
 
@@ -126,6 +127,7 @@ func (r *replacement) work(step string, origins int, servers ...string) {
 			r.count("select coalesce(sum(successive_visits), 0)::int from origin_visit_stats where last_visit is not null"),
 		}
 	})
+	r.waitForVisits()
 }
 
 // startPeersRunners starts the Python scheduler's runners, one with priority and one without.
@@ -165,7 +167,7 @@ func startReplacement(t *testing.T, dsn string, mq testenv.Broker, scheduler str
 	// If a consumer ends without leaving the group, Kafka waits for the session's time.
 	section := journalSection(t, "  consumer_settings: {session.timeout.ms: 6000, heartbeat.interval.ms: 1000}\n")
 	conn := testenv.Connect(t, dsn)
-	r := &replacement{t: t, conn: conn, produce: journalTopic(t, section), config: configFile(t, fmt.Sprintf(`scheduler: {%s}
+	r := &replacement{t: t, conn: conn, mq: mq, produce: journalTopic(t, section), config: configFile(t, fmt.Sprintf(`scheduler: {%s}
 celery: {task_broker: %q}
 rabbitmq: {management_url: %q}
 no_origins_scheduled_backoff: 1
@@ -240,7 +242,6 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 	}
 	r.work("the Python scheduler's, with nothing of ours left", 30, peers)
 
-	r.waitForVisits(mq)
 	// From here on, nothing is sent or run.
 	stopPeersRunners()
 	stopPeersRecurrent()
@@ -250,9 +251,9 @@ func TestReplacingThePythonDaemons(t *testing.T) {
 }
 
 // waitForVisits waits until each origin has a message: the Python scheduler marks origins before it sends them.
-func (r *replacement) waitForVisits(mq testenv.Broker) {
+func (r *replacement) waitForVisits() {
 	r.t.Helper()
-	channel := testenv.Channel(r.t, mq.URL)
+	channel := testenv.Channel(r.t, r.mq.URL)
 	for deadline := time.Now().Add(time.Minute); ; pause(100 * time.Millisecond) {
 		queue, err := channel.QueueDeclarePassive("swh.test.LoadGit", true, false, false, false, nil)
 		if err != nil {
@@ -330,7 +331,6 @@ func TestReplacingOnAnRPCServer(t *testing.T) {
 		stopServer = peersServer()
 		r.work(round+": the Python scheduler's again", 30, url)
 	}
-	r.waitForVisits(mq)
 	stopPeers()
 	worker.stop()
 	r.checkAll(mq, worker.notes())
