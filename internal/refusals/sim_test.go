@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // world is a hoster that takes a limited number of requests, and a scheduler that claims a visit each time the
@@ -135,7 +136,7 @@ func TestRateIsReached(t *testing.T) {
 			"bursts of 180, says 20": bucket(3, 180, 20),
 			"10800 an hour, says":    window(10800, 3600, true),
 		} {
-			w := &world{random: rand.New(rand.NewPCG(1, 2)), duration: duration, slots: 1000, allows: allows}
+			w := &world{random: seed.Rand(t), duration: duration, slots: 1000, allows: allows}
 			rate, refused := w.run(4*3600, 28*3600)
 			t.Logf("visits of %.0f s, %s: %.1f %% of the rate, %.2f %% refused", duration, name, rate/3*100, refused*100)
 			if rate < 0.9*3 || refused >= 0.02 {
@@ -151,7 +152,7 @@ func TestRateByMinutes(t *testing.T) {
 	for name, allows := range map[string]func(float64) (float64, bool){
 		"180 a minute": window(180, 60, false), "180 a minute, says": window(180, 60, true), "bursts of 10": bucket(3, 10, 0),
 	} {
-		w := &world{random: rand.New(rand.NewPCG(1, 2)), duration: 10, slots: 1000, allows: allows}
+		w := &world{random: seed.Rand(t), duration: 10, slots: 1000, allows: allows}
 		rate, refused := w.run(4*3600, 28*3600)
 		t.Logf("%s: %.1f %% of the rate, %.2f %% refused", name, rate/3*100, refused*100)
 		if rate < 0.7*3 || refused >= 0.02 {
@@ -165,8 +166,8 @@ func TestRateByMinutes(t *testing.T) {
 func TestNoLossWithoutTrouble(t *testing.T) {
 	t.Parallel()
 	for _, faults := range []float64{0, 0.001} {
-		random := rand.New(rand.NewPCG(3, 4))
-		w := &world{random: rand.New(rand.NewPCG(1, 2)), duration: 30, slots: 300, kind: Unavailable, allows: func(float64) (float64, bool) {
+		random := seed.Rand(t)
+		w := &world{random: seed.Rand(t), duration: 30, slots: 300, kind: Unavailable, allows: func(float64) (float64, bool) {
 			return 0, random.Float64() >= faults
 		}}
 		if rate, _ := w.run(3600, 24*3600); rate < 0.99*300/31 {
@@ -178,7 +179,7 @@ func TestNoLossWithoutTrouble(t *testing.T) {
 // A hoster that was away for an hour gets half of its visits an hour after it is back, and more then.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	w := &world{random: rand.New(rand.NewPCG(1, 2)), duration: 30, slots: 300, kind: Refused, allows: func(at float64) (float64, bool) {
+	w := &world{random: seed.Rand(t), duration: 30, slots: 300, kind: Refused, allows: func(at float64) (float64, bool) {
 		return 0, at < 3600 || at > 7200
 	}}
 	if _, refused := w.run(3600, 7200); w.refs > 600 {
