@@ -22,6 +22,7 @@ scheduling_policy:
   - {policy: never_visited_oldest_update_first, weight: 50}
   - {policy: already_visited_order_by_lag, weight: 50, absolute_cooldown: 2}
 no_origins_scheduled_backoff: 1
+gone_origins: {gitweb: {clock_margin: 1}}
 `
 
 // archiveParts are the archive's own components. Their only scheduler is ours.
@@ -35,7 +36,8 @@ type archiveParts struct {
 
 // The archive's unchanged lister, loader, storage, web pages and deposit API work with our scheduler alone. The loader
 // visits all that the forge lists, and the scheduler records the visits that the storage has. "Save code now", changed
-// repositories, and a deposit's check, load and second load work too.
+// repositories, and a deposit's check, load and second load work too. After the next full
+// listing a repository that was removed from the forge is disabled, and enabled when it is listed again.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	a := startArchive(t)
@@ -73,6 +75,21 @@ func TestArchive(t *testing.T) {
 	a.list()
 	a.until("the change is known", func() bool { return a.known()[changed] != first[changed] })
 	a.compare()
+
+	disabled := func(want string) {
+		t.Helper()
+		testenv.Becomes(t, "disabled origins", want, func() string {
+			return testenv.Value[string](t, a.scheduler, "select coalesce(string_agg(url, ' '), '') from listed_origins where not enabled")
+		})
+	}
+	if err := a.forge.Remove("d.git"); err != nil {
+		t.Fatal(err)
+	}
+	a.list()
+	disabled(a.forge.Origin("d.git"))
+	a.commit("d.git", "back", longAgo)
+	a.list()
+	disabled("")
 }
 
 func startArchive(t *testing.T) *archiveParts {
