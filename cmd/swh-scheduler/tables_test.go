@@ -15,16 +15,25 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// onTerminal runs our program on a terminal of the given width in characters, and returns its output.
+// onTerminal runs our program on a terminal of the given width in characters, and returns its standard output.
 func onTerminal(t *testing.T, width uint16, args ...string) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	return showing(t, width, &stderr, args...)
+}
+
+// showing runs our program on a terminal, and returns what the terminal shows: also standard error, if stderr is nil.
+func showing(t *testing.T, width uint16, stderr *bytes.Buffer, args ...string) string {
 	t.Helper()
 	keyboard, screen := openTerminal(t)
 	if err := unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: width}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), binary, args...)
-	var stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.Env = screen, &stderr, environment("TERM=xterm")
+	cmd.Stdout, cmd.Stderr, cmd.Env = screen, screen, environment("TERM=xterm")
+	if stderr != nil {
+		cmd.Stderr = stderr
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +43,7 @@ func onTerminal(t *testing.T, width uint16, args ...string) string {
 	err := cmd.Wait()
 	<-x.done
 	if err != nil {
-		t.Errorf("%q: %v\n%s", args, err, &stderr)
+		t.Errorf("%q: %v\n%s\n%s", args, err, x.written(), stderr)
 	}
 	return strings.ReplaceAll(x.written(), "\r\n", "\n") // a terminal's line ends
 }

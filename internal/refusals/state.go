@@ -7,7 +7,7 @@ import (
 	"swh-scheduler/internal/model"
 )
 
-// State is what the ends of visits say about a hoster that refused one.
+// State is the learned limit of a hoster that refused a visit.
 type State struct {
 	Hoster string
 

@@ -13,7 +13,7 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// FullListing is the last full listing of a lister's instance, and what became of the origins that it lacks.
+// FullListing is the last full listing of a lister's instance, with the counts of the origins that it lacks.
 type FullListing = queries.FullListingsRow
 
 // These are the states of a full listing.

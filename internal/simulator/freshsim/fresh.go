@@ -89,7 +89,7 @@ func newFresh(origins []origin, scale float64, name string, longest float64) *fr
 	return p
 }
 
-// update returns the state of an origin, with what the scheduler knows of it at present.
+// update returns the state of an origin by the data that the scheduler has at present.
 func (p *fresh) update(i int32) *freshness.History {
 	o, h := &p.origins[i], &p.histories[i]
 	h.Prior, h.Threshold = p.prior, p.used
