@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -335,6 +336,9 @@ func refusal(status int, body []byte, user, vhost string) string {
 }
 
 func (m *management) base(n node) (*url.URL, error) {
+	if m.url == "" && n.port+10000 > math.MaxUint16 {
+		return nil, fmt.Errorf("the management API's port can't be the broker's (%d) + 10000: set rabbitmq.management_url", n.port)
+	}
 	u := &url.URL{Scheme: "http", Host: net.JoinHostPort(n.host, strconv.Itoa(n.port+10000))}
 	if n.secure {
 		u.Scheme = "https"

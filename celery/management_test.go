@@ -77,6 +77,16 @@ func TestCheckManagement(t *testing.T) {
 	}
 }
 
+// The default port of the management API would be above 65535. The error names the key to set.
+func TestManagementPortBeyondTheLast(t *testing.T) {
+	t.Parallel()
+	q := inspector(t, parsed.Broker(t, "amqp://guest:s3cret@127.0.0.1:55536//"), "", celery.InspectorOptions{})
+	err := q.CheckManagement(deadline(t))
+	if err == nil || !strings.Contains(err.Error(), "(55536) + 10000: set rabbitmq.management_url") || strings.Contains(err.Error(), "s3cret") {
+		t.Error(err)
+	}
+}
+
 // If a count is missing, the number of unacknowledged messages is unknown, not zero.
 func TestMissingCountsAreUnknown(t *testing.T) {
 	t.Parallel()
