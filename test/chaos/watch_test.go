@@ -170,7 +170,10 @@ func (w *watcher) countReady(ctx context.Context) {
 			if conn != nil && !conn.IsClosed() {
 				break
 			}
-			conn, _ = amqp.DialConfig(n.URL, amqp.Config{Heartbeat: 2 * time.Second, Dial: amqp.DefaultDial(2 * time.Second)})
+			var err error
+			if conn, err = amqp.DialConfig(n.URL, amqp.Config{Heartbeat: 2 * time.Second, Dial: amqp.DefaultDial(2 * time.Second)}); err != nil {
+				conn = nil // one that failed to open can't be used, even if it isn't closed
+			}
 		}
 		for _, q := range queues {
 			if conn == nil || conn.IsClosed() {
