@@ -262,43 +262,50 @@ func TestAClaimMovesCandidates(t *testing.T) {
 		{"visited in the future", "insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) select url, 'git', now() + interval '1 year', 'successful' from listed_origins", 5},
 		{"of two listers", "insert into listers (name, instance_name, current_state, updated) values ('second', '', '{}', now()); insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select l.id, o.url, o.visit_type, '{}', true, now() from listed_origins o, listers l where l.name = 'second'", 5},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			store := testenv.OpenLocal(t, testenv.Database(t))
-			sqltest.ListN(t, store, 5)
-			if c.before != "" {
-				testenv.Exec(t, store.Pool(), c.before)
-			}
-			sqltest.Keep(t, store)
-			claim := func() (urls map[string]bool) {
-				urls = make(map[string]bool)
-				if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-					origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}, time.Now(), 100, false)
-					for _, o := range origins {
-						urls[o.URL] = true
-					}
-					return err
-				}); err != nil {
-					t.Fatal(err)
+		for _, limited := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/limits of hosters %v", c.name, limited), func(t *testing.T) {
+				t.Parallel()
+				dsn := testenv.Database(t)
+				store := testenv.OpenLocal(t, dsn)
+				if limited {
+					hosters := model.Hosters{Limits: map[string]model.HosterLimit{"other/1": {MaxInFlight: 1}}, LostAfter: time.Hour}
+					store = testenv.OpenLocal(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
 				}
-				return urls
-			}
-			if n := len(claim()); n != 5 {
-				t.Fatalf("%d origins are claimed, want 5", n)
-			}
-			if n := testenv.Value[int](t, store.Pool(), "select count(distinct url) from scheduler_go.candidate_changes"); n != c.noted {
-				t.Errorf("the claim leaves %d origins to a drain, want %d", n, c.noted)
-			}
-			if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.candidates where parked and last_scheduled is not null"); n < 5-c.noted {
-				t.Errorf("the claim moves %d candidates, want %d", n, 5-c.noted)
-			}
-			if again := claim(); len(again) > 0 {
-				t.Errorf("the next claim returns %v again", again)
-			}
-			if c.noted > 0 {
+				sqltest.ListN(t, store, 5)
+				if c.before != "" {
+					testenv.Exec(t, store.Pool(), c.before)
+				}
 				sqltest.Keep(t, store)
-			}
-			sqltest.CheckCandidates(t, store)
-		})
+				claim := func() (urls map[string]bool) {
+					urls = make(map[string]bool)
+					if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+						origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}, time.Now(), 100, false)
+						for _, o := range origins {
+							urls[o.URL] = true
+						}
+						return err
+					}); err != nil {
+						t.Fatal(err)
+					}
+					return urls
+				}
+				if n := len(claim()); n != 5 {
+					t.Fatalf("%d origins are claimed, want 5", n)
+				}
+				if n := testenv.Value[int](t, store.Pool(), "select count(distinct url) from scheduler_go.candidate_changes"); n != c.noted {
+					t.Errorf("the claim leaves %d origins to a drain, want %d", n, c.noted)
+				}
+				if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.candidates where parked and last_scheduled is not null"); n < 5-c.noted {
+					t.Errorf("the claim moves %d candidates, want %d", n, 5-c.noted)
+				}
+				if again := claim(); len(again) > 0 {
+					t.Errorf("the next claim returns %v again", again)
+				}
+				if c.noted > 0 {
+					sqltest.Keep(t, store)
+				}
+				sqltest.CheckCandidates(t, store)
+			})
+		}
 	}
 }

@@ -85,6 +85,8 @@ type GrabbedVisit struct {
 	Origin  model.ListedOrigin
 	Hosters []string // those that count the visit; nil if no hoster has a limit now
 	Updated float64  // latest update of all listers, in seconds since 1970; -infinity: none is known; 0: not read
+
+	at *string // place (ctid) of its candidate, which a mark may move; nil: not known, or left to a drain
 }
 
 // Grouped picks, for each group, up to its Count of origins in the policy's order, and marks them as
@@ -394,20 +396,23 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 	if len(visits) == 0 || len(effects) == 0 {
 		return visits, nil
 	}
-	var urls []string
+	at := make(map[string]*string, len(visits)) // by URL; an origin with several visits has no place
 	for _, v := range visits {
-		urls = append(urls, v.Origin.URL)
+		at[v.Origin.URL] = v.at
 	}
-	slices.Sort(urls) // locks in order
-	urls = slices.Compact(urls)
+	urls := slices.Sorted(maps.Keys(at)) // locks in order
+	places := make([]*string, len(urls))
+	for i, url := range urls {
+		places[i] = at[url]
+	}
 	aside := make(map[string]bool)
 	mark := `with selected as (
-	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd, null::tid as at
-	from unnest(@urls::text[]) u (url) left join origin_visit_stats ovs on ovs.url = u.url and ovs.visit_type = @visit_type
+	select u.url, @visit_type::text as visit_type, ovs.next_visit_queue_position, null::text as odd, u.at::tid as at
+	from unnest(@urls::text[], @candidate_places::text[]) u (url, at) left join origin_visit_stats ovs on ovs.url = u.url and ovs.visit_type = @visit_type
 ), found as (table selected), ` + strings.Join(effects, ", ") + " select"
 	_, err := bulk.BisectIn(ctx, tx.Tx, len(urls), func(first, end int) (int64, error) {
 		arguments := maps.Clone(q.args)
-		arguments["urls"] = urls[first:end]
+		arguments["urls"], arguments["candidate_places"] = urls[first:end], places[first:end]
 		_, err := tx.Raw.Exec(ctx, mark, arguments)
 		return int64(end - first), err
 	}, func(i int, reason *postgres.RefusedError) error {
@@ -418,9 +423,13 @@ func (tx *Tx) mark(ctx context.Context, q *grabQuery, visits []GrabbedVisit) ([]
 }
 
 func (tx *Tx) runGrabOnce(ctx context.Context, q *grabQuery) (visits []GrabbedVisit, odd int, usable bool, err error) {
+	at := "null" // only a later mark needs it
+	if q.room != nil {
+		at = "lo.at"
+	}
 	// Without origins the statement still returns one row, for usable and odd.
 	rows, err := tx.Query(ctx, "with "+strings.Join(append([]string{q.selected}, q.effects...), ", ")+`
-select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.lister_id, lo.place, `+originColumns+`
+select u.usable, u.odd, coalesce(lo.url, ''), lo.updated, lo.lister_id, `+at+`::text, lo.place, `+originColumns+`
 from (select exists (select from usable) as usable, (select count(*) from selected where odd is not null) as odd) u
 left join found lo on lo.odd is null`, q.args)
 	if err != nil {
@@ -430,14 +439,16 @@ left join found lo on lo.odd is null`, q.args)
 	var v GrabbedVisit // overwritten by each row
 	var updated pgtype.Float8
 	latestUpdates := make(map[string]float64) // by URL
+	ofSeveral := make(map[string]bool)        // URLs with rows of other listers
 	o := &v.Origin
-	fields := []any{&usable, &odd, &o.URL, &updated, &o.ListerID, &v.Group, &o.VisitType, &o.ExtraLoaderArguments,
+	fields := []any{&usable, &odd, &o.URL, &updated, &o.ListerID, &v.at, &v.Group, &o.VisitType, &o.ExtraLoaderArguments,
 		&o.Enabled, &o.FirstSeen, &o.LastSeen, &o.LastUpdate, &o.IsFork, &o.ForkedFromURL}
 	const lister = 4
 	updateAlone := slices.Concat(fields[:lister], make([]any, len(fields)-lister)) // the other columns are not scanned
 	for rows.Next() {
 		if rows.RawValues()[lister] == nil {
 			err = rows.Scan(updateAlone...)
+			ofSeveral[o.URL] = true
 		} else if err = rows.Scan(fields...); err == nil {
 			visits = append(visits, v)
 		}
@@ -450,6 +461,9 @@ left join found lo on lo.odd is null`, q.args)
 	}
 	for i := range visits {
 		visits[i].Updated = latestUpdates[visits[i].Origin.URL]
+		if ofSeveral[visits[i].Origin.URL] {
+			visits[i].at = nil
+		}
 	}
 	return visits, odd, usable, rows.Err()
 }

@@ -189,6 +189,12 @@ func (g *Grabs) grabWithinLimits(ctx context.Context, q *grabQuery, f model.Visi
 	if err := tx.q.LockVisitType(ctx, f.VisitType); err != nil {
 		return nil, err
 	}
+	// With the lock, candidates keep the places that the selections return.
+	moving, err := tx.q.TryLockCandidates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q.args["moving"] = moving
 	q.room, q.effects = s, []string{setAside}
 	asked := slices.Clone(q.groups)
 	var ofClosed, ofOpen []GrabbedVisit
