@@ -42,6 +42,7 @@ var units = map[string]string{
 	"cpu-µs/task":   "µs of processor time a task",
 	"cpu-µs/record": "µs of processor time a record",
 	"cpu-ms":        "ms of processor time",
+	"µs/origin":     "µs an origin returned",
 	"MiB":           "MiB of memory",
 	"p50-ms":        "ms, half of them",
 	"p99-ms":        "ms, 99 of 100",

@@ -3,8 +3,8 @@
 usage: bench_peer.py CLASS TARGET, where the class is "postgresql" and the target a DSN, or
 "remote" and a URL. Each line of standard input is a JSON object whose key "call" names a
 function below and whose other keys are its arguments; the answer on standard output is how
-many milliseconds the calls in it took. What they are given is made before. Only "grabbed"
-answers with an object.
+many milliseconds the calls in it took. What they are given is made before. Only "grabbed" and
+"sampled" answer with an object.
 """
 
 import datetime
@@ -38,8 +38,14 @@ def grab(keep=None, **kwargs):
     took, origins = milliseconds(scheduler.grab_next_visits, "git", 1000, **kwargs)
     if keep:
         scheduler.session.hooks["response"] = []
-    assert len(origins) == 1000 or "tablesample" in kwargs, len(origins)
+    assert len(origins) == 1000, len(origins)
     return took
+
+
+def sampled(**kwargs):
+    """What a dry grab of a sample took, and how many origins it returned."""
+    took, origins = milliseconds(scheduler.grab_next_visits, "git", 1000, dry_run=True, **kwargs)
+    return {"ms": took, "origins": len(origins)}
 
 
 def grabbed(now, **kwargs):
