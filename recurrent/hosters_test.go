@@ -422,3 +422,44 @@ func TestHostersThatRefuseAreSpared(t *testing.T) {
 		t.Errorf("claimed %v, want all of calm and kept, three of busy, and none of shut", got)
 	}
 }
+
+// Claims of a hoster with a learned limit are spread over the mean duration of a visit: 40 in flight and visits of 20
+// seconds are two a second. A longer time without claims allows ten seconds' visits at once.
+func TestClaimsKeepThePaceOfHostersThatRefuse(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	hosters := model.Hosters{LostAfter: time.Hour, Backoff: &model.DefaultHosterBackoff}
+	testenv.Migrate(t, dsn, migrate.Options{Hosters: hosters})
+	store := testenv.Open(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
+	for _, statement := range []string{
+		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'forge', '{}', now())`,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		 select '00000000-0000-0000-0000-000000000001', 'https://busy.example/' || n, 'git', '{}', true, now() from generate_series(1, 60) n`,
+		`insert into scheduler_go.refusing_hosters values ('busy.example', 40, 'epoch', 40, 'epoch', 'epoch', 0, 0, 'epoch', 'epoch', 0, now(), 'too_many', '', 0, 'epoch', false, 20, 100)`,
+	} {
+		testenv.Exec(t, store.Pool(), statement)
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for _, c := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 20}, {time.Second, 2}, {250 * time.Millisecond, 0}, {500 * time.Millisecond, 1}, {250 * time.Millisecond, 1}, {3 * time.Second, 6}} {
+		now = now.Add(c.after)
+		if err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			picked, err := (Picker{VisitType: "git", Policies: evenly}).Pick(ctx, tx, now, 60)
+			if err != nil {
+				return err
+			}
+			if len(picked.Visits) != c.want || !picked.HostersFull {
+				t.Errorf("after %s %d visits were claimed (full: %t), want %d", c.after, len(picked.Visits), picked.HostersFull, c.want)
+			}
+			work, err := dispatch.VisitWork(ctx, tx, "q", "q", picked.Visits, now)
+			if err != nil {
+				return err
+			}
+			return tx.AddWork(ctx, work)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

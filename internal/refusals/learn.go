@@ -50,7 +50,7 @@ func Learn(rules model.Hosters, known []State, loads []Load, ends []End) (change
 			}
 			touched[hoster] = true
 			if e.Refusal.Kind == "" {
-				s.Succeed(1, e.Claimed, e.Received)
+				s.Succeed(e.Claimed, e.Received)
 				continue
 			}
 			if loads != nil && s.Limit == 0 && s.Counted.Before(e.Received) {

@@ -26,8 +26,14 @@ type State struct {
 
 	// Since is the first refusal after the last success; zero if a visit succeeded since.
 	Since time.Time
-	// Score is the number of refusals without a lowering, less one for each hundred successes.
+	// Score is the number of refusals, less one for each 200 successes. Refusals of one flight count up to half of
+	// Limit.
 	Score float64
+
+	// Seconds is the mean time from the claim to the end of its visits that succeeded, of about the last 1,000. Ended
+	// is the number of visits in it.
+	Seconds float64
+	Ended   int
 
 	// Refused is the time of the last refusal, Kind its kind, Reason the beginning of its error.
 	Refused time.Time
@@ -43,23 +49,30 @@ type State struct {
 
 // These are the constants of the rule.
 const (
-	// perSuccess is the part of visits that may be refused without a lowering. Without a limit and below a hundred
-	// visits in flight, one refusal lowers the limit, or two if they may be an origin's fault.
-	perSuccess = 0.01
-	// credit bounds the refusals that earlier successes make up for. A limit then falls by ease of Level only.
-	credit = 1
-	ease   = 0.02
-	// near is the part of Level up to which a limit rises fast: by fast of Level for each round of visits, of as many
-	// as are in flight, and at most to the double.
-	near = 0.95
-	fast = 0.2
-	// Above, it rises by slow of Level each round, and by slowly of Level in an hour, whichever is less.
-	slow   = 0.003
-	slowly = 0.5
-	// keep is the part of Level that is kept at least when a limit is lowered again.
-	keep = 0.8
+	// tolerated is the part of visits that may be refused without a lowering. credit bounds the refusals that earlier
+	// successes make up for.
+	tolerated = 0.005
+	credit    = 5
+	// many is the part of the visits in flight that a hoster without a limit must refuse: one refusal below a hundred,
+	// or two if they may be an origin's fault.
+	many = 0.01
+	// near is the part of Level that a limit falls to if fewer than tolerated were refused, for a pause. It returns to
+	// that part by fast of Level for each round of visits, of as many as are in flight, and at most to the double.
+	near  = 0.97
+	pause = 5 * time.Second
+	fast  = 0.2
+	// Above, the square of time raises it: it is at Level after climb, and at twice of it after three hours. It rises
+	// by slow of Level in a round at most.
+	climb = 30 * time.Minute
+	slow  = 0.03
+	// keep is the part of Level that is kept when more than tolerated were refused.
+	keep = 0.9
 	// forgotten is the multiple of Level at which a limit ends.
 	forgotten = 2
+	// averaged is the number of visits in Seconds.
+	averaged = 1000
+	// reserve is the time without claims for which a hoster may get its visits at once.
+	reserve = 10 * time.Second
 )
 
 // Excused is how long a hoster may refuse all visits before they count as failures of their origins. After that, the
@@ -80,6 +93,22 @@ func (s State) Max(now time.Time) (most int, limited bool) {
 	return 0, false
 }
 
+// Interval returns the time between two claims by which Limit visits are in flight in the mean; 0: any number may be
+// claimed at once.
+func (s State) Interval() time.Duration {
+	if s.Limit == 0 {
+		return 0
+	}
+	return model.Duration(s.Seconds / s.Limit)
+}
+
+// Paced returns the moment up to which earlier claims use the pace of one visit in each Interval, as recorded at the
+// last one. Time without claims counts up to reserve, and time without permission doesn't.
+func (s State) Paced(recorded, now time.Time) time.Time {
+	interval := s.Interval()
+	return later(later(recorded, now.Add(-max(reserve, interval))), s.Closed.Add(-interval))
+}
+
 // Wait returns how long a refused visit waits, and its hoster's limit: as long as the hoster asks for, else Min,
 // doubled waits times. It is between Min and Max.
 func Wait(b model.HosterBackoff, r Refusal, waits int) time.Duration {
@@ -96,9 +125,11 @@ func Wait(b model.HosterBackoff, r Refusal, waits int) time.Duration {
 // Refuse applies a refusal of a visit claimed at a moment, and received at a later one. limit is the hoster's
 // configured limit. It returns when the visit may be tried again.
 //
-// The refusal halves the limit. It doesn't if the visit was claimed before the last lowering, as all visits in flight
-// meet the same trouble, or if a hundred visits have succeeded since the last refusal. The hoster gets no visit until
-// the wait is over if it asks for the wait, refuses a visit that was claimed during it, or has the least limit.
+// The first refusals halve the limit. Later ones change nothing while fewer than one visit in 200 is refused. The next
+// one lowers the limit to near of it and pauses the hoster. Before 200 visits have succeeded for each refusal, a
+// further one halves it again. Refusals of visits claimed before the last lowering are part of the same trouble.
+// The hoster gets no visit until the wait is over if it asks for the wait, refuses a visit that was claimed during it,
+// or has the least limit.
 func (s *State) Refuse(b model.HosterBackoff, limit model.HosterLimit, r Refusal, claimed, received time.Time) time.Time {
 	if s.Since.IsZero() {
 		s.Since = received
@@ -106,12 +137,12 @@ func (s *State) Refuse(b model.HosterBackoff, limit model.HosterLimit, r Refusal
 	if received.After(s.Refused) {
 		s.Refused = received
 	}
+	s.Score++
 	least := float64(max(1, limit.MinInFlight))
 	if s.Limit > 0 && !claimed.After(s.Lowered) {
-		if r.Said {
-			s.wait(b, r, received, true)
-		}
-		return later(s.Until, received.Add(Wait(b, r, 0)))
+		s.Score = min(s.Score, max(1, s.Limit/2))
+		s.pause(b, r, received)
+		return later(later(s.Until, s.Closed), received.Add(Wait(b, r, 0)))
 	}
 	base := s.Limit
 	if base == 0 {
@@ -120,30 +151,50 @@ func (s *State) Refuse(b model.HosterBackoff, limit model.HosterLimit, r Refusal
 			base = min(base, float64(limit.MaxInFlight))
 		}
 	}
-	needed := max(2, perSuccess*base)
+	free := max(1, many*base-1) // of a lowering
 	if r.Kind.ofHoster() || r.Said {
-		needed--
+		free--
 	}
-	if s.Score++; s.Score < needed {
+	switch {
+	case s.Score <= free:
+		s.Raised = later(s.Raised, received)
 		if s.Limit > 0 {
-			s.Limit = max(least, s.Limit-ease*s.Level)
-			s.Raised = later(s.Raised, received)
-			if r.Said {
-				s.wait(b, r, received, true)
-			}
+			s.pause(b, r, received)
 		}
-		return later(s.Until, received.Add(Wait(b, r, s.Waits)))
+		return later(later(s.Until, s.Closed), received.Add(Wait(b, r, s.Waits)))
+	case s.Limit > 0 && s.Score <= free+1:
+		s.Level, s.Limit = base, max(least, near*base)
+		s.Closed = later(s.Closed, received.Add(pause))
+		s.pause(b, r, received)
+		s.Until, s.Raised = later(s.Until, s.Closed), received
+	default:
+		waiting := received.Before(s.Until)
+		s.wait(b, r, received, waiting || r.Said || base <= least)
+		if !waiting {
+			s.Waits = min(s.Waits+1, maxWaits)
+		}
+		switch {
+		case s.Level == 0:
+			s.Level = base
+		case base > least && (!waiting || r.Kind == TooMany): // a hoster that is away says nothing of a level
+			s.Level = keep * max(base, s.Level)
+		}
+		s.Limit, s.Raised, s.Rounds = max(least, base/2), s.Until, 0
 	}
-	waiting := received.Before(s.Until)
-	s.wait(b, r, received, waiting || r.Said || base <= least)
-	if !waiting {
-		s.Waits = min(s.Waits+1, maxWaits)
+	s.Lowered, s.Score = received, 0.5
+	return later(s.Until, received.Add(Wait(b, r, 0)))
+}
+
+// pause lets the hoster get no visit for as long as it asks for, at most Max.
+func (s *State) pause(b model.HosterBackoff, r Refusal, received time.Time) {
+	if !r.Said {
+		return
 	}
-	if s.Level == 0 || base > least && (!waiting || r.Kind == TooMany) { // a hoster that is away says nothing of a level
-		s.Level = max(base, keep*s.Level)
+	asked := r.RetryAfter
+	if asked <= 0 { // its clock is off
+		asked = b.Min
 	}
-	s.Limit, s.Lowered, s.Score, s.Raised, s.Rounds = max(least, base/2), received, 0, s.Until, 0
-	return s.Until
+	s.Closed = later(s.Closed, received.Add(min(max(asked, pause), b.Max)))
 }
 
 // maxWaits bounds Waits: a minute doubled so often is longer than a year.
@@ -167,10 +218,12 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// Succeed applies n visits that were not refused, the last of which ended at the moment, and was claimed at another.
-// Visits claimed before the last lowering say nothing of the present limit.
-func (s *State) Succeed(n int, claimed, received time.Time) {
-	s.Score = max(-credit, s.Score-perSuccess*float64(n))
+// Succeed applies a visit that was not refused, claimed at a moment and received at a later one. A visit claimed before
+// the last lowering says nothing of the present limit.
+func (s *State) Succeed(claimed, received time.Time) {
+	s.Score = max(-credit, s.Score-tolerated)
+	s.Ended = min(s.Ended+1, averaged)
+	s.Seconds += (max(0, received.Sub(claimed).Seconds()) - s.Seconds) / float64(s.Ended)
 	if s.Limit == 0 {
 		s.Since = time.Time{}
 		return
@@ -182,14 +235,18 @@ func (s *State) Succeed(n int, claimed, received time.Time) {
 	if received.Before(s.Until) {
 		return
 	}
-	rounds := float64(n) / max(1, s.Limit)
+	round := 1 / max(1, s.Limit)
 	if s.Limit < near*s.Level {
-		s.Limit = min(near*s.Level, s.Limit+rounds*min(s.Limit, fast*s.Level))
-	} else {
-		byTime := slowly * received.Sub(later(s.Raised, s.Until)).Hours()
-		s.Limit += s.Level * max(0, min(slow*rounds, byTime))
+		s.Limit = min(near*s.Level, s.Limit+round*min(s.Limit, fast*s.Level))
+	} else if s.Score <= 0 {
+		began := later(s.Lowered, s.Until)
+		risen := func(at time.Time) float64 {
+			t := at.Sub(began).Seconds() / climb.Seconds()
+			return (1 - near) * t * t
+		}
+		s.Limit += s.Level * max(0, min(slow*round, risen(received)-risen(later(began, s.Raised))))
 	}
-	if s.Rounds += rounds; s.Rounds >= 1 {
+	if s.Rounds += round; s.Rounds >= 1 {
 		s.Waits = 0
 	}
 	s.Raised = later(s.Raised, received)

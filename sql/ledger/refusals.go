@@ -91,6 +91,7 @@ func writeRefusingHosters(q *queries.Queries, states []refusals.State) stmt.Step
 		p.Since, p.Score, p.Refused = append(p.Since, moment(s.Since)), append(p.Score, s.Score), append(p.Refused, moment(s.Refused))
 		p.Kind, p.Reason = append(p.Kind, string(s.Kind)), append(p.Reason, s.Reason)
 		p.InFlight, p.Counted, p.Mixed = append(p.InFlight, int32(s.InFlight)), append(p.Counted, moment(s.Counted)), append(p.Mixed, s.Mixed)
+		p.Seconds, p.Ended = append(p.Seconds, s.Seconds), append(p.Ended, int32(s.Ended))
 	}
 	return func(ctx context.Context) error {
 		if len(states) == 0 {
@@ -123,6 +124,7 @@ func refusingHosterOf(r queries.SchedulerGoRefusingHoster) refusals.State {
 		Hoster: r.Hoster, Limit: r.MaxLoad, Closed: timeOf(r.Closed), Level: r.Level, Lowered: timeOf(r.Lowered), Until: timeOf(r.Until),
 		Waits: int(r.Waits), Rounds: r.Rounds, Raised: timeOf(r.Raised), Since: timeOf(r.Since), Score: r.Score,
 		Refused: timeOf(r.Refused), Kind: refusals.Kind(r.Kind), Reason: r.Reason, InFlight: int(r.InFlight), Counted: timeOf(r.Counted), Mixed: r.Mixed,
+		Seconds: r.Seconds, Ended: int(r.Ended),
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 type HosterLoad struct {
 	InFlight   int // claimed and not known to have ended
 	LastMinute int // claimed in the last minute
+
+	paced time.Time // see refusals.State.Paced
 }
 
 // HosterLoads returns the loads of hosters by name. A visit counts only for hosters that had a limit at its
@@ -26,7 +28,7 @@ func (a Queries) HosterLoads(ctx context.Context, hosters model.Hosters, now tim
 	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{Now: now, LostAfter: hosters.LostAfter.Seconds(), ClaimedAfter: now.Add(-time.Minute)})
 	loads := make(map[string]HosterLoad, len(rows))
 	for _, r := range rows {
-		loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed)}
+		loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed), r.Paced}
 	}
 	return loads, stmt.Failed(err, "count the visits of hosters")
 }
@@ -54,7 +56,7 @@ func (g *Grabs) limited(ctx context.Context) (bool, error) {
 		g.refusing = make(map[string]refusals.State, len(rows))
 		for _, r := range rows {
 			if h.BacksOff(r.Hoster) {
-				g.refusing[r.Hoster] = refusals.State{Hoster: r.Hoster, Limit: r.MaxLoad, Closed: r.Closed}
+				g.refusing[r.Hoster] = refusals.State{Hoster: r.Hoster, Limit: r.MaxLoad, Closed: r.Closed, Seconds: r.Seconds}
 			}
 		}
 	}
@@ -86,7 +88,10 @@ func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
 			s.closed[hoster] = true
 		}
 	}
-	for hoster := range s.refusing {
+	for hoster, state := range s.refusing {
+		load := s.loads[hoster]
+		load.paced = state.Paced(load.paced, s.now)
+		s.loads[hoster] = load
 		if !s.room(hoster) {
 			s.closed[hoster] = true
 		}
@@ -97,8 +102,11 @@ func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
 
 // room reports whether a hoster has room for another visit.
 func (s *hosterRoom) room(hoster string) bool {
-	load := s.loads[hoster]
-	if most, limited := s.refusing[hoster].Max(s.now); limited && load.InFlight >= most {
+	load, state := s.loads[hoster], s.refusing[hoster]
+	if most, limited := state.Max(s.now); limited && load.InFlight >= most {
+		return false
+	}
+	if interval := state.Interval(); interval > 0 && load.paced.Add(interval).After(s.now) {
 		return false
 	}
 	maxInFlight, perMinute := s.Limit(hoster).Reached(load.InFlight, load.LastMinute)
@@ -111,6 +119,7 @@ func (s *hosterRoom) add(hosters []string, visits int) {
 		load := s.loads[h]
 		load.InFlight += visits
 		load.LastMinute += visits
+		load.paced = load.paced.Add(time.Duration(visits) * s.refusing[h].Interval())
 		s.loads[h] = load
 	}
 }
@@ -232,12 +241,12 @@ func (g *Grabs) grabWithinLimits(ctx context.Context, q *grabQuery, f model.Visi
 	return visits, tx.addHosterClaims(ctx, s, visits, now)
 }
 
-// addHosterClaims records the visits of hosters with a limit per minute.
+// addHosterClaims records the visits of hosters with a limit per minute or a pace.
 func (tx *Tx) addHosterClaims(ctx context.Context, s *hosterRoom, visits []GrabbedVisit, now time.Time) error {
 	claims := make(map[string]int32)
 	for _, v := range visits {
 		for _, h := range v.Hosters {
-			if s.Limit(h).PerMinute > 0 {
+			if s.Limit(h).PerMinute > 0 || s.refusing[h].Interval() > 0 {
 				claims[h]++
 			}
 		}
@@ -248,6 +257,14 @@ func (tx *Tx) addHosterClaims(ctx context.Context, s *hosterRoom, visits []Grabb
 	p := queries.AddHosterClaimsParams{Claimed: now, ForgetUntil: now.Add(-time.Minute)}
 	for hoster, n := range claims {
 		p.Hosters, p.Visits = append(p.Hosters, hoster), append(p.Visits, n)
+		paced := time.Unix(0, 0)
+		if interval := s.refusing[hoster].Interval(); interval > 0 { // what earlier rounds left is over
+			paced = s.loads[hoster].paced
+			if left := now.Add(-interval); paced.Before(left) {
+				paced = left
+			}
+		}
+		p.Paced = append(p.Paced, paced)
 	}
 	return tx.q.AddHosterClaims(ctx, p)
 }

@@ -4,19 +4,20 @@
 -- name: LockHosters :exec
 select pg_advisory_xact_lock(hashtextextended('swh-scheduler hosters', 0));
 
--- HosterLoads counts, by hoster, the visits in flight and the visits claimed since a moment. It leaves out
+-- HosterLoads counts, by hoster, the visits in flight and the visits claimed since a moment, with the pace they use. It leaves out
 -- visits that began too long before the moment up to which ends are known. began() gives the time of their
 -- beginning.
 -- name: HosterLoads :many
-select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed
+select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed,
+       coalesce(max(paced), to_timestamp(0))::timestamptz as paced
 from (
-  select unnest(w.hosters) as hoster, 1 as in_flight, 0 as claimed
+  select unnest(w.hosters) as hoster, 1 as in_flight, 0 as claimed, null::timestamptz as paced
   from scheduler_go.work w
   where w.hosters is not null and w.state <> 'settled'
     and (w.started is null or scheduler_go.began(w.started, w.since, @now)
          >= (select extract(epoch from scheduler_go.ends_known(@now))::double precision) - @lost_after::double precision)
   union all
-  select c.hoster, 0, c.visits from scheduler_go.hoster_claims c where c.claimed > @claimed_after
+  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > @claimed_after
 ) l
 group by hoster;
 
@@ -29,5 +30,5 @@ select id, (name || '/' || instance_name)::text as hoster from listers;
 with forgotten as (
   delete from scheduler_go.hoster_claims old where old.claimed <= @forget_until
 )
-insert into scheduler_go.hoster_claims (hoster, claimed, visits)
-select unnest(@hosters::text[]), @claimed, unnest(@visits::integer[]);
+insert into scheduler_go.hoster_claims (hoster, claimed, visits, paced)
+select unnest(@hosters::text[]), @claimed, unnest(@visits::integer[]), nullif(unnest(@paced::timestamptz[]), to_timestamp(0));

@@ -14,16 +14,16 @@ select * from scheduler_go.refusing_hosters where max_load > 0 or closed > @now 
 
 -- WriteRefusingHosters writes states.
 -- name: WriteRefusingHosters :exec
-insert into scheduler_go.refusing_hosters as r (hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed)
+insert into scheduler_go.refusing_hosters as r (hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended)
 select unnest(@hoster::text[]), unnest(@max_load::double precision[]), unnest(@closed::timestamptz[]), unnest(@level::double precision[]), unnest(@lowered::timestamptz[]),
        unnest(@until::timestamptz[]), unnest(@waits::integer[]), unnest(@rounds::double precision[]), unnest(@raised::timestamptz[]), unnest(@since::timestamptz[]),
        unnest(@score::double precision[]), unnest(@refused::timestamptz[]), unnest(@kind::text[]), unnest(@reason::text[]), unnest(@in_flight::integer[]),
-       unnest(@counted::timestamptz[]), unnest(@mixed::boolean[])
+       unnest(@counted::timestamptz[]), unnest(@mixed::boolean[]), unnest(@seconds::double precision[]), unnest(@ended::integer[])
 order by 1
 on conflict (hoster) do update
-set (max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed)
+set (max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended)
   = (excluded.max_load, excluded.closed, excluded.level, excluded.lowered, excluded.until, excluded.waits, excluded.rounds, excluded.raised, excluded.since,
-     excluded.score, excluded.refused, excluded.kind, excluded.reason, excluded.in_flight, excluded.counted, excluded.mixed);
+     excluded.score, excluded.refused, excluded.kind, excluded.reason, excluded.in_flight, excluded.counted, excluded.mixed, excluded.seconds, excluded.ended);
 
 -- LoadsOfHosters counts the visits in flight that count for any of the hosters, by all their hosters.
 -- name: LoadsOfHosters :many

@@ -14,16 +14,17 @@ import (
 
 const addHosterClaims = `-- name: AddHosterClaims :exec
 with forgotten as (
-  delete from scheduler_go.hoster_claims old where old.claimed <= $4
+  delete from scheduler_go.hoster_claims old where old.claimed <= $5
 )
-insert into scheduler_go.hoster_claims (hoster, claimed, visits)
-select unnest($1::text[]), $2, unnest($3::integer[])
+insert into scheduler_go.hoster_claims (hoster, claimed, visits, paced)
+select unnest($1::text[]), $2, unnest($3::integer[]), nullif(unnest($4::timestamptz[]), to_timestamp(0))
 `
 
 type AddHosterClaimsParams struct {
 	Hosters     []string
 	Claimed     time.Time
 	Visits      []int32
+	Paced       []time.Time
 	ForgetUntil time.Time
 }
 
@@ -33,6 +34,7 @@ func (q *Queries) AddHosterClaims(ctx context.Context, arg AddHosterClaimsParams
 		arg.Hosters,
 		arg.Claimed,
 		arg.Visits,
+		arg.Paced,
 		arg.ForgetUntil,
 	)
 	return err
@@ -69,15 +71,16 @@ func (q *Queries) HosterListers(ctx context.Context) ([]HosterListersRow, error)
 }
 
 const hosterLoads = `-- name: HosterLoads :many
-select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed
+select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed,
+       coalesce(max(paced), to_timestamp(0))::timestamptz as paced
 from (
-  select unnest(w.hosters) as hoster, 1 as in_flight, 0 as claimed
+  select unnest(w.hosters) as hoster, 1 as in_flight, 0 as claimed, null::timestamptz as paced
   from scheduler_go.work w
   where w.hosters is not null and w.state <> 'settled'
     and (w.started is null or scheduler_go.began(w.started, w.since, $1)
          >= (select extract(epoch from scheduler_go.ends_known($1))::double precision) - $2::double precision)
   union all
-  select c.hoster, 0, c.visits from scheduler_go.hoster_claims c where c.claimed > $3
+  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > $3
 ) l
 group by hoster
 `
@@ -92,9 +95,10 @@ type HosterLoadsRow struct {
 	Hoster   string
 	InFlight int64
 	Claimed  int64
+	Paced    time.Time
 }
 
-// HosterLoads counts, by hoster, the visits in flight and the visits claimed since a moment. It leaves out
+// HosterLoads counts, by hoster, the visits in flight and the visits claimed since a moment, with the pace they use. It leaves out
 // visits that began too long before the moment up to which ends are known. began() gives the time of their
 // beginning.
 func (q *Queries) HosterLoads(ctx context.Context, arg HosterLoadsParams) ([]HosterLoadsRow, error) {
@@ -106,7 +110,12 @@ func (q *Queries) HosterLoads(ctx context.Context, arg HosterLoadsParams) ([]Hos
 	var items []HosterLoadsRow
 	for rows.Next() {
 		var i HosterLoadsRow
-		if err := rows.Scan(&i.Hoster, &i.InFlight, &i.Claimed); err != nil {
+		if err := rows.Scan(
+			&i.Hoster,
+			&i.InFlight,
+			&i.Claimed,
+			&i.Paced,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

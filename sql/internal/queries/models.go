@@ -255,7 +255,7 @@ type SchedulerGoRefusingHoster struct {
 	Raised time.Time
 	// The first refusal after the last visit that succeeded
 	Since time.Time
-	// Refusals without a lowering, less one for each hundred successes
+	// Refusals, less one for each 200 successes
 	Score float64
 	// The last refusal
 	Refused time.Time
@@ -268,6 +268,10 @@ type SchedulerGoRefusingHoster struct {
 	Counted  time.Time
 	// Whether these are visits of several hosts
 	Mixed bool
+	// Mean time from the claim to the end of visits that succeeded
+	Seconds float64
+	// Number of visits in that mean
+	Ended int32
 }
 
 // The last visit of each origin that failed or found nothing; written only where failed visits are configured to keep the date of the last visit, or to disable origins in any mixture (disable_after_mixed)

@@ -33,7 +33,7 @@ func (q *Queries) ForgetRefusals(ctx context.Context, arg ForgetRefusalsParams) 
 }
 
 const limitedByRefusals = `-- name: LimitedByRefusals :many
-select hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed from scheduler_go.refusing_hosters where max_load > 0 or closed > $1 order by hoster
+select hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended from scheduler_go.refusing_hosters where max_load > 0 or closed > $1 order by hoster
 `
 
 // LimitedByRefusals returns the hosters with a learned limit, and those that get no visits now.
@@ -64,6 +64,8 @@ func (q *Queries) LimitedByRefusals(ctx context.Context, now time.Time) ([]Sched
 			&i.InFlight,
 			&i.Counted,
 			&i.Mixed,
+			&i.Seconds,
+			&i.Ended,
 		); err != nil {
 			return nil, err
 		}
@@ -109,7 +111,7 @@ func (q *Queries) LoadsOfHosters(ctx context.Context, hosters []string) ([]Loads
 }
 
 const lockRefusingHosters = `-- name: LockRefusingHosters :many
-select hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed from scheduler_go.refusing_hosters where hoster = any($1::text[]) order by hoster for update
+select hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended from scheduler_go.refusing_hosters where hoster = any($1::text[]) order by hoster for update
 `
 
 // LockRefusingHosters returns the states of hosters, and locks them in order.
@@ -140,6 +142,8 @@ func (q *Queries) LockRefusingHosters(ctx context.Context, hosters []string) ([]
 			&i.InFlight,
 			&i.Counted,
 			&i.Mixed,
+			&i.Seconds,
+			&i.Ended,
 		); err != nil {
 			return nil, err
 		}
@@ -232,7 +236,7 @@ func (q *Queries) RefusedVisits(ctx context.Context, arg RefusedVisitsParams) ([
 
 const refusingHosters = `-- name: RefusingHosters :many
 
-select hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed from scheduler_go.refusing_hosters where hoster = any($1::text[])
+select hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended from scheduler_go.refusing_hosters where hoster = any($1::text[])
 `
 
 // Hosters that refuse visits, and the visits that they refused.
@@ -264,6 +268,8 @@ func (q *Queries) RefusingHosters(ctx context.Context, hosters []string) ([]Sche
 			&i.InFlight,
 			&i.Counted,
 			&i.Mixed,
+			&i.Seconds,
+			&i.Ended,
 		); err != nil {
 			return nil, err
 		}
@@ -304,16 +310,16 @@ func (q *Queries) ReleaseRefused(ctx context.Context, arg ReleaseRefusedParams) 
 }
 
 const writeRefusingHosters = `-- name: WriteRefusingHosters :exec
-insert into scheduler_go.refusing_hosters as r (hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed)
+insert into scheduler_go.refusing_hosters as r (hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended)
 select unnest($1::text[]), unnest($2::double precision[]), unnest($3::timestamptz[]), unnest($4::double precision[]), unnest($5::timestamptz[]),
        unnest($6::timestamptz[]), unnest($7::integer[]), unnest($8::double precision[]), unnest($9::timestamptz[]), unnest($10::timestamptz[]),
        unnest($11::double precision[]), unnest($12::timestamptz[]), unnest($13::text[]), unnest($14::text[]), unnest($15::integer[]),
-       unnest($16::timestamptz[]), unnest($17::boolean[])
+       unnest($16::timestamptz[]), unnest($17::boolean[]), unnest($18::double precision[]), unnest($19::integer[])
 order by 1
 on conflict (hoster) do update
-set (max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed)
+set (max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended)
   = (excluded.max_load, excluded.closed, excluded.level, excluded.lowered, excluded.until, excluded.waits, excluded.rounds, excluded.raised, excluded.since,
-     excluded.score, excluded.refused, excluded.kind, excluded.reason, excluded.in_flight, excluded.counted, excluded.mixed)
+     excluded.score, excluded.refused, excluded.kind, excluded.reason, excluded.in_flight, excluded.counted, excluded.mixed, excluded.seconds, excluded.ended)
 `
 
 type WriteRefusingHostersParams struct {
@@ -334,6 +340,8 @@ type WriteRefusingHostersParams struct {
 	InFlight []int32
 	Counted  []time.Time
 	Mixed    []bool
+	Seconds  []float64
+	Ended    []int32
 }
 
 // WriteRefusingHosters writes states.
@@ -356,6 +364,8 @@ func (q *Queries) WriteRefusingHosters(ctx context.Context, arg WriteRefusingHos
 		arg.InFlight,
 		arg.Counted,
 		arg.Mixed,
+		arg.Seconds,
+		arg.Ended,
 	)
 	return err
 }
