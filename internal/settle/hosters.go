@@ -16,6 +16,35 @@ type hosterEnd struct {
 	visit    ledger.RefusedVisit // without Again
 }
 
+// awaitResults keeps visits of hosters that back off until their result is known. Celery's task-succeeded may be received
+// before the event with the result. Settled work has hosters only while it waits for that.
+func awaitResults(rules model.Hosters, byID map[string]*report, work []ledger.LockedWork, s *ledger.Settlement) {
+	for _, w := range work {
+		t := byID[w.TaskID.String()]
+		if !w.Settled && (t.end != nil || t.runtime == nil) || !slices.ContainsFunc(w.Hosters, rules.BacksOff) {
+			continue
+		}
+		gone := slices.Index(s.WorkGone, w.TaskID)
+		switch {
+		case w.Settled && t.end != nil && gone < 0:
+			s.WorkGone = append(s.WorkGone, w.TaskID)
+		case w.Settled && t.end != nil:
+		case w.Settled && gone >= 0: // task-succeeded again
+			s.WorkGone = slices.Delete(s.WorkGone, gone, gone+1)
+		case w.Settled:
+		case gone >= 0:
+			s.WorkGone = slices.Delete(s.WorkGone, gone, gone+1)
+			s.WorkSettled = append(s.WorkSettled, ledger.WorkSettle{
+				TaskID: w.TaskID, Received: t.runtimeReported, Started: *cmp.Or(w.Started, new(float64)), AwaitsResult: true,
+			})
+		default:
+			for i := range s.WorkSettled {
+				s.WorkSettled[i].AwaitsResult = s.WorkSettled[i].AwaitsResult || s.WorkSettled[i].TaskID == w.TaskID
+			}
+		}
+	}
+}
+
 // hosterEnds returns the ends of visits that say whether their hosters refuse visits: successes and refusals. Other
 // failures say nothing, nor do time-outs, which are requeued. A visit that ended without a result says nothing either.
 func hosterEnds(rules model.Hosters, byID map[string]*report, work []ledger.LockedWork, s ledger.Settlement) (ends []hosterEnd) {
@@ -24,7 +53,7 @@ func hosterEnds(rules model.Hosters, byID map[string]*report, work []ledger.Lock
 	}
 	for _, w := range work {
 		t := byID[w.TaskID.String()]
-		if w.Settled || t.end == nil || len(w.Hosters) == 0 ||
+		if t.end == nil || len(w.Hosters) == 0 ||
 			slices.ContainsFunc(s.WorkRequeued, func(r ledger.WorkRequeue) bool { return r.TaskID == w.TaskID }) {
 			continue
 		}

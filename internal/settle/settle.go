@@ -38,6 +38,7 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	var hosters []hosterEnd
 	err := s.Settle(ctx, keysOf(byID), func(runs []ledger.LockedRun, work []ledger.LockedWork) ledger.Settlement {
 		decided := decide(byID, runs, work, uuid.New)
+		awaitResults(s.Hosters, byID, work, &decided)
 		shown, records = observe(byID, runs, work, decided), decided.Records
 		decided.Ends, decided.Failures = s.Metrics.ends(shown), s.Metrics.failed(shown)
 		hosters = hosterEnds(s.Hosters, byID, work, decided)

@@ -134,6 +134,7 @@ type (
 		Started       float64  // 0 if unknown
 		Charged       *float64 // not nil if the charge of the group will be corrected
 		AwaitsRuntime bool     // its runtime is still unknown, and lanes will learn from it
+		AwaitsResult  bool     // its result is still unknown, and its hosters back off
 	}
 	WorkRequeue struct {
 		TaskID, NewID uuid.UUID

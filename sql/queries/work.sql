@@ -151,14 +151,16 @@ from (select unnest(@task_id::uuid[]) as task_id, unnest(@started::double precis
 where w.task_id = o.task_id;
 
 -- SettleWork keeps ended work whose runtime is not known yet: with its group's charge, to correct it, and
--- with its lane set, to learn from it. started is 0 if the start is unknown.
+-- with its lane set, to learn from it. It keeps visits whose result is not known yet with their hosters. started is 0 if
+-- the start is unknown.
 -- name: SettleWork :exec
 update scheduler_go.work w
 set state = 'settled', settled = o.settled, started = nullif(o.started, 0),
     share_group = case when o.charges then w.share_group end, cost = case when o.charges then o.charged else w.cost end,
-    lane_set = case when o.awaits_runtime then w.lane_set end
+    lane_set = case when o.awaits_runtime then w.lane_set end, hosters = case when o.awaits_result then w.hosters end
 from (select unnest(@task_id::uuid[]) as task_id, unnest(@received::timestamptz[]) as settled, unnest(@started::double precision[]) as started,
-             unnest(@charges::boolean[]) as charges, unnest(@charged::double precision[]) as charged, unnest(@awaits_runtime::boolean[]) as awaits_runtime) o
+             unnest(@charges::boolean[]) as charges, unnest(@charged::double precision[]) as charged, unnest(@awaits_runtime::boolean[]) as awaits_runtime,
+             unnest(@awaits_result::boolean[]) as awaits_result) o
 where w.task_id = o.task_id;
 
 -- RequeueWork puts work that timed out into the backlog of the next lane.

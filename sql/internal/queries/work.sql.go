@@ -760,9 +760,10 @@ const settleWork = `-- name: SettleWork :exec
 update scheduler_go.work w
 set state = 'settled', settled = o.settled, started = nullif(o.started, 0),
     share_group = case when o.charges then w.share_group end, cost = case when o.charges then o.charged else w.cost end,
-    lane_set = case when o.awaits_runtime then w.lane_set end
+    lane_set = case when o.awaits_runtime then w.lane_set end, hosters = case when o.awaits_result then w.hosters end
 from (select unnest($1::uuid[]) as task_id, unnest($2::timestamptz[]) as settled, unnest($3::double precision[]) as started,
-             unnest($4::boolean[]) as charges, unnest($5::double precision[]) as charged, unnest($6::boolean[]) as awaits_runtime) o
+             unnest($4::boolean[]) as charges, unnest($5::double precision[]) as charged, unnest($6::boolean[]) as awaits_runtime,
+             unnest($7::boolean[]) as awaits_result) o
 where w.task_id = o.task_id
 `
 
@@ -773,10 +774,12 @@ type SettleWorkParams struct {
 	Charges       []bool
 	Charged       []float64
 	AwaitsRuntime []bool
+	AwaitsResult  []bool
 }
 
 // SettleWork keeps ended work whose runtime is not known yet: with its group's charge, to correct it, and
-// with its lane set, to learn from it. started is 0 if the start is unknown.
+// with its lane set, to learn from it. It keeps visits whose result is not known yet with their hosters. started is 0 if
+// the start is unknown.
 func (q *Queries) SettleWork(ctx context.Context, arg SettleWorkParams) error {
 	_, err := q.db.Exec(ctx, settleWork,
 		arg.TaskID,
@@ -785,6 +788,7 @@ func (q *Queries) SettleWork(ctx context.Context, arg SettleWorkParams) error {
 		arg.Charges,
 		arg.Charged,
 		arg.AwaitsRuntime,
+		arg.AwaitsResult,
 	)
 	return err
 }
