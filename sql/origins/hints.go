@@ -379,10 +379,11 @@ func (a Queries) HintSources(ctx context.Context) ([]HintSource, error) {
 // hintsAStep is how many hints one statement of maintenance checks or deletes.
 const hintsAStep = 5000
 
-// MaintainHints counts visits after hints, and deletes old hints, for about atMost.
+// MaintainHints counts visits after hints, moves origins again that a lister has set back before their visit, and
+// deletes old hints, for about atMost.
 func (s Store) MaintainHints(ctx context.Context, atMost time.Duration) error {
 	began := time.Now()
-	for _, step := range []func(context.Context, int32) (int64, error){s.q.SettleHints, s.q.ForgetHints} {
+	for _, step := range []func(context.Context, int32) (int64, error){s.settleHints, s.q.ForgetHints} {
 		for n := int64(hintsAStep); n == hintsAStep && time.Since(began) < atMost; {
 			var err error
 			if n, err = step(ctx, hintsAStep); err != nil {
@@ -391,4 +392,25 @@ func (s Store) MaintainHints(ctx context.Context, atMost time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// settleHints checks due hints in a transaction, and returns how many. Like Hint, it locks listed_origins before
+// scheduler_go.hints.
+func (s Store) settleHints(ctx context.Context, most int32) (n int64, err error) {
+	err = s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *Tx) error {
+		rows, err := tx.q.OverwrittenHints(ctx, most)
+		if err != nil {
+			return err
+		}
+		moves := map[hintedKey]time.Time{}
+		for _, r := range rows {
+			moves[hintedKey{r.ListerID, r.URL, r.VisitType}] = r.ChangedAt
+		}
+		if err := tx.moveHinted(ctx, &hintPlan{moves: moves}); err != nil {
+			return err
+		}
+		n, err = tx.q.SettleHints(ctx, most)
+		return err
+	})
+	return n, err
 }

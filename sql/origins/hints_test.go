@@ -287,6 +287,71 @@ func TestVisitsAfterHints(t *testing.T) {
 	}
 }
 
+// A lister that writes an earlier date, or none, doesn't take the visit from an origin that was hinted. After the visit
+// the lister's date holds.
+func TestListersDontTakeTheVisitOfAHint(t *testing.T) {
+	t.Parallel()
+	for name, ago := range map[string]time.Duration{"an earlier date": 3 * time.Hour, "no date": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newHintWorld(t, model.UnknownHints{})
+			w.list(t, hintedURL, true, 3*time.Hour)
+			testenv.Exec(t, w.store.Pool(), "insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot) values ($1, 'git', $2, $2, 'successful', '\\x01')", hintedURL, w.now.Add(-2*time.Hour))
+			sqltest.Keep(t, w.store)
+			changed := w.now.Add(-10 * time.Minute)
+			if answer := w.hint(t, model.Hint{URL: hintedURL, ChangedAt: changed}); answer.Moved != 1 {
+				t.Fatalf("%+v", answer)
+			}
+			maintain := func() {
+				t.Helper()
+				testenv.Exec(t, w.store.Pool(), "update scheduler_go.hints set check_at = now() - interval '1 second'")
+				if err := w.store.MaintainHints(t.Context(), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				sqltest.Keep(t, w.store)
+				sqltest.CheckCandidates(t, w.store)
+			}
+			w.list(t, hintedURL, true, ago)
+			maintain()
+			if at := w.lastUpdate(t, hintedURL); at == nil || !at.Equal(changed) {
+				t.Errorf("the last update is %v, want that of the hint, %v", at, changed)
+			}
+			if n := w.grabByLag(t); n != 1 {
+				t.Errorf("%d visits of a hinted origin that a lister set back, want 1", n)
+			}
+			visited := w.store.Now()
+			if err := w.store.UpsertVisitStats(t.Context(), []model.VisitStats{{URL: hintedURL, VisitType: "git", LastVisit: &visited, LastVisitStatus: model.VisitFailed}}); err != nil {
+				t.Fatal(err)
+			}
+			w.list(t, hintedURL, true, ago)
+			maintain()
+			if at := w.lastUpdate(t, hintedURL); at != nil && at.Equal(changed) {
+				t.Error("the date of the hint is back after the visit")
+			}
+			w.list(t, hintedURL, false, ago)
+			testenv.Exec(t, w.store.Pool(), "delete from origin_visit_stats")
+			maintain()
+			if at := w.lastUpdate(t, hintedURL); at != nil && at.Equal(changed) {
+				t.Error("the date of the hint is back at a disabled origin")
+			}
+		})
+	}
+}
+
+// grabByLag returns how many origins the policy by lag picks.
+func (w *hintWorld) grabByLag(t *testing.T) (n int) {
+	t.Helper()
+	err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		origins, err := tx.GrabNextVisits(ctx, model.VisitFilter{VisitType: "git", Policy: model.AlreadyVisitedOrderByLag, Cooldowns: model.Cooldowns{}}, w.store.Now(), 10, false)
+		n = len(origins)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // However many sources there are, the table stays small.
 func TestHintSourcesAreBounded(t *testing.T) {
 	t.Parallel()

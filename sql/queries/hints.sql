@@ -80,6 +80,17 @@ order by visit_type;
 -- name: HintSources :many
 select * from scheduler_go.hint_sources order by source;
 
+-- OverwrittenHints returns the origins of due hints that wait for a visit, and whose last update a lister has set to an
+-- earlier date or to none, with the dates of the hints. Due are those that SettleHints checks next.
+-- name: OverwrittenHints :many
+select lo.lister_id, lo.url, lo.visit_type, h.changed_at
+from (select url, visit_type, changed_at from scheduler_go.hints
+  where visited is null and check_at <= now() order by check_at limit @most) h
+join listed_origins lo on lo.url = h.url and lo.visit_type = h.visit_type
+left join origin_visit_stats ovs on ovs.url = h.url and ovs.visit_type = h.visit_type
+where lo.enabled and (lo.last_update is null or lo.last_update < h.changed_at)
+  and (ovs.last_visit is null or ovs.last_visit < h.changed_at);
+
 -- SettleHints checks hints without a known visit, and counts the first visits after them that succeeded.
 -- It returns how many it checked. A hint waits for its next check a quarter of its age, and a minute.
 -- name: SettleHints :one

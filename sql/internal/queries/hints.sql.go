@@ -370,6 +370,50 @@ func (q *Queries) NoteHints(ctx context.Context, arg NoteHintsParams) error {
 	return err
 }
 
+const overwrittenHints = `-- name: OverwrittenHints :many
+select lo.lister_id, lo.url, lo.visit_type, h.changed_at
+from (select url, visit_type, changed_at from scheduler_go.hints
+  where visited is null and check_at <= now() order by check_at limit $1) h
+join listed_origins lo on lo.url = h.url and lo.visit_type = h.visit_type
+left join origin_visit_stats ovs on ovs.url = h.url and ovs.visit_type = h.visit_type
+where lo.enabled and (lo.last_update is null or lo.last_update < h.changed_at)
+  and (ovs.last_visit is null or ovs.last_visit < h.changed_at)
+`
+
+type OverwrittenHintsRow struct {
+	ListerID  uuid.UUID
+	URL       string
+	VisitType string
+	ChangedAt time.Time
+}
+
+// OverwrittenHints returns the origins of due hints that wait for a visit, and whose last update a lister has set to an
+// earlier date or to none, with the dates of the hints. Due are those that SettleHints checks next.
+func (q *Queries) OverwrittenHints(ctx context.Context, most int32) ([]OverwrittenHintsRow, error) {
+	rows, err := q.db.Query(ctx, overwrittenHints, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OverwrittenHintsRow
+	for rows.Next() {
+		var i OverwrittenHintsRow
+		if err := rows.Scan(
+			&i.ListerID,
+			&i.URL,
+			&i.VisitType,
+			&i.ChangedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const settleHints = `-- name: SettleHints :one
 with due as materialized (
   select h.origin, h.url, h.visit_type, h.received_at, h.snapshot from scheduler_go.hints h
