@@ -10,7 +10,7 @@
 // # Webhooks
 //
 //	POST /hints/SOURCE ──► address limit ──► body ──► signature ──► repeated? ──► hints ──► hosts ──► source limit ──► commit
-//	                        429               413      401           200           400      200       429              200
+//	                        429               413      401           200           400      403       429              200
 //
 // A source is a part of the configuration: its forge, which decides how a webhook is signed and what its body is; its
 // secrets; and the hosts that it may name. Nothing of a body is read as JSON before its signature is right.

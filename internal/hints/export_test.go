@@ -23,3 +23,14 @@ func HintsOf(kind string, header http.Header, body []byte) ([]model.Hint, error)
 func Signed(kind string, header http.Header, body []byte, secret string) bool {
 	return forges[kind].signed(header, body, []string{secret}, time.Now())
 }
+
+// Room returns the bytes that bodies may still take.
+func Room(w *Webhooks) int64 {
+	for n := int64(maxBodies); n > 0; n -= bodyStep {
+		if w.bodies.TryAcquire(n) {
+			w.bodies.Release(n)
+			return n
+		}
+	}
+	return 0
+}

@@ -21,12 +21,14 @@ type forge struct {
 	event      []string // headers with the kind of event
 	events     []string // that change what a visit finds; others are ignored
 	hosts      []string // by default
-	read       func(body []byte) ([]model.Hint, error)
+	read       func(event string, body []byte) ([]model.Hint, error)
 }
 
-// The kinds of events: pushes, and what else changes branches, tags and releases.
+// The kinds of events: pushes, what else changes branches, tags and releases, and repositories that get a URL or become
+// public. A repository that is deleted, archived or made private has nothing new for a visit: its lister finds that.
 var (
-	changes       = []string{"push", "create", "delete", "release"}
+	changes       = []string{"push", "create", "delete", "release", "repository", "public"}
+	arrivals      = []string{"created", "renamed", "transferred", "publicized"} // actions of repository
 	gitlabChanges = []string{"Push Hook", "Tag Push Hook", "System Hook", "Release Hook"}
 )
 
@@ -34,7 +36,7 @@ var (
 var forges = map[string]forge{
 	"github":    {[]string{"X-Hub-Signature-256"}, "", false, []string{"X-GitHub-Event"}, changes, []string{"github.com"}, readGitHub},
 	"gitlab":    {nil, "X-Gitlab-Token", true, []string{"X-Gitlab-Event"}, gitlabChanges, []string{"gitlab.com"}, readGitLab},
-	"gitea":     {[]string{"X-Gitea-Signature", "X-Hub-Signature-256"}, "", false, []string{"X-Gitea-Event"}, changes, nil, readGitea},
+	"gitea":     {[]string{"X-Gitea-Signature", "X-Hub-Signature-256", "X-Gogs-Signature"}, "", false, []string{"X-Gitea-Event", "X-Gogs-Event"}, changes, nil, readGitea},
 	"forgejo":   {[]string{"X-Forgejo-Signature", "X-Gitea-Signature", "X-Hub-Signature-256"}, "", false, []string{"X-Forgejo-Event", "X-Gitea-Event"}, changes, nil, readGitea},
 	"bitbucket": {[]string{"X-Hub-Signature"}, "", false, []string{"X-Event-Key"}, []string{"repo:push", "repo:refs_changed"}, []string{"bitbucket.org"}, readBitbucket},
 	"plain":     {[]string{"X-Hint-Signature"}, "", true, nil, nil, nil, readPlain},
@@ -57,8 +59,8 @@ var errIgnored = errors.New("the event changes nothing that a visit finds")
 
 // hintsOf reads the hints of a webhook with a right signature. errIgnored: it has none.
 func (f forge) hintsOf(header http.Header, body []byte) ([]model.Hint, error) {
+	event := ""
 	if f.event != nil {
-		event := ""
 		for _, name := range f.event {
 			if event = header.Get(name); event != "" {
 				break
@@ -68,10 +70,14 @@ func (f forge) hintsOf(header http.Header, body []byte) ([]model.Hint, error) {
 			return nil, errIgnored
 		}
 	}
-	if payload, ok := formPayload(header, body); ok {
+	if isForm(header) {
+		payload, ok := formPayload(header, body)
+		if !ok {
+			return nil, errors.New("the form has no field payload")
+		}
 		body = payload
 	}
-	return f.read(body)
+	return f.read(event, body)
 }
 
 // decode reads JSON into v. Its errors don't quote the body.
@@ -122,8 +128,9 @@ func (m *moment) UnmarshalJSON(text []byte) error {
 }
 
 // readGitHub reads a webhook of GitHub. Its lister lists html_url, with pushed_at as the last update.
-func readGitHub(body []byte) ([]model.Hint, error) {
+func readGitHub(event string, body []byte) ([]model.Hint, error) {
 	var p struct {
+		Action     string `json:"action"`
 		Repository struct {
 			URL      string `json:"html_url"`
 			PushedAt moment `json:"pushed_at"`
@@ -133,11 +140,14 @@ func readGitHub(body []byte) ([]model.Hint, error) {
 	if err := decode(body, &p); err != nil {
 		return nil, err
 	}
+	if event == "repository" && !slices.Contains(arrivals, p.Action) {
+		return nil, errIgnored
+	}
 	return one(p.Repository.URL, p.Repository.PushedAt.Time, p.Repository.Private)
 }
 
 // readGitLab reads a webhook or system hook of GitLab. Its lister lists http_url_to_repo.
-func readGitLab(body []byte) ([]model.Hint, error) {
+func readGitLab(_ string, body []byte) ([]model.Hint, error) {
 	var p struct {
 		Event   string `json:"event_name"` // of a system hook
 		Kind    string `json:"object_kind"`
@@ -157,8 +167,9 @@ func readGitLab(body []byte) ([]model.Hint, error) {
 }
 
 // readGitea reads a webhook of Gitea, Forgejo or Gogs. Their listers list clone_url.
-func readGitea(body []byte) ([]model.Hint, error) {
+func readGitea(event string, body []byte) ([]model.Hint, error) {
 	var p struct {
+		Action     string `json:"action"`
 		Repository struct {
 			URL     string `json:"clone_url"`
 			Private bool   `json:"private"`
@@ -167,12 +178,15 @@ func readGitea(body []byte) ([]model.Hint, error) {
 	if err := decode(body, &p); err != nil {
 		return nil, err
 	}
+	if event == "repository" && !slices.Contains(arrivals, p.Action) {
+		return nil, errIgnored
+	}
 	return one(p.Repository.URL, time.Time{}, p.Repository.Private)
 }
 
 // readBitbucket reads a webhook of Bitbucket Cloud, whose lister lists the HTTPS link to clone, or of a Bitbucket Data
 // Center, which has these links in the webhook.
-func readBitbucket(body []byte) ([]model.Hint, error) {
+func readBitbucket(_ string, body []byte) ([]model.Hint, error) {
 	var p struct {
 		Date       moment `json:"date"`
 		Repository struct {
@@ -206,7 +220,7 @@ func readBitbucket(body []byte) ([]model.Hint, error) {
 }
 
 // readPlain reads a plain webhook. Each of its hints needs a date, so that a replay changes nothing.
-func readPlain(body []byte) (hints []model.Hint, err error) {
+func readPlain(_ string, body []byte) (hints []model.Hint, err error) {
 	var p struct {
 		Hints []struct {
 			URL       string `json:"url"`

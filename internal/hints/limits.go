@@ -5,68 +5,54 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// limiter lets each key have some events a second, and a burst. It stores at most maxKeys keys: those that have events
-// left over, and beyond that all, are forgotten. The zero value is unusable; it is safe for concurrent use.
+// limiter lets each key have some events a second, and a burst. It stores at most maxKeys keys: those that have all events
+// left, and beyond that all, are forgotten. The zero value is unusable; it is safe for concurrent use.
 type limiter[K comparable] struct {
-	perSecond, burst float64
+	perSecond, burst int
 
 	mu sync.Mutex
-	by map[K]bucket
+	by map[K]*rate.Limiter
 }
 
 const maxKeys = 10_000
 
-// bucket has the events that a key may have, as of a date.
-type bucket struct {
-	left float64
-	at   time.Time
+func newLimiter[K comparable](perSecond, burst int) *limiter[K] {
+	return &limiter[K]{perSecond: perSecond, burst: burst, by: map[K]*rate.Limiter{}}
 }
 
-func newLimiter[K comparable](perSecond, burst float64) *limiter[K] {
-	return &limiter[K]{perSecond: perSecond, burst: burst, by: map[K]bucket{}}
-}
-
-// take takes events of a key. If the key has none left, it takes none and returns how long to wait for them.
-func (l *limiter[K]) take(key K, events float64, now time.Time) (wait time.Duration, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.filled(key, now)
-	if b.left <= 0 {
-		return time.Duration((1 - b.left) / l.perSecond * float64(time.Second)), false
+// take takes events of a key, of which the key then may owe some. If the key has none left, it takes none and returns
+// how long to wait for one.
+func (l *limiter[K]) take(key K, events int, now time.Time) (wait time.Duration, ok bool) {
+	of := l.of(key, now)
+	if left := of.TokensAt(now); left < 1 {
+		return time.Duration((1 - left) / float64(l.perSecond) * float64(time.Second)), false
 	}
-	b.left -= events // it may owe some
-	l.store(key, b, now)
+	of.ReserveN(now, min(events, l.burst))
 	return 0, true
 }
 
 // charge takes events of a key, left or not.
-func (l *limiter[K]) charge(key K, events float64, now time.Time) {
+func (l *limiter[K]) charge(key K, events int, now time.Time) {
+	l.of(key, now).ReserveN(now, min(events, l.burst))
+}
+
+func (l *limiter[K]) of(key K, now time.Time) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.filled(key, now)
-	b.left = max(b.left-events, -l.burst)
-	l.store(key, b, now)
-}
-
-func (l *limiter[K]) filled(key K, now time.Time) bucket {
-	b, known := l.by[key]
-	if !known {
-		return bucket{l.burst, now}
-	}
-	passed := max(0, now.Sub(b.at).Seconds())
-	return bucket{min(l.burst, b.left+passed*l.perSecond), now}
-}
-
-func (l *limiter[K]) store(key K, b bucket, now time.Time) {
-	if _, known := l.by[key]; !known && len(l.by) >= maxKeys {
-		maps.DeleteFunc(l.by, func(key K, _ bucket) bool { return l.filled(key, now).left >= l.burst })
+	if l.by[key] == nil {
 		if len(l.by) >= maxKeys {
-			clear(l.by)
+			maps.DeleteFunc(l.by, func(_ K, of *rate.Limiter) bool { return of.TokensAt(now) >= float64(l.burst) })
+			if len(l.by) >= maxKeys {
+				clear(l.by)
+			}
 		}
+		l.by[key] = rate.NewLimiter(rate.Limit(l.perSecond), l.burst)
 	}
-	l.by[key] = b
+	return l.by[key]
 }
 
 const (

@@ -1,6 +1,7 @@
 package hints
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -8,6 +9,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +28,21 @@ func (f forge) signed(header http.Header, body []byte, secrets []string, now tim
 		}
 	}
 	return right
+}
+
+// missingSignature names the header in which a webhook should have its signature, or is empty if there is one.
+func (f forge) missingSignature(header http.Header) string {
+	names := slices.Clone(f.signatures)
+	if f.token != "" {
+		names = append(names, f.token)
+	}
+	if f.standard {
+		names = append(names, "Webhook-Signature")
+	}
+	if slices.ContainsFunc(names, func(name string) bool { return header.Get(name) != "" }) {
+		return ""
+	}
+	return names[0]
 }
 
 func (f forge) signedWith(header http.Header, body []byte, secret string, now time.Time) bool {
@@ -89,15 +106,20 @@ func equal(a, b []byte) bool {
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
+// isForm reports whether a body is a form.
+func isForm(header http.Header) bool {
+	kind, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "application/x-www-form-urlencoded")
+}
+
 // formPayload returns the JSON of a body that is a form, as forges send it: its field payload.
 func formPayload(header http.Header, body []byte) ([]byte, bool) {
-	kind, _, _ := strings.Cut(header.Get("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(kind), "application/x-www-form-urlencoded") {
+	if !isForm(header) {
 		return nil, false
 	}
-	for field := range strings.SplitSeq(string(body), "&") {
-		if value, ok := strings.CutPrefix(field, "payload="); ok {
-			text, err := url.QueryUnescape(value)
+	for field := range bytes.SplitSeq(body, []byte("&")) {
+		if value, ok := bytes.CutPrefix(field, []byte("payload=")); ok {
+			text, err := url.QueryUnescape(string(value))
 			return []byte(text), err == nil
 		}
 	}

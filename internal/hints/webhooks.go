@@ -1,6 +1,7 @@
 package hints
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,8 +28,9 @@ import (
 const Path = "/hints/"
 
 const (
-	maxBody     = 4 << 20  // bytes of a webhook
+	maxBody     = 25 << 20 // bytes of a webhook: GitHub sends none that are larger
 	maxBodies   = 64 << 20 // bytes of all webhooks that are read
+	bodyStep    = 8 << 10  // bytes for which a body of unknown size has room at first
 	bodyTimeout = 10 * time.Second
 	// writeTimeout is the time for the hints of a webhook: forges wait 10 s for an answer.
 	writeTimeout = 8 * time.Second
@@ -97,7 +99,7 @@ func New(o Options) *Webhooks {
 		}, []string{"source", "result"}),
 	}
 	for _, s := range o.Sources {
-		w.sources[s.Name] = source{s, forges[s.Forge], newLimiter[struct{}](float64(s.MaxPerSecond), 2*float64(s.MaxPerSecond))}
+		w.sources[s.Name] = source{s, forges[s.Forge], newLimiter[struct{}](s.MaxPerSecond, 2*s.MaxPerSecond)}
 	}
 	return w
 }
@@ -153,32 +155,19 @@ func (w *Webhooks) receive(s source, out http.ResponseWriter, r *http.Request) r
 	if wait, ok := w.addresses.take(from, 1, now); !ok {
 		return result{status: http.StatusTooManyRequests, name: "limited", text: "there are too many webhooks from your address", wait: wait}
 	}
-	body, refusal := w.read(out, r)
+	all, key, refusal := w.parse(s, out, r, now)
 	if refusal != nil {
+		if refusal.status == http.StatusUnauthorized {
+			w.addresses.charge(from, wrongCosts, now)
+		}
 		return *refusal
-	}
-	defer w.bodies.Release(bodySize(r))
-	if !s.forge.signed(r.Header, body, s.Secrets, now) {
-		w.addresses.charge(from, wrongCosts, now)
-		return result{status: http.StatusUnauthorized, name: "unsigned", text: "the signature is missing or wrong"}
-	}
-	key := hashOf(s.Name, body)
-	if w.deliveries.known(key, now) {
-		return result{status: http.StatusOK, name: "replayed", text: "that webhook has been received before"}
-	}
-	all, err := s.forge.hintsOf(r.Header, body)
-	switch {
-	case errors.Is(err, errIgnored):
-		return result{status: http.StatusOK, name: "ignored", text: err.Error()}
-	case err != nil:
-		return result{status: http.StatusBadRequest, name: "refused", text: err.Error()}
 	}
 	for i := range all {
 		if all[i].Source = s.Name; !s.mayName(all[i].URL) {
 			return result{status: http.StatusForbidden, name: "refused", text: fmt.Sprintf("the source %s may not name that host (hosts)", s.Name)}
 		}
 	}
-	if wait, ok := s.limit.take(struct{}{}, float64(len(all)), now); !ok {
+	if wait, ok := s.limit.take(struct{}{}, len(all), now); !ok {
 		return result{status: http.StatusTooManyRequests, name: "limited", text: "there are too many hints of this source", wait: wait}
 	}
 	return w.write(r.Context(), all, key)
@@ -199,34 +188,66 @@ func (w *Webhooks) write(ctx context.Context, all []model.Hint, key [16]byte) re
 	return result{status: http.StatusOK, name: "written", counts: counts}
 }
 
-// bodySize is what a request reserves of maxBodies.
-func bodySize(r *http.Request) int64 {
-	if r.ContentLength < 0 {
-		return maxBody
+// parse reads a body, checks its signature, and returns its hints and its hash.
+func (w *Webhooks) parse(s source, out http.ResponseWriter, r *http.Request, now time.Time) (all []model.Hint, key [16]byte, refusal *result) {
+	body, release, refusal := w.read(out, r)
+	defer release()
+	if refusal != nil {
+		return nil, key, refusal
 	}
-	return min(max(r.ContentLength, 1), maxBody)
+	if !s.forge.signed(r.Header, body, s.Secrets, now) {
+		why := "the signature is wrong: the source has another secret, or its date is more than five minutes off"
+		if name := s.forge.missingSignature(r.Header); name != "" {
+			why = "the signature is missing (" + name + "): give the webhook at the forge the secret of the source"
+		}
+		return nil, key, &result{status: http.StatusUnauthorized, name: "unsigned", text: why}
+	}
+	if key = hashOf(s.Name, body); w.deliveries.known(key, now) {
+		return nil, key, &result{status: http.StatusOK, name: "replayed", text: "that webhook has been received before"}
+	}
+	all, err := s.forge.hintsOf(r.Header, body)
+	switch {
+	case errors.Is(err, errIgnored):
+		return nil, key, &result{status: http.StatusOK, name: "ignored", text: err.Error()}
+	case err != nil:
+		return nil, key, &result{status: http.StatusBadRequest, name: "refused", text: err.Error()}
+	}
+	return all, key, nil
 }
 
-// read reads a body. Without an error, the caller releases bodySize of bodies.
-func (w *Webhooks) read(out http.ResponseWriter, r *http.Request) ([]byte, *result) {
+// read reads a body. It reserves room for what has come only, so that bodies that come slowly keep none from others.
+// The caller calls release when it has read the body.
+func (w *Webhooks) read(out http.ResponseWriter, r *http.Request) (body []byte, release func(), refusal *result) {
+	var reserved int64
+	release = func() { w.bodies.Release(reserved) }
 	tooLarge := &result{status: http.StatusRequestEntityTooLarge, name: "refused", text: fmt.Sprintf("the body has more than %d bytes", maxBody)}
 	if r.ContentLength > maxBody {
-		return nil, tooLarge
-	}
-	if !w.bodies.TryAcquire(bodySize(r)) {
-		return nil, &result{status: http.StatusServiceUnavailable, name: "failed", text: "too many webhooks are read; try again", wait: time.Second}
+		return nil, release, tooLarge
 	}
 	_ = http.NewResponseController(out).SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only if the client is gone
-	body, err := io.ReadAll(http.MaxBytesReader(out, r.Body, maxBody))
-	if err == nil {
-		_ = http.NewResponseController(out).SetReadDeadline(time.Time{})
-		return body, nil
+	var read bytes.Buffer
+	from := http.MaxBytesReader(out, r.Body, maxBody)
+	for step := int64(bodyStep); ; step = reserved {
+		if size := r.ContentLength - int64(read.Len()) + 1; r.ContentLength >= 0 {
+			step = max(min(step, size), 1)
+		}
+		if !w.bodies.TryAcquire(step) {
+			return nil, release, &result{status: http.StatusServiceUnavailable, name: "failed", text: "too many webhooks are read; try again", wait: time.Second}
+		}
+		reserved += step
+		_, err := io.CopyN(&read, from, step)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, release, tooLarge
+		}
+		if err != nil {
+			return nil, release, &result{status: http.StatusBadRequest, name: "refused", text: "the body can't be read"}
+		}
 	}
-	w.bodies.Release(bodySize(r))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLarge
-	}
-	return nil, &result{status: http.StatusBadRequest, name: "refused", text: "the body can't be read"}
+	_ = http.NewResponseController(out).SetReadDeadline(time.Time{})
+	return read.Bytes(), release, nil
 }
 
 // mayName reports whether a source may name the host of a URL. A URL without a host is refused later.

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,11 +56,12 @@ type webhookWorld struct {
 	*hints.Webhooks
 	hinter *hinter
 	now    time.Time
+	reg    *prometheus.Registry
 }
 
 func newWebhookWorld(t *testing.T, change ...func(*hints.Source)) *webhookWorld {
 	t.Helper()
-	w := &webhookWorld{hinter: &hinter{}, now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	w := &webhookWorld{hinter: &hinter{}, reg: prometheus.NewRegistry(), now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
 	var sources []hints.Source
 	for _, kind := range hints.Forges() {
 		s := hints.Source{Name: kind, Forge: kind, Secrets: []string{newSecret, secret}, Hosts: []string{"forge.example", "*.below.example"}, MaxPerSecond: 100}
@@ -69,7 +71,7 @@ func newWebhookWorld(t *testing.T, change ...func(*hints.Source)) *webhookWorld 
 		sources = append(sources, s)
 	}
 	w.Webhooks = hints.New(hints.Options{
-		Sources: sources, Hints: w.hinter, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		Sources: sources, Hints: w.hinter, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: w.reg,
 		From: func(*http.Request) netip.Prefix { return netip.MustParsePrefix("192.0.2.1/32") },
 		Now:  func() time.Time { return w.now },
 	})
@@ -129,6 +131,14 @@ const (
 	plainHint     = `{"hints": [{"url": "https://a.below.example/p", "visit_type": "svn", "changed_at": "2026-01-31T11:00:00Z"}]}`
 )
 
+var (
+	githubDeleted  = strings.Replace(githubPush, `"ref"`, `"deleted": true, "after": "0000000000000000000000000000000000000000", "ref"`, 1)
+	githubRenamed  = `{"action": "renamed", "changes": {"repository": {"name": {"from": "p"}}}, ` + strings.ReplaceAll(githubPush, "u/p", "u/q")[1:]
+	githubCapitals = strings.ReplaceAll(githubPush, "forge.example", "Forge.EXAMPLE")
+	githubLarge    = `{"commits": "` + strings.Repeat("c", 25_000_000-1000) + `", ` + githubPush[1:]
+	giteaCreated   = `{"action": "created", ` + giteaPush[1:]
+)
+
 // Each forge's webhooks give a hint of the URL that its lister lists.
 func TestWebhooksOfForges(t *testing.T) {
 	t.Parallel()
@@ -173,6 +183,34 @@ func TestWebhooksOfForges(t *testing.T) {
 			webhook: webhook{"/hints/gitea", form, map[string]string{"X-Gitea-Signature": mac(secret, giteaPush), "X-Gitea-Event": "push", "Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}},
 			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "gitea"},
 		},
+		"Gogs": {
+			webhook: webhook{"/hints/gitea", giteaPush, map[string]string{"X-Gogs-Signature": mac(secret, giteaPush), "X-Gogs-Event": "push"}},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "gitea"},
+		},
+		"GitHub, a branch is deleted": {
+			webhook: webhook{"/hints/github", githubDeleted, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubDeleted), "X-GitHub-Event": "push"}},
+			want:    model.Hint{URL: "https://forge.example/u/p", ChangedAt: time.Unix(1769860000, 0).UTC(), Source: "github"},
+		},
+		"GitHub, a repository is renamed": {
+			webhook: webhook{"/hints/github", githubRenamed, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubRenamed), "X-GitHub-Event": "repository"}},
+			want:    model.Hint{URL: "https://forge.example/u/q", ChangedAt: time.Unix(1769860000, 0).UTC(), Source: "github"},
+		},
+		"Gitea, a repository is created": {
+			webhook: webhook{"/hints/gitea", giteaCreated, map[string]string{"X-Gitea-Signature": mac(secret, giteaCreated), "X-Gitea-Event": "repository"}},
+			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "gitea"},
+		},
+		"the host in capitals": {
+			webhook: webhook{"/hints/github", githubCapitals, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubCapitals), "X-GitHub-Event": "push"}},
+			want:    model.Hint{URL: "https://Forge.EXAMPLE/u/p", ChangedAt: time.Unix(1769860000, 0).UTC(), Source: "github"},
+		},
+		"another content type": {
+			webhook: webhook{"/hints/github", githubPush, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubPush), "X-GitHub-Event": "push", "Content-Type": "text/plain"}},
+			want:    model.Hint{URL: "https://forge.example/u/p", ChangedAt: time.Unix(1769860000, 0).UTC(), Source: "github"},
+		},
+		"25 MB": {
+			webhook: webhook{"/hints/github", githubLarge, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubLarge), "X-GitHub-Event": "push"}},
+			want:    model.Hint{URL: "https://forge.example/u/p", ChangedAt: time.Unix(1769860000, 0).UTC(), Source: "github"},
+		},
 		"Forgejo": {
 			webhook: webhook{"/hints/forgejo", giteaPush, map[string]string{"X-Forgejo-Signature": mac(secret, giteaPush), "X-Forgejo-Event": "create"}},
 			want:    model.Hint{URL: "https://forge.example/u/p.git", Source: "forgejo"},
@@ -211,7 +249,7 @@ func TestWebhooksOfForges(t *testing.T) {
 			}
 			// Without its signature it is refused, even after a change of one byte.
 			forged := c.webhook
-			forged.body = strings.Replace(forged.body, "forge", "forgE", 1) + " "
+			forged.body += " "
 			if forged.header["X-Gitlab-Token"] != "" {
 				forged.header = with(forged.header, "X-Gitlab-Token", secret+"x")
 			}
@@ -240,6 +278,10 @@ func TestWebhooksThatAreRefused(t *testing.T) {
 	plain := func(body string) webhook {
 		return webhook{"/hints/plain", body, map[string]string{"X-Hint-Signature": mac(secret, body)}}
 	}
+	githubRepository := func(action string) webhook {
+		body := `{"action": "` + action + `", ` + githubPush[1:]
+		return webhook{"/hints/github", body, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, body), "X-GitHub-Event": "repository"}}
+	}
 	for name, c := range map[string]struct {
 		webhook
 		status int
@@ -263,9 +305,23 @@ func TestWebhooksThatAreRefused(t *testing.T) {
 		"a wrong type":        {github(`{"repository": {"html_url": 5}}`), http.StatusBadRequest, "html_url"},
 		"no URL":              {github(`{"repository": {}}`), http.StatusBadRequest, "no URL"},
 		"a password":          {github(strings.ReplaceAll(githubPush, "https://", "https://u:p@")), http.StatusBadRequest, "password"},
-		"too large":           {github(strings.Repeat(" ", 4<<20+1)), http.StatusRequestEntityTooLarge, "bytes"},
+		"too large":           {github(strings.Repeat(" ", 25<<20+1)), http.StatusRequestEntityTooLarge, "bytes"},
+		"another's secret":    {webhook{"/hints/github", githubPush, map[string]string{"X-Hub-Signature-256": "sha256=" + mac("a-secret-of-somebody-else", githubPush)}}, http.StatusUnauthorized, "another secret"},
+		"SHA-1 as SHA-256":    {webhook{"/hints/github", githubPush, map[string]string{"X-Hub-Signature-256": "sha1=" + mac(secret, githubPush)[:40]}}, http.StatusUnauthorized, "wrong"},
+		"an empty secret":     {webhook{"/hints/github", githubPush, map[string]string{"X-Hub-Signature-256": "sha256=" + mac("", githubPush)}}, http.StatusUnauthorized, "wrong"},
+		"no field payload":    {webhook{"/hints/github", "x=1", map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, "x=1"), "X-GitHub-Event": "push", "Content-Type": "application/x-www-form-urlencoded"}}, http.StatusBadRequest, "no field payload"},
+		"scp's form":          {github(strings.ReplaceAll(githubPush, "https://forge.example/", "git@forge.example:")), http.StatusBadRequest, "no host"},
+		"a script":            {github(strings.ReplaceAll(githubPush, "https://forge.example/", "javascript:")), http.StatusBadRequest, "no host"},
+		"no ASCII":            {github(strings.ReplaceAll(githubPush, "forge.example", "förge.example")), http.StatusForbidden, "hosts"},
+		"an escaped path":     {webhook{"/hints/git%68ub/%2e%2e", "{}", nil}, http.StatusNotFound, "no source"},
 		"private":             {github(strings.ReplaceAll(githubPush, "false", "true")), http.StatusOK, "changes nothing"},
 		"ping":                {webhook{"/hints/github", "{}", map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, "{}"), "X-GitHub-Event": "ping"}}, http.StatusOK, "changes nothing"},
+		"archived":            {githubRepository("archived"), http.StatusOK, "changes nothing"},
+		"deleted":             {githubRepository("deleted"), http.StatusOK, "changes nothing"},
+		"privatized":          {githubRepository("privatized"), http.StatusOK, "changes nothing"},
+		"a star":              {webhook{"/hints/github", githubPush, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubPush), "X-GitHub-Event": "star"}}, http.StatusOK, "changes nothing"},
+		"a test of Bitbucket": {webhook{"/hints/bitbucket", `{"test": true}`, map[string]string{"X-Hub-Signature": "sha256=" + mac(secret, `{"test": true}`), "X-Event-Key": "diagnostics:ping"}}, http.StatusOK, "changes nothing"},
+		"a project's name":    {webhook{"/hints/gitlab", `{"event_name": "project_rename", "path_with_namespace": "u/q"}`, map[string]string{"X-Gitlab-Token": secret, "X-Gitlab-Event": "System Hook"}}, http.StatusOK, "changes nothing"},
 		"plain, no date":      {plain(`{"hints": [{"url": "https://forge.example/p"}]}`), http.StatusBadRequest, "changed_at"},
 		"plain, none":         {plain(`{}`), http.StatusBadRequest, "no hints"},
 		"plain, too many":     {plain(`{"hints": [` + strings.Repeat(`{"url": "https://forge.example/p", "changed_at": "2026-01-31T11:00:00Z"},`, 1000) + `{}]}`), http.StatusBadRequest, "at most 1000"},
@@ -304,6 +360,57 @@ func TestWebhookAfterAFailure(t *testing.T) {
 	if _, answer := w.send(t, h); !strings.Contains(answer, `"moved":1`) {
 		t.Errorf("hours later: %s", answer)
 	}
+}
+
+// Bodies that come slowly keep no room that others need, and release it at their end. Names of sources don't grow.
+func TestSlowWebhooksLeaveRoom(t *testing.T) {
+	t.Parallel()
+	w := newWebhookWorld(t)
+	gate := make(chan struct{})
+	var reading, wait sync.WaitGroup
+	reading.Add(1000)
+	for range 1000 { // of an unknown size each
+		wait.Go(func() {
+			out, body := httptest.NewRecorder(), &stalled{began: sync.OnceFunc(reading.Done), gate: gate}
+			w.ServeHTTP(out, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hints/github", body))
+			if out.Code != http.StatusBadRequest || !strings.Contains(out.Body.String(), "can't be read") {
+				t.Errorf("%d %s", out.Code, out.Body)
+			}
+		})
+	}
+	reading.Wait()
+	if room := hints.Room(w.Webhooks); room != 64<<20-1000*8<<10 {
+		t.Errorf("%d bytes of room are left beside 1000 bodies that come slowly", room)
+	}
+	large := webhook{"/hints/github", githubLarge, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubLarge), "X-GitHub-Event": "push"}}
+	if status, answer := w.send(t, large); status != http.StatusOK {
+		t.Errorf("beside slow ones: %d %s", status, answer)
+	}
+	close(gate)
+	wait.Wait()
+	if room := hints.Room(w.Webhooks); room != 64<<20 {
+		t.Errorf("%d bytes of room are left at the end", room)
+	}
+	for i := range 100_000 {
+		if status, _ := w.send(t, webhook{fmt.Sprint("/hints/s", i), "", nil}); status != http.StatusNotFound {
+			t.Fatal(status)
+		}
+	}
+	if families, err := w.reg.Gather(); err != nil || len(families) != 1 || len(families[0].GetMetric()) > 4 {
+		t.Errorf("%v (%v)", families, err)
+	}
+}
+
+// stalled is a body of which nothing comes until gate is closed.
+type stalled struct {
+	began func()
+	gate  chan struct{}
+}
+
+func (s *stalled) Read([]byte) (int, error) {
+	s.began()
+	<-s.gate
+	return 0, io.ErrUnexpectedEOF
 }
 
 // A source has its hints a second, and wrong signatures stop their address.
@@ -346,12 +453,13 @@ func TestWebhooksAreLimited(t *testing.T) {
 func FuzzWebhooks(f *testing.F) {
 	for _, body := range []string{githubPush, gitlabPush, gitlabSystem, giteaPush, bitbucketPush, dataCenter, plainHint, "payload=%7B%7D", "{}", "[]", `{"hints":[null]}`} {
 		f.Add("push", "application/json", []byte(body))
+		f.Add("repository", "application/json", []byte(body))
 		f.Add("repo:push", "application/x-www-form-urlencoded", []byte("payload="+url.QueryEscape(body)))
 	}
 	f.Fuzz(func(t *testing.T, event, contentType string, body []byte) {
 		for _, kind := range hints.Forges() {
 			header := http.Header{"Content-Type": {contentType}}
-			for _, name := range []string{"X-GitHub-Event", "X-Gitea-Event", "X-Event-Key", "X-Gitlab-Event"} {
+			for _, name := range []string{"X-GitHub-Event", "X-Gitea-Event", "X-Forgejo-Event", "X-Event-Key", "X-Gitlab-Event"} {
 				header.Set(name, event)
 			}
 			all, err := hints.HintsOf(kind, header, body)
