@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"swh-scheduler/internal/lanes"
+	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
@@ -74,77 +77,84 @@ func (a Queries) EndedSteps(ctx context.Context, p Past) ([]EndedStep, error) {
 type EndedCell struct {
 	Source, Status, Exception string
 	Step                      int64
-	Bucket                    int16 // of internal/lanes; -1: unknown
+	Bucket                    int16 // of internal/lanes; -1: unknown, or the end is a failure
 	Pieces                    int64
 	Seconds                   float64 // sum of the known runtimes
 }
 
-// EndedOf sums the ends of the given sources and types. It looks up each minute on its own, as other types
-// may have far more rows. It doesn't use sqlc, which doesn't resolve the columns of nested lateral queries.
+// failedStatuses are the statuses of failures.
+var failedStatuses = []string{string(model.RunFailed), string(model.RunPermFailed), string(model.RunLost)}
+
+// EndedOf sums the ends of the given sources and types. It looks up each minute on its own, as other types may have far
+// more rows. PostgreSQL sums failures, as a type may have 20 exceptions an hour. Buckets of hours and days are summed
+// here, because a row for each bucket costs PostgreSQL more. EndedOf doesn't use sqlc, which doesn't resolve the columns
+// of nested lateral queries.
 func (s Store) EndedOf(ctx context.Context, p Past, of ...EndedKey) ([]EndedCell, error) {
 	var sources, types []string
 	for _, key := range of {
 		sources, types = append(sources, key.Source), append(types, key.Type)
 	}
-	cells, err := stmt.Rows[EndedCell](ctx, s.db.Pool(), `
-select o.source, m.status, m.exception, floor(date_part('epoch', m.minute) / $1)::bigint as step, m.bucket, sum(m.pieces)::bigint, sum(m.seconds)
-from unnest($3::text[], $4::text[]) o (source, type)
-cross join generate_series(date_trunc('minute', greatest($2::timestamptz, now() - interval '1 day', (select min(minute) from scheduler_go.ended))), now(), interval '1 minute') t (minute)
-cross join lateral (select * from scheduler_go.ended d where d.minute = t.minute and d.source = o.source and d.type = o.type offset 0) m
-group by 1, 2, 3, 4, 5`, p.Step.Seconds(), p.Since, sources, types)
-	if err == nil && p.Span != "" {
-		cells, err = s.addPast(ctx, p, sources, types, cells)
+	query, args := endedOfMinutes, []any{p.Step.Seconds(), p.Since, sources, types, failedStatuses}
+	if p.Span != "" {
+		query, args = endedOfMinutes+endedOfPast, append(args, p.Span)
 	}
-	return cells, stmt.Failed(err, "read what ended of %v", of)
-}
-
-// addPast adds hours or days to the cells of minutes. It sums buckets here, as a row per bucket would cost
-// PostgreSQL more.
-func (s Store) addPast(ctx context.Context, p Past, sources, types []string, cells []EndedCell) ([]EndedCell, error) {
-	type row struct {
-		Source, Status, Exception string
-		Step                      int64
-		Buckets                   []int16
-		Counts                    []int64
-		Seconds                   float64
+	rows, _ := s.db.Pool().Query(ctx, query, args...)
+	var one struct {
+		EndedCell
+		buckets []int16
+		counts  []int64
 	}
-	rows, err := stmt.Rows[row](ctx, s.db.Pool(), `
-select o.source, q.status, q.exception, floor(date_part('epoch', q.since) / $1)::bigint, q.buckets, q.counts, q.seconds
-from unnest($3::text[], $4::text[]) o (source, type)
-cross join lateral (select * from scheduler_go.ended_past h where h.span = $5 and h.source = o.source and h.type = o.type and h.since >= $2 offset 0) q`,
-		p.Step.Seconds(), p.Since, sources, types, p.Span)
 	type group struct {
 		source, status, exception string
 		step                      int64
 	}
-	at := make(map[group]map[int16]int) // indexes of cells, by bucket
-	of := func(g group) map[int16]int {
-		buckets := at[g]
-		if buckets == nil {
-			buckets = make(map[int16]int)
-			at[g] = buckets
-		}
-		return buckets
-	}
-	for i, c := range cells {
-		of(group{c.Source, c.Status, c.Exception, c.Step})[c.Bucket] = i
-	}
-	for _, r := range rows {
-		seconds, buckets := r.Seconds, of(group{r.Source, r.Status, r.Exception, r.Step})
-		for b, bucket := range r.Buckets {
-			i, ok := buckets[bucket]
-			if !ok {
-				i = len(cells)
-				buckets[bucket] = i
-				cells = append(cells, EndedCell{Source: r.Source, Status: r.Status, Exception: r.Exception, Step: r.Step, Bucket: bucket})
+	at := map[group][]int{} // indexes of cells by bucket, plus one; 0: none
+	var cells []EndedCell
+	_, err := pgx.ForEachRow(rows, []any{&one.Source, &one.Status, &one.Exception, &one.Step, &one.buckets, &one.counts, &one.Seconds}, func() error {
+		g := group{one.Source, one.Status, one.Exception, one.Step}
+		known := at[g]
+		for b, bucket := range one.buckets {
+			i := int(bucket) + 1
+			for len(known) <= i {
+				known = append(known, 0)
 			}
-			cells[i].Pieces += r.Counts[b]
-			cells[i].Seconds += seconds
-			seconds = 0 // the sum is for all buckets together
+			if known[i] == 0 {
+				cells = append(cells, EndedCell{Source: one.Source, Status: one.Status, Exception: one.Exception, Step: one.Step, Bucket: bucket})
+				known[i] = len(cells)
+			}
+			cell := &cells[known[i]-1]
+			cell.Pieces += one.counts[b]
+			if b == 0 { // the sum is for all buckets together
+				cell.Seconds += one.Seconds
+			}
 		}
-	}
-	return cells, err
+		at[g] = known
+		return nil
+	})
+	return cells, stmt.Failed(err, "read what ended of %v", of)
 }
+
+const (
+	endedOfMinutes = `
+select o.source, m.status, m.exception, floor(date_part('epoch', m.minute) / $1)::bigint, array[m.bucket], array[sum(m.pieces)::bigint], sum(m.seconds)
+from unnest($3::text[], $4::text[]) o (source, type)
+cross join generate_series(date_trunc('minute', greatest($2::timestamptz, now() - interval '1 day', (select min(minute) from scheduler_go.ended))), now(), interval '1 minute') t (minute)
+cross join lateral (select d.minute, d.status, d.exception, case when d.status = any($5::text[]) then -1 else d.bucket end::smallint as bucket, d.pieces, d.seconds
+  from scheduler_go.ended d where d.minute = t.minute and d.source = o.source and d.type = o.type offset 0) m
+group by 1, 2, 3, 4, m.bucket`
+	endedOfPast = `
+union all
+select o.source, q.status, q.exception, floor(date_part('epoch', q.since) / $1)::bigint, array[-1::smallint], array[sum(q.pieces)::bigint], sum(q.seconds)
+from unnest($3::text[], $4::text[]) o (source, type)
+cross join lateral (select h.since, h.status, h.exception, h.pieces, h.seconds from scheduler_go.ended_past h
+  where h.span = $6 and h.source = o.source and h.type = o.type and h.since >= $2 and h.status = any($5::text[]) offset 0) q
+group by 1, 2, 3, 4
+union all
+select o.source, q.status, q.exception, floor(date_part('epoch', q.since) / $1)::bigint, q.buckets, q.counts, q.seconds
+from unnest($3::text[], $4::text[]) o (source, type)
+cross join lateral (select h.since, h.status, h.exception, h.buckets, h.counts, h.seconds from scheduler_go.ended_past h
+  where h.span = $6 and h.source = o.source and h.type = o.type and h.since >= $2 and h.status <> all($5::text[]) offset 0) q`
+)
 
 // Took returns the runtimes of ends with the statuses, by type: those of days that began after since. Of a type
 // without such days, it returns those by minute. An end is counted in its day after some three hours.
