@@ -56,12 +56,18 @@ const tooOld = 2 * backgroundTime
 // freshWait is how long get waits for a new value if no page has needed the value for a while.
 const freshWait = 500 * time.Millisecond
 
-// get returns the last value and its time, and starts another reading if one is due. Without a value it waits for one,
-// up to wait; at is zero if there is still none. If the value is old, it waits up to freshWait for a new one.
+// get returns the last value and its time, and starts another reading if one is due. Without a value it waits for one
+// until wait after the start of the reading, so that a page that gets the value several times waits once. at is zero if
+// there is still none. If the value is old, it waits up to freshWait for a new one.
 func (b *background[T]) get(ctx context.Context) (value T, at time.Time, err error) {
+	return b.getWithin(ctx, func(asked time.Time) time.Duration { return b.wait - time.Since(asked) })
+}
+
+// getWithin is get, with the time to wait for the first value of a reading that started at a moment.
+func (b *background[T]) getWithin(ctx context.Context, wait func(asked time.Time) time.Duration) (value T, at time.Time, err error) {
 	b.start(ctx)
 	b.mu.Lock()
-	running, patience := b.running, b.patience()
+	running, patience := b.running, b.patience(wait)
 	b.mu.Unlock()
 	if patience > 0 && running != nil {
 		patience := time.NewTimer(patience)
@@ -92,19 +98,19 @@ func (b *background[T]) start(ctx context.Context) {
 }
 
 // patience returns how long get waits for the current reading. The caller holds the lock.
-func (b *background[T]) patience() time.Duration {
+func (b *background[T]) patience(wait func(asked time.Time) time.Duration) time.Duration {
 	switch age := time.Since(b.at); {
 	case age > tooOld:
-		return b.wait
+		return wait(b.asked)
 	case age > b.every+b.took+oldAfter:
 		return min(b.wait, freshWait-time.Since(b.asked))
 	}
 	return 0
 }
 
-// must is like get, but returns an error if there is no value.
+// must is like get, but waits for the first value up to wait, and returns an error if there is none.
 func (b *background[T]) must(ctx context.Context) (T, error) {
-	value, at, err := b.get(ctx)
+	value, at, err := b.getWithin(ctx, func(time.Time) time.Duration { return b.wait })
 	switch {
 	case !at.IsZero():
 		return value, nil

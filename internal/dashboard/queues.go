@@ -37,6 +37,7 @@ type groupsAndLanes struct {
 func (groupsAndLanes) MostWaiting() int { return groupWaiting }
 
 func queuesOf(ctx context.Context, r *Request) (any, error) {
+	r.now.start(ctx)
 	rows, part := r.now.queues.part(ctx, r.Dashboard)
 	q := queuesData{Word: r.Word("q"), Part: part, Queues: []status.Queue{}}
 	for _, row := range rows {
@@ -59,6 +60,14 @@ func (d *Dashboard) groupsAndLanesOf(ctx context.Context, of func(queue, taskTyp
 	allGroups, groups := d.now.groups.part(ctx, d)
 	allLanes, lanes := d.now.lanes.part(ctx, d)
 	g.Unread = unread(groups, lanes)
+	queues, _, _ := d.now.queues.get(ctx)
+	shared := slices.ContainsFunc(queues, func(q status.Queue) bool {
+		_, ok := d.Config.Shares[q.TaskType]
+		return ok && of(q.Queue, q.TaskType)
+	})
+	if figures, at, _ := d.now.figures.get(ctx); shared && !at.IsZero() && figures.Build.Part() < 1 {
+		g.Unread = append(g.Unread, "Candidates are being built: origins don't count as waiting until then.")
+	}
 	g.Groups = slices.DeleteFunc(slices.Clone(allGroups), func(g status.Group) bool { return !of(g.Queue, g.TaskType) })
 	g.Lanes = slices.DeleteFunc(slices.Clone(allLanes), func(l status.Lane) bool { return !of(l.Queue, l.TaskType) })
 	g.Groups, g.Lanes = g.Groups[:min(len(g.Groups), maxRows)], g.Lanes[:min(len(g.Lanes), maxRows)]
@@ -112,10 +121,12 @@ func queueOf(ctx context.Context, r *Request) (any, error) {
 	if q.Levels, err = r.queueLevels(ctx, of, q.Name); err != nil {
 		return nil, err
 	}
-	if q.Why, err = r.holdsUp(ctx, q.Name, laneSet, q.Queue); err != nil || len(q.Groups) == 0 {
-		return q, err
+	if len(q.Groups) > 0 {
+		if q.Since, q.Past, err = r.pastShares(ctx, q.Name); err != nil {
+			return nil, err
+		}
 	}
-	q.Since, q.Past, err = r.pastShares(ctx, q.Name)
+	q.Why, err = r.holdsUp(ctx, q.Name, laneSet, q.Queue) // the last one, as it may take explainTime
 	return q, err
 }
 

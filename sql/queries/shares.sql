@@ -72,18 +72,19 @@ from scheduler_go.share_history
 where queue = @queue and minute >= @since
 group by share_group;
 
--- GroupedListers lists the listers with candidates of a visit type, with one index step each.
+-- GroupedListers lists the listers with candidates of a visit type, with one index step each. During a build, when
+-- candidates lack indexes, it lists all listers.
 -- name: GroupedListers :many
 with recursive found as (
   (select lister_id from scheduler_go.candidates c
-   where c.visit_type = @visit_type and not c.parked order by c.lister_id limit 1)
+   where exists (select from scheduler_go.candidate_build where phase = 'ready') and c.visit_type = @visit_type and not c.parked order by c.lister_id limit 1)
   union all
   select (select c.lister_id from scheduler_go.candidates c
           where c.visit_type = @visit_type and not c.parked and c.lister_id > found.lister_id order by c.lister_id limit 1)
   from found where found.lister_id is not null
 )
 select l.id, l.name, l.instance_name from found join listers l on l.id = found.lister_id
--- During a build, any lister may have candidates. Parked candidates have no index by lister.
+-- Parked candidates have no index by lister.
 union
 select l.id, l.name, l.instance_name from listers l
 where @parked_too::boolean or exists (select from scheduler_go.candidate_build where phase <> 'ready');

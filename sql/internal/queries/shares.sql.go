@@ -95,7 +95,7 @@ func (q *Queries) ForgetUnusedShares(ctx context.Context, arg ForgetUnusedShares
 const groupedListers = `-- name: GroupedListers :many
 with recursive found as (
   (select lister_id from scheduler_go.candidates c
-   where c.visit_type = $1 and not c.parked order by c.lister_id limit 1)
+   where exists (select from scheduler_go.candidate_build where phase = 'ready') and c.visit_type = $1 and not c.parked order by c.lister_id limit 1)
   union all
   select (select c.lister_id from scheduler_go.candidates c
           where c.visit_type = $1 and not c.parked and c.lister_id > found.lister_id order by c.lister_id limit 1)
@@ -118,8 +118,9 @@ type GroupedListersRow struct {
 	InstanceName string
 }
 
-// GroupedListers lists the listers with candidates of a visit type, with one index step each.
-// During a build, any lister may have candidates. Parked candidates have no index by lister.
+// GroupedListers lists the listers with candidates of a visit type, with one index step each. During a build, when
+// candidates lack indexes, it lists all listers.
+// Parked candidates have no index by lister.
 func (q *Queries) GroupedListers(ctx context.Context, arg GroupedListersParams) ([]GroupedListersRow, error) {
 	rows, err := q.db.Query(ctx, groupedListers, arg.VisitType, arg.ParkedToo)
 	if err != nil {
