@@ -127,22 +127,24 @@ func showType(ctx context.Context, r *Request) (any, error) {
 	r.now.lanes.start(ctx)
 	d := typePageData{Type: tt.Type, Description: tt.Description, Range: of.Name, Ranges: of.links(typePath(tt.Type)), Slowest: []slowRun{}}
 	past := of.past(r.Now)
-	if err := r.pastOfType(ctx, &d, of, past); err != nil {
-		return nil, err
-	}
-	if d.Running, _, err = r.running(ctx, tt.Type, maxOfType); err != nil {
-		return nil, err
-	}
-	slowest, err := r.Reads.SlowestRuns(ctx, tt.Type, past.Since, maxOfType/2)
-	for _, s := range slowest {
-		d.Slowest = append(d.Slowest, slowRun{s.Task, s.Run, s.Runtime, s.Recorded})
-	}
-	if err != nil {
-		return nil, err
-	}
-	d.queuesOf(ctx, r, tt)
+	err = r.inParallel("a task type",
+		func() error { return r.pastOfType(ctx, &d, of, past) },
+		func() (err error) {
+			d.queuesOf(ctx, r, tt)
+			d.Levels, err = r.levelsOfType(ctx, of, d.Queues)
+			return err
+		},
+		func() (err error) {
+			if d.Running, _, err = r.running(ctx, tt.Type, maxOfType); err != nil {
+				return err
+			}
+			slowest, err := r.Reads.SlowestRuns(ctx, tt.Type, past.Since, maxOfType/2)
+			for _, s := range slowest {
+				d.Slowest = append(d.Slowest, slowRun{s.Task, s.Run, s.Runtime, s.Recorded})
+			}
+			return err
+		})
 	d.Settings = settingsOf(tt)
-	d.Levels, err = r.levelsOfType(ctx, of, d.Queues)
 	return d, err
 }
 
