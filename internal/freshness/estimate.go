@@ -15,7 +15,7 @@ type Estimate struct {
 // Bounds of estimates. Above maxChanges an estimate would gain little certainty, but follow a change of the rate more
 // slowly.
 const (
-	minChanges, maxChanges = 0.5, 50
+	minChanges, maxChanges = 0.25, 50
 	minDays, maxDays       = 1e-3, 36525
 	maxRate                = 20 // visits are at least half a day apart, so that faster rates look the same
 )
@@ -126,20 +126,47 @@ func (e Estimate) given(t float64, outcome Outcome) (Estimate, float64) {
 	case ChangedAt:
 		return Estimate{e.Changes + 1, e.Days + t}, unchanged * e.Changes / (e.Days + t)
 	}
-	// The exact distribution is the one before the gap minus the one after an unchanged gap. The gamma distribution
-	// with the same mean and mean logarithm replaces it.
-	log := -math.Log1p(t / e.Days)
-	none := -math.Expm1(e.Changes * log)
-	mean := e.Rate() * math.Expm1((e.Changes+1)*log) / math.Expm1(e.Changes*log)
-	before, _ := e.LogRate()
-	after, _ := Estimate{e.Changes, e.Days + t}.LogRate()
-	return ofMeans(mean, after+(before-after)/none), none
+	return e.changed(t)
 }
 
-// LogRate returns the mean and the variance of the rate's natural logarithm.
+// changed returns the estimate after one or more changes in t days, and their probability. Rates are spread evenly over many
+// powers of ten, so that the origin may change far more often than the visits so far could show. A gamma distribution has next to
+// no weight there. Hence changed weighs the outcome by the lognormal distribution with the estimate's mean and mean logarithm,
+// and returns the gamma distribution with the mean and mean logarithm of the result.
+func (e Estimate) changed(t float64) (Estimate, float64) {
+	log, variance := e.LogRate()
+	var sum, rates, logs float64
+	for i, x := range normalNodes {
+		l := log + math.Sqrt(variance)*x
+		rate := min(math.Exp(l), maxRate)
+		weight := normalWeights[i] * -math.Expm1(-rate*t)
+		sum, rates, logs = sum+weight, rates+weight*rate, logs+weight*l
+	}
+	if !(sum > 0) {
+		return e, 0
+	}
+	return ofMeans(rates/sum, logs/sum), sum
+}
+
+// Nodes and weights of sums that replace integrals over the standard normal distribution.
+var normalNodes, normalWeights = func() (nodes, weights [25]float64) {
+	sum := 0.0
+	for i := range nodes {
+		nodes[i] = (float64(i)/12 - 1) * 4.5
+		weights[i] = math.Exp(-nodes[i] * nodes[i] / 2)
+		sum += weights[i]
+	}
+	for i := range weights {
+		weights[i] /= sum
+	}
+	return nodes, weights
+}()
+
+// LogRate returns the mean and the variance of the natural logarithm of a rate, by the lognormal distribution with the estimate's
+// mean and mean logarithm.
 func (e Estimate) LogRate() (mean, variance float64) {
-	psi, variance := polygamma(e.Changes)
-	return psi - math.Log(e.Days), variance
+	psi, _ := polygamma(e.Changes)
+	return psi - math.Log(e.Days), 2 * (math.Log(e.Changes) - psi)
 }
 
 // mix returns the gamma distribution with the mean and the mean logarithm of a mixture of a and b. weight is b's.

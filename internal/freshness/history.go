@@ -158,10 +158,11 @@ func (h *History) updateDateEnd() time.Time {
 	return model.UpdateEnds(h.LastUpdate)
 }
 
-// prior returns the estimate for an origin without observations, as of a moment.
+// prior returns the estimate for an origin without observations, as of a moment. The time since the last update counts only
+// before the first observation: later, the observations contain it.
 func (h *History) prior(at time.Time) Estimate {
 	f := Facts{Lister: h.Prior, Fork: h.Fork, Age: at.Sub(h.FirstSeen)}
-	if h.HasUpdates() {
+	if h.HasUpdates() && !h.Estimate.known() {
 		f.SinceUpdate = at.Sub(h.LastUpdate)
 	}
 	return f.Prior()

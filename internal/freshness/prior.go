@@ -64,21 +64,10 @@ func (p Population) Prior() Estimate {
 	return ofLogs(mean, p.Square/p.Origins-mean*mean)
 }
 
-// ofLogs returns the gamma distribution whose logarithm has a mean and a variance. The mean is ψ(shape) − ln(inverse
-// scale), the variance ψ′(shape).
+// ofLogs returns the gamma distribution with the mean and the mean logarithm of a lognormal distribution, whose logarithm has a
+// mean and a variance.
 func ofLogs(mean, variance float64) Estimate {
-	low, high := math.Log(minChanges), math.Log(maxChanges)
-	for range 50 {
-		middle := (low + high) / 2
-		if _, v := polygamma(math.Exp(middle)); v > variance {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	changes := math.Exp(low)
-	m, _ := polygamma(changes)
-	return Estimate{changes, math.Exp(m - mean)}.bounded()
+	return ofMeans(math.Exp(mean+variance/2), mean).bounded()
 }
 
 // polygamma returns ψ(x) and ψ′(x) for x > 0.
