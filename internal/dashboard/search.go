@@ -210,5 +210,24 @@ func (f finder) origins(ctx context.Context) error {
 		}
 		f.data.More = f.data.More || next != nil
 	}
-	return nil
+	return f.partsOfURLs(ctx)
+}
+
+// minPart is the shortest part of a URL that is searched, in bytes.
+const minPart = 3
+
+// partsOfURLs finds origins by a part of their URLs, such as user/repository. Without a slash, it searches only if nothing
+// else matches.
+func (f finder) partsOfURLs(ctx context.Context) error {
+	part := strings.TrimPrefix(f.text, "/")
+	if strings.Contains(part, "://") || len(part) < minPart || !strings.Contains(part, "/") && len(f.data.Found) > 0 {
+		return nil
+	}
+	f.tried("the path of a URL, or how it begins, on the hosts of listers; a part of a URL among the last 10,000 failures")
+	urls, err := f.Reads.OriginsByPart(ctx, part, maxMatches)
+	for _, url := range urls {
+		f.add(false, "origin", url, address("/origin", "url", url))
+	}
+	f.data.More = f.data.More || len(urls) == maxMatches
+	return err
 }

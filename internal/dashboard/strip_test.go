@@ -96,6 +96,8 @@ func TestSearch(t *testing.T) {
 		"insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'forge.example', '{}', now())",
 		"insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select '00000000-0000-0000-0000-000000000001', 'https://forge.example/a' || n, 'git', '{}', true, now() from generate_series(1, 30) n",
 		"insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) values ('00000000-0000-0000-0000-000000000001', 'git://other.example/x', 'git', '{}', true, now())",
+		"insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) select '00000000-0000-0000-0000-000000000001', 'https://forge.example/zoe/code' || n, 'git', '{}', true, now() from generate_series(1, 2) n",
+		"insert into scheduler_go.failures (at, type, exception, message, worker, visit_type, url) values (now(), 'load-git', 'E', 'm', 'w', 'git', 'https://elsewhere.example/deep/broken.git')",
 		"insert into scheduler_go.graphs (name, submitted) values ('import', now()), ('import two', now()), ('3', now())",
 		"insert into scheduler_go.work (task_id, state, queue, home, task_name, args, kwargs, url, visit_type, share_group, cost) values ('b8e7f2c0-0000-4000-8000-000000000002', 'sent', 'q', 'q', 't', '[]', '{}', 'https://forge.example/a7', 'git', 'g', 1)",
 	)
@@ -105,6 +107,9 @@ func TestSearch(t *testing.T) {
 		"https://forge.example/a7":             "/origin?url=https%3A%2F%2Fforge.example%2Fa7",
 		"forge.example/a1":                     "/origin?url=https%3A%2F%2Fforge.example%2Fa1",
 		"other.example/":                       "/origin?url=git%3A%2F%2Fother.example%2Fx",
+		"zoe/code2":                            "/origin?url=https%3A%2F%2Fforge.example%2Fzoe%2Fcode2",
+		"/zoe/code1":                           "/origin?url=https%3A%2F%2Fforge.example%2Fzoe%2Fcode1",
+		"broken":                               "/origin?url=https%3A%2F%2Felsewhere.example%2Fdeep%2Fbroken.git",
 		"swh.loader.git":                       "/queue?name=swh.loader.git",
 		"load-git":                             "/types/load-git", "git": "/types/load-git", "hg": "/types/load-hg", "import": "/graphs/1", "import t": "/graphs/2", " gitea ": "/listers?q=forge.example",
 	} {
@@ -122,6 +127,7 @@ func TestSearch(t *testing.T) {
 	}
 	s.has("/search?find=load", "load-git", "load-hg", "swh.loader.git", "6 matches")
 	s.has("/search?find=%3Cb%3Enothing", "Nothing matches <code>&lt;b&gt;nothing</code>", "a queue, a task type", "https://&lt;b&gt;nothing, http://")
+	s.has("/search?find=zoe/code", "2 matches")
 	s.has("/search?find=7", "the number of a task, and that of a graph")
 	s.has("/search", "The field at the top finds")
 	s.has("/tasks", `action="/search"`)

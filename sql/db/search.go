@@ -25,6 +25,8 @@ const (
 	// searchedOrigins bounds the origins that a page reads. A collation may ignore some characters; then
 	// other URLs lie between those with the prefix.
 	searchedOrigins = 200
+	// searchedListers and searchedFailures bound OriginsByPart.
+	searchedListers, searchedFailures = 1000, 10_000
 	// searchTime bounds a page with large rows or a slow disk.
 	searchTime = 5 * time.Second
 )
@@ -263,6 +265,32 @@ func (s SearchStore) FindOrigins(ctx context.Context, prefix string, after *Orig
 		next = &OriginPlace{last.URL, last.VisitType, last.ListerID}
 	}
 	return found, next, nil
+}
+
+// OriginsByPart returns up to limit URLs of origins that have a part, without reading all origins. It searches URLs whose
+// paths begin with the part, on the hosts of the first and the last origin of up to searchedListers listers. It also
+// searches the origins of the last searchedFailures failures for the part anywhere.
+func (s SearchStore) OriginsByPart(ctx context.Context, part string, limit int) ([]string, error) {
+	urls, err := stmt.Column[string](ctx, s.db.Pool(), `
+with roots as materialized (
+	select distinct substring(f.url from '^[a-z+.-]+://[^/]*/') as root
+	from (select id from listers order by id limit $3) l
+	cross join lateral (
+		(select o.url from listed_origins o where o.lister_id = l.id order by o.url limit 1)
+		union all
+		(select o.url from listed_origins o where o.lister_id = l.id order by o.url desc limit 1)) f
+)
+select url from (
+	select o.url from roots r cross join lateral (
+		(select e.url from listed_origins e where e.url = r.root || $1 limit 1)
+		union all
+		(select b.url from listed_origins b where b.url >= r.root || $1 order by b.url limit 5)) o
+	where starts_with(o.url, r.root || $1)
+	union
+	select f.url from (select n.url from scheduler_go.failures n order by n.id desc limit $4) f where strpos(f.url, $1) > 0
+) found
+order by url limit $2`, part, limit, searchedListers, searchedFailures)
+	return urls, stmt.Failed(err, "search origins by a part of their URLs")
 }
 
 // OriginsOf returns up to limit listed origins with the URL, of all visit types and listers.
