@@ -87,6 +87,8 @@ list) means the command's own option.`,
 		"task list", "task list-pending", "task-type list", "task graph list", "task graph status", "task graph show",
 		"origin peek-next", "origin check-listed-origins", "origin check-ingested-origins",
 		"explain", "forecast", "shares status", "lanes status", "hosters status")
+	command.ReadOnlyWithout(root, "lister gone", "confirm", "dismiss")
+	command.ReadOnlyWithout(root, "hosters reset", "confirm")
 	root.SetOut(a.Stdout) // before the commands of completion are added, which keep the output they are made with
 	root.SetErr(a.Stderr)
 	root.InitDefaultCompletionCmd()

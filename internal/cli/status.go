@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -22,6 +23,7 @@ type statusCommand[Row any] struct {
 	group, groupShort, short, long string
 	argument                       string // what its arguments name; "": it takes none
 	none                           string // printed on a terminal if there are no rows
+	off                            func(*statusInput) string // what is printed everywhere if nothing is configured, else ""; may be nil
 	rows                           func(ctx context.Context, l *statusInput, names []string) ([]Row, error)
 	table                          func(pytext.Terminal, []Row) string
 	needsBroker                    bool
@@ -70,6 +72,9 @@ func newStatus[Row any](a *command.App, c statusCommand[Row]) *cobra.Command {
 				text := c.table(a.Terminal(), rows)
 				if len(rows) == 0 && a.OnTerminal() {
 					text = c.none + "\n"
+				}
+				if c.off != nil && len(rows) == 0 {
+					text = cmp.Or(c.off(l), text)
 				}
 				return again.show(output, rows, text)
 			}
@@ -224,12 +229,19 @@ types. Without a task type, it shows all shared queues.
 }
 
 func newHosters(a *command.App) *cobra.Command {
-	return newStatus(a, statusCommand[status.Hoster]{
+	group := newStatus(a, statusCommand[status.Hoster]{
 		group: "hosters", groupShort: "Hosters that take a limited number of visits",
 		short: "Shows the visits of hosters with limits",
-		none:  "No hoster has a limit of its own (configuration: hosters), and none with the default limit has visits now.",
+		none:  "No hoster has a limit of its own (configuration: hosters), none with the default limit has visits now, and none refuses visits.",
+		off: func(l *statusInput) string {
+			if l.Config.Hosters.Any() {
+				return ""
+			}
+			return "No hoster has a limit, as the configuration has no hosters.\n"
+		},
 		long: `Shows the visits of hosters that have a limit in the configuration (hosters), and of
-hosters that have the default limit and visits now.
+hosters that have the default limit and visits now. Hosters that refuse visits have a
+line of their own, with their present limit.
 
   in flight   visits that are claimed and whose end is not recorded, and the limit
   last minute visits claimed in the last minute, and the limit; counted only for hosters
@@ -239,4 +251,6 @@ hosters that have the default limit and visits now.
 		},
 		table: status.HosterTable,
 	})
+	group.AddCommand(newHostersReset(a))
+	return group
 }

@@ -138,6 +138,20 @@ func (a Queries) RefusingHosters(ctx context.Context, now time.Time) (map[string
 	return states, stmt.Failed(err, "read the hosters that refuse visits")
 }
 
+// RefusingHoster returns the state of a hoster. known is false if it refused no visit of late.
+func (a Queries) RefusingHoster(ctx context.Context, hoster string) (s refusals.State, known bool, err error) {
+	rows, err := a.q.RefusingHosters(ctx, []string{hoster})
+	if err != nil || len(rows) == 0 {
+		return s, false, stmt.Failed(err, "read whether %s refuses visits", hoster)
+	}
+	return refusingHosterOf(rows[0]), true, nil
+}
+
+// ForgetRefusingHoster ends the limit that a hoster has by refusals.
+func (a Queries) ForgetRefusingHoster(ctx context.Context, hoster string) error {
+	return stmt.Failed(a.q.ForgetRefusingHoster(ctx, hoster), "forget the refusals of %s", hoster)
+}
+
 // ReleaseRefused lets up to limit origins be visited again whose hosters refused their last visit, and whose wait is
 // over. It returns their number.
 func (s Store) ReleaseRefused(ctx context.Context, now time.Time, limit int) (int64, error) {

@@ -12,6 +12,10 @@ select * from scheduler_go.refusing_hosters where hoster = any(@hosters::text[])
 -- name: LimitedByRefusals :many
 select * from scheduler_go.refusing_hosters where max_load > 0 or closed > @now order by hoster;
 
+-- ForgetRefusingHoster deletes the state of a hoster.
+-- name: ForgetRefusingHoster :exec
+delete from scheduler_go.refusing_hosters where hoster = @hoster;
+
 -- WriteRefusingHosters writes states.
 -- name: WriteRefusingHosters :exec
 insert into scheduler_go.refusing_hosters as r (hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended)

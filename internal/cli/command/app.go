@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,7 +131,7 @@ func (a *App) Reread(cmd *cobra.Command) func() (*config.Config, error) {
 	}
 }
 
-// readsOnly is the annotation of commands that change nothing.
+// readsOnly is the annotation of commands that change nothing, unless one of the flags that it names is set.
 const readsOnly = "reads only"
 
 // ReadOnly makes commands, named without the root, use the replica, if the configuration has one.
@@ -140,14 +141,27 @@ func ReadOnly(root *cobra.Command, names ...string) {
 		if err != nil {
 			panic(err) // unreachable unless the command was renamed
 		}
-		cmd.Annotations = map[string]string{readsOnly: "yes"}
+		cmd.Annotations = map[string]string{readsOnly: ""}
 	}
+}
+
+// ReadOnlyWithout makes a command, named without the root, use the replica if none of the flags is set.
+func ReadOnlyWithout(root *cobra.Command, name string, flags ...string) {
+	ReadOnly(root, name)
+	cmd, _, _ := root.Find(strings.Fields(name))
+	cmd.Annotations[readsOnly] = strings.Join(flags, " ")
+}
+
+// reads reports whether a command changes nothing with its flags.
+func reads(cmd *cobra.Command) bool {
+	flags, ok := cmd.Annotations[readsOnly]
+	return ok && !slices.ContainsFunc(strings.Fields(flags), cmd.Flags().Changed)
 }
 
 // OpenStore opens the configured database. A command that only reads opens the replica, if there is one. The store
 // connects when first used.
 func (a *App) OpenStore(ctx context.Context, cmd *cobra.Command) (*db.Store, error) {
-	return a.openStore(ctx, cmd, cmd.Annotations[readsOnly] != "", postgres.Options{MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
+	return a.openStore(ctx, cmd, reads(cmd), postgres.Options{MaxConns: int32(a.Config.Scheduler.MaxPoolConns)})
 }
 
 // OpenPages opens the database, or its replica, for the dashboard's pages, with a small pool and a time limit for

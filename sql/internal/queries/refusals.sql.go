@@ -32,6 +32,16 @@ func (q *Queries) ForgetRefusals(ctx context.Context, arg ForgetRefusalsParams) 
 	return err
 }
 
+const forgetRefusingHoster = `-- name: ForgetRefusingHoster :exec
+delete from scheduler_go.refusing_hosters where hoster = $1
+`
+
+// ForgetRefusingHoster deletes the state of a hoster.
+func (q *Queries) ForgetRefusingHoster(ctx context.Context, hoster string) error {
+	_, err := q.db.Exec(ctx, forgetRefusingHoster, hoster)
+	return err
+}
+
 const limitedByRefusals = `-- name: LimitedByRefusals :many
 select hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended from scheduler_go.refusing_hosters where max_load > 0 or closed > $1 order by hoster
 `
