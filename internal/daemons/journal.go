@@ -33,7 +33,7 @@ func (j *Journal) Run(ctx context.Context) error {
 			return nil, err
 		}
 		read := func(ctx context.Context) error { return j.Read(ctx, client) }
-		return []service.Component{{Name: "journal client", Run: read}, keeper(p, maintenance.Gone(p.Store, p.Config.GoneOrigins, p.Log))}, nil
+		return []service.Component{{Name: "journal client", Run: read}, keeper(p, maintenance.Gone(p.Store, p.Config.GoneOrigins, p.Log), maintenance.Hints(p.Store))}, nil
 	})
 }
 

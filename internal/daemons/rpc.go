@@ -74,7 +74,7 @@ func (r *RPC) Run(ctx context.Context) error {
 		}
 		openGauge(r.Metrics, c.Open, server.Open)
 		serve := func(ctx context.Context) error { return errors.Join(server.Run(ctx), closeSite()) }
-		return []service.Component{{Name: "RPC server", Run: serve}, keeper(p, maintenance.Gone(p.Store, p.Config.GoneOrigins, p.Log))}, nil
+		return []service.Component{{Name: "RPC server", Run: serve}, keeper(p, maintenance.Gone(p.Store, p.Config.GoneOrigins, p.Log), maintenance.Hints(p.Store))}, nil
 	})
 }
 
