@@ -68,7 +68,7 @@ func TestMetricsAreNamedByConvention(t *testing.T) {
 // ofOneReplica matches the text before a gauge that several processes may export, and ofAll that before a counter, of
 // which each process has its own.
 var (
-	ofOneReplica = regexp.MustCompile(`(?:max|min|group)(?: by \([a-z_, ]+\))? ?\((?:(?:deriv|last_over_time)\()?$`)
+	ofOneReplica = regexp.MustCompile(`(?:max|min|group)(?: by \([a-z_, ]+\))? ?\((?:(?:deriv|last_over_time|increase)\()?$`)
 	ofAll        = regexp.MustCompile(`(?:sum|max)(?: by \([a-z_, ]+\))? ?\((?:rate|increase)\($`)
 )
 

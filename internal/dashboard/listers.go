@@ -12,7 +12,7 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-var listersPage = Page{Path: "/listers", Title: "Listers", Menu: "Listers", Template: "listers.html", Query: []string{"q"}, Fragments: []string{"pools", "listers"}, Data: listersOf}
+var listersPage = Page{Path: "/listers", Title: "Listers", Menu: "Listers", Template: "listers.html", Query: []string{"q"}, Fragments: []string{"pools", "listers", "hints"}, Data: listersOf}
 
 // listersData contains the listers whose names contain Word.
 type listersData struct {
@@ -23,6 +23,7 @@ type listersData struct {
 	Pools   []poolData   `json:"pools"`
 	Changes int64        `json:"candidate_changes"`
 	Built   float64      `json:"candidates_built"` // part of the candidates that is built, from 0 to 1
+	Hints   []hintData   `json:"hints"`
 }
 
 type listerData struct {
@@ -72,7 +73,7 @@ func listersOf(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	word := r.Word("q")
-	l := listersData{Word: word, Listers: []listerData{}, Active: []activeData{}, Pools: poolsOf(figures, r.Now), Changes: figures.CandidateChanges, Built: figures.Build.Part()}
+	l := listersData{Word: word, Listers: []listerData{}, Active: []activeData{}, Pools: poolsOf(figures, r.Now), Changes: figures.CandidateChanges, Built: figures.Build.Part(), Hints: hintsOf(figures.HintSources, r.Now)}
 	counts := map[uuid.UUID][]listedData{}
 	for _, m := range metrics {
 		counts[m.ListerID] = append(counts[m.ListerID], listedData{

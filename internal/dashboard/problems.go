@@ -50,7 +50,7 @@ type facts struct {
 // database.
 var notHere = []string{
 	"ConnectionsExhausted", "ListenerStalled", "EventsLag", "JournalLag", "FiguresStale", "VisitsFallBehind", "VisitPoolGrows", "RPCErrors", "LoginsRefused",
-	"HostersRefuse",
+	"HostersRefuse", "WebhooksUnsigned",
 }
 
 // maxProblems is the number of problems shown.
@@ -157,6 +157,11 @@ func (f facts) ofDatabase(all *problems) {
 	for _, g := range f.figures.Gone {
 		if g.Held > 0 {
 			all.add(false, "ListingHeld", "/listers", "Full listings of %s lack more origins than may go at once: %s.", g.Lister, model.Count(g.Held, "instance waits for an answer", "instances wait for an answer"))
+		}
+	}
+	for _, s := range f.figures.HintSources {
+		if hintSourceSilent(s, f.now) {
+			all.add(false, "HintSourceSilent", "/listers#hints", "The source of hints %s has sent none for %s.", s.Source, explain.Roughly(f.now.Sub(s.LastHint)))
 		}
 	}
 	if part := f.figures.Build.Part(); part < 1 {

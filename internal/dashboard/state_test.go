@@ -26,6 +26,7 @@ import (
 	"swh-scheduler/sql/candidates"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/origins"
 )
 
 // broker has queues of 3 ready messages. Each has 2 consumers, unless its name says otherwise.
@@ -142,6 +143,12 @@ func TestProblems(t *testing.T) {
 	f.figures.Rejected.NewEvents, f.figures.Rejected.NewRecords, f.figures.SetAside.Tasks = 1, 1, 1
 	f.figures.Runs.Unanswered, f.figures.CandidateChanges, f.figures.Silent.Left = 1001, 100_001, 1
 	f.figures.Gone = []db.ListingFigures{{Lister: "gitweb", Held: 1}, {Lister: "cgit"}}
+	ago := func(hours time.Duration) time.Time { return now.Add(-hours * time.Hour) }
+	f.figures.HintSources = []origins.HintSource{
+		{Source: "github", Moved: 2002, FirstHint: ago(25 + 14*24), LastHint: ago(25)},
+		{Source: "rare", Moved: 2000, FirstHint: ago(25 + 14*24), LastHint: ago(25)}, {Source: "present", Moved: 2002, FirstHint: ago(24 + 14*24), LastHint: ago(24)},
+		{Source: "ended", Moved: 5000, FirstHint: ago(14 * 24), LastHint: ago(8 * 24)},
+	}
 	f.queues = []status.Queue{
 		{Queue: "a", Ready: 1}, {Queue: "b", Lane: "s l", Backlog: 1}, {Queue: "c", Consumers: 1}, {Queue: "d", Problem: "its node is down"},
 		{Queue: "e", Unacknowledged: new(0), Consumers: 1}, {Queue: "f"},
@@ -156,7 +163,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s is critical and comes late", p.Alert)
 		}
 	}
-	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksDelayed"] != 1 || found["ServiceUnreachable"] != 1 || found["DaemonDown"] != 1 || found["DaemonMissing"] != 1 || found["RPCUnauthenticated"] != 1 {
+	if found["MessagesRefused"] != 2 || found["QueueWithoutConsumer"] != 1 || found["ReadyTasksDelayed"] != 1 || found["ServiceUnreachable"] != 1 || found["DaemonDown"] != 1 || found["DaemonMissing"] != 1 || found["RPCUnauthenticated"] != 1 || found["HintSourceSilent"] != 1 {
 		t.Errorf("%v", found)
 	}
 	for alert := range found {
@@ -219,6 +226,21 @@ func TestListersAreShown(t *testing.T) {
 	if l := read[listersData](s, "/listers?q=nope"); l.Found != 0 || len(l.Listers) != 0 {
 		t.Errorf("%+v", l)
 	}
+}
+
+// Sources of hints are shown with their counts. One that has stopped is a problem.
+func TestHintSourcesAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil, `insert into scheduler_go.hint_sources (source, moved, newer, repeated, unknown, refused, visits, found, first_hint, last_hint)
+		values ('github', 1234567, 5, 6, 7, 8, 4, 3, now() - interval '30 days', now() - interval '25 hours'), ('<b>', 1, 0, 0, 0, 0, 0, 0, now(), now())`)
+	body := s.has("/listers", "Sources of hints", "1\u202f234\u202f567", "75.0 %", `<span class="bad"><time`, "&lt;b&gt;")
+	if strings.Contains(body, "<b>") {
+		t.Error("a source isn't escaped")
+	}
+	if l := read[listersData](s, "/listers"); len(l.Hints) != 2 || l.Hints[0].Known != 11 || !l.Hints[0].Silent || l.Hints[1].Silent || l.Hints[1].FoundPart != nil {
+		t.Errorf("%+v", l.Hints)
+	}
+	s.has("/", "The source of hints github has sent none for", `href="/runbooks#HintSourceSilent"`)
 }
 
 // Daemons are shown with the state that each has written.
