@@ -21,8 +21,8 @@ import (
 // statusCommand is a command that shows the state of something as a table or as JSON, once or again and again.
 type statusCommand[Row any] struct {
 	group, groupShort, short, long string
-	argument                       string // what its arguments name; "": it takes none
-	none                           string // printed on a terminal if there are no rows
+	argument                       string                    // what its arguments name; "": it takes none
+	none                           string                    // printed on a terminal if there are no rows
 	off                            func(*statusInput) string // what is printed everywhere if nothing is configured, else ""; may be nil
 	rows                           func(ctx context.Context, l *statusInput, names []string) ([]Row, error)
 	table                          func(pytext.Terminal, []Row) string
