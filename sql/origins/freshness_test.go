@@ -95,7 +95,7 @@ func TestGrabByFreshness(t *testing.T) {
 			o.LastVisit = o.FirstSeen
 		}
 		wait := got.Sub(o.LastVisit)
-		if off := got.Sub(want).Abs(); off > time.Minute+wait/10_000 {
+		if off := got.Sub(want).Abs(); off > time.Second+wait/100_000 {
 			t.Errorf("%s: moment %s, want %s (%+v)", url, got, want, o)
 		}
 		if wait < 0 || wait > 100*day {
