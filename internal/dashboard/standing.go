@@ -89,6 +89,9 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue, a
 		add("/daemons", "Visits are not sent: no schedule-recurrent runs.")
 	}
 	for _, h := range f.hosters {
+		if h.Refuses != nil {
+			add("/queues#hosters", "The hoster %s refuses visits (%s), and gets at most %d in flight.", h.Hoster, h.Refuses.Kind, h.Refuses.MaxInFlight)
+		}
 		limit := model.HosterLimit{MaxInFlight: h.MaxInFlight, PerMinute: h.PerMinute}
 		inFlight, perMinute := limit.Reached(h.InFlight, h.LastMinute)
 		if inFlight {

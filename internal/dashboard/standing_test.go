@@ -22,9 +22,10 @@ func TestQueuesThatStandStill(t *testing.T) {
 		"insert into task (type, arguments, next_run, status, policy) values ('ready', '{}', now() - interval '1 hour', 'next_run_not_scheduled', 'oneshot')",
 		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '20 minutes', 'worker', 'busy', 'eventful', '', 20, 0, 5, 100",
 		"insert into scheduler_go.ended select date_trunc('minute', now()) - interval '2 minutes', 'worker', 'idle', status, exception, 20, 0, n, 100 from (values ('eventful', '', 3), ('failed', 'OSError', 1), ('failed', 'ValueError', 4)) v (status, exception, n)",
+		`insert into scheduler_go.refusing_hosters values ('gitea/low', 3, 'epoch', 10, 'epoch', now() + interval '1 hour', 0, 0, 'epoch', 'epoch', 0, now(), 'too_many', 'HTTP 429', 0, 'epoch', false)`,
 		`insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters) select 'sent', 'q', gen_random_uuid(), 't', '[]', '{}', '{github/github.com}' from generate_series(1, 5)`,
 	)
-	s.config.Hosters = model.Hosters{Default: model.HosterLimit{MaxInFlight: 5}, LostAfter: time.Hour}
+	s.config.Hosters = model.Hosters{Default: model.HosterLimit{MaxInFlight: 5}, LostAfter: time.Hour, Backoff: &model.DefaultHosterBackoff}
 	queue := func(name string, q status.Queue) status.Queue {
 		q.Queue, q.TaskType, q.Limit = "swh."+name, name, 9
 		if q.Unacknowledged == nil {
@@ -50,6 +51,7 @@ func TestQueuesThatStandStill(t *testing.T) {
 			`<a href="/daemons">No end of busy was reported for five minutes`, `<a href="/daemons">start-listener on host1 has not reported`,
 		},
 		"load-git": {
+			`<a href="/queues#hosters">The hoster gitea/low refuses visits (too_many), and gets at most 3 in flight.`,
 			`<a href="/queues#hosters">The hoster github/github.com has 5 visits in flight, as many as it takes.`,
 			"No origin of the visit type git is due", "no schedule-recurrent runs",
 		},
@@ -68,7 +70,7 @@ func TestQueuesThatStandStill(t *testing.T) {
 	}
 	s.exec("update scheduler_go.candidate_build set phase = 'rows'")
 	s.has("/queue?name=swh.load-git", "It is unknown whether an origin of the visit type git is due")
-	s.has("/queues", `<h2 id="hosters">`, "github/github.com")
+	s.has("/queues", `<h2 id="hosters">`, "github/github.com", "Lowered until (UTC)", ", then it rises")
 	s.now.queues.read = func(context.Context) ([]status.Queue, error) { return nil, errors.New("dial tcp: connection refused") }
 	s.forget()
 	s.has("/queue?name=swh.busy", "The queues can&#39;t be read now")
