@@ -50,6 +50,7 @@ func queuesOf(ctx context.Context, r *Request) (any, error) {
 	q.groupsAndLanes = r.groupsAndLanesOf(ctx, func(queue, taskType string) bool {
 		return strings.Contains(queue, q.Word) || strings.Contains(taskType, q.Word)
 	})
+	q.noteBuild(ctx, r.Dashboard, q.Queues)
 	hosters, hostersPart := r.now.hosters.part(ctx, r.Dashboard)
 	q.Hosters = hosters[:min(len(hosters), maxRows)]
 	q.Unread = append(q.Unread, unread(hostersPart)...)
@@ -60,18 +61,21 @@ func (d *Dashboard) groupsAndLanesOf(ctx context.Context, of func(queue, taskTyp
 	allGroups, groups := d.now.groups.part(ctx, d)
 	allLanes, lanes := d.now.lanes.part(ctx, d)
 	g.Unread = unread(groups, lanes)
-	queues, _, _ := d.now.queues.get(ctx)
-	shared := slices.ContainsFunc(queues, func(q status.Queue) bool {
-		_, ok := d.Config.Shares[q.TaskType]
-		return ok && of(q.Queue, q.TaskType)
-	})
-	if figures, at, _ := d.now.figures.get(ctx); shared && !at.IsZero() && figures.Build.Part() < 1 {
-		g.Unread = append(g.Unread, "Candidates are being built: origins don't count as waiting until then.")
-	}
 	g.Groups = slices.DeleteFunc(slices.Clone(allGroups), func(g status.Group) bool { return !of(g.Queue, g.TaskType) })
 	g.Lanes = slices.DeleteFunc(slices.Clone(allLanes), func(l status.Lane) bool { return !of(l.Queue, l.TaskType) })
 	g.Groups, g.Lanes = g.Groups[:min(len(g.Groups), maxRows)], g.Lanes[:min(len(g.Lanes), maxRows)]
 	return g
+}
+
+// noteBuild adds to Unread that candidates are being built, if a queue with shares is shown.
+func (g *groupsAndLanes) noteBuild(ctx context.Context, d *Dashboard, queues []status.Queue) {
+	shared := slices.ContainsFunc(queues, func(q status.Queue) bool {
+		_, ok := d.Config.Shares[q.TaskType]
+		return ok
+	})
+	if figures, at, _ := d.now.figures.get(ctx); shared && !at.IsZero() && figures.Build.Part() < 1 {
+		g.Unread = append(g.Unread, "Candidates are being built: origins don't count as waiting until then.")
+	}
 }
 
 type queueData struct {
@@ -118,6 +122,9 @@ func queueOf(ctx context.Context, r *Request) (any, error) {
 	q.groupsAndLanes = r.groupsAndLanesOf(ctx, func(queue, taskType string) bool {
 		return queue == q.Name || laneSet != "" && taskType == laneSet
 	})
+	if q.Queue != nil {
+		q.noteBuild(ctx, r.Dashboard, []status.Queue{*q.Queue})
+	}
 	if q.Levels, err = r.queueLevels(ctx, of, q.Name); err != nil {
 		return nil, err
 	}

@@ -86,9 +86,9 @@ type EndedCell struct {
 var failedStatuses = []string{string(model.RunFailed), string(model.RunPermFailed), string(model.RunLost)}
 
 // EndedOf sums the ends of the given sources and types. It looks up each minute on its own, as other types may have far
-// more rows. PostgreSQL sums failures, as a type may have 20 exceptions an hour. Buckets of hours and days are summed
-// here, because a row for each bucket costs PostgreSQL more. EndedOf doesn't use sqlc, which doesn't resolve the columns
-// of nested lateral queries.
+// more rows. PostgreSQL sums failures, as a type may have 20 exceptions an hour; other rows of hours and days are groups
+// of their own. Their buckets are summed here, because a row for each bucket costs PostgreSQL more. EndedOf doesn't use
+// sqlc, which doesn't resolve the columns of nested lateral queries.
 func (s Store) EndedOf(ctx context.Context, p Past, of ...EndedKey) ([]EndedCell, error) {
 	var sources, types []string
 	for _, key := range of {
@@ -144,16 +144,12 @@ cross join lateral (select d.minute, d.status, d.exception, case when d.status =
 group by 1, 2, 3, 4, m.bucket`
 	endedOfPast = `
 union all
-select o.source, q.status, q.exception, floor(date_part('epoch', q.since) / $1)::bigint, array[-1::smallint], array[sum(q.pieces)::bigint], sum(q.seconds)
+select o.source, q.status, q.exception, floor(date_part('epoch', q.since) / $1)::bigint, coalesce(max(q.buckets) filter (where not q.failed), array[-1::smallint]),
+  coalesce(max(q.counts) filter (where not q.failed), array[sum(q.pieces)::bigint]), sum(q.seconds)
 from unnest($3::text[], $4::text[]) o (source, type)
-cross join lateral (select h.since, h.status, h.exception, h.pieces, h.seconds from scheduler_go.ended_past h
-  where h.span = $6 and h.source = o.source and h.type = o.type and h.since >= $2 and h.status = any($5::text[]) offset 0) q
-group by 1, 2, 3, 4
-union all
-select o.source, q.status, q.exception, floor(date_part('epoch', q.since) / $1)::bigint, q.buckets, q.counts, q.seconds
-from unnest($3::text[], $4::text[]) o (source, type)
-cross join lateral (select h.since, h.status, h.exception, h.buckets, h.counts, h.seconds from scheduler_go.ended_past h
-  where h.span = $6 and h.source = o.source and h.type = o.type and h.since >= $2 and h.status <> all($5::text[]) offset 0) q`
+cross join lateral (select h.*, h.status = any($5::text[]) as failed from scheduler_go.ended_past h
+  where h.span = $6 and h.source = o.source and h.type = o.type and h.since >= $2 offset 0) q
+group by 1, 2, 3, 4, case when not q.failed then q.since end`
 )
 
 // Took returns the runtimes of ends with the statuses, by type: those of days that began after since. Of a type
