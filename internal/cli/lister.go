@@ -18,9 +18,9 @@ import (
 func newLister(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lister [OPTIONS] COMMAND [ARGS]...",
-		Short: "Listers, and the origins that their listings lack",
+		Short: "Listers, their weights, and the origins that their listings lack",
 	}
-	cmd.AddCommand(newListerGone(a))
+	cmd.AddCommand(newListerGone(a), newListerWeight(a))
 	return cmd
 }
 

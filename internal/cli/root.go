@@ -88,6 +88,7 @@ list) means the command's own option.`,
 		"origin peek-next", "origin check-listed-origins", "origin check-ingested-origins",
 		"explain", "forecast", "shares status", "lanes status", "hosters status")
 	command.ReadOnlyWithout(root, "lister gone", "confirm", "dismiss")
+	command.ReadOnlyWithout(root, "lister weight", "set")
 	command.ReadOnlyWithout(root, "hosters reset", "confirm")
 	root.SetOut(a.Stdout) // before the commands of completion are added, which keep the output they are made with
 	root.SetErr(a.Stderr)

@@ -113,7 +113,7 @@ func TestOrigin(t *testing.T) {
 	never := model.VisitStats{LastVisitStatus: model.VisitFailed}
 	prefix := "first"
 	fresh := with(1, model.Freshness, model.Cooldowns{})
-	seen := origins.OriginFreshness{History: freshness.History{
+	seen := origins.OriginFreshness{Weight: 1, History: freshness.History{
 		Estimate: freshness.Estimate{Changes: 3, Days: 30}, Cost: time.Minute, Typical: time.Minute, LastVisit: noon.Add(-day), Threshold: 5000, Longest: 100 * day,
 	}}
 	dated := seen

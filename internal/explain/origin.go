@@ -289,6 +289,9 @@ func (o Origin) describeFreshness(e *Explanation) {
 		e.because("Of its lister's news of updates, an estimated %.0f %% is right, and %.0f %% of the changes are reported (from %.0f visits after news, and %.0f changes).",
 			100*n.Precision(), 100*n.Recall(), n.Right+n.Wrong, n.Reported+n.Missed)
 	}
+	if f.Weight != 1 {
+		e.because("Its lister has the weight %.3g (swh-scheduler lister weight), which divides the worth that a visit needs.", f.Weight)
+	}
 	of, waited := f.Origin(e.now), e.now.Sub(f.LastVisit)
 	e.because("It is estimated to change once in %s (certainty %.2f of 1), and a visit now to find a change with a chance of %.0f %%.",
 		Roughly(time.Duration(min(float64(24*time.Hour)/of.Rate(), math.MaxInt64/2))), of.Certainty(), 100*of.Chance(waited))

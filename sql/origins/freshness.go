@@ -38,6 +38,7 @@ const expectedCost = time.Minute
 type OriginFreshness struct {
 	model.OriginKey
 	Lister uuid.UUID
+	Weight float64 // of its lister: how much its staleness counts; Threshold is divided by it
 	freshness.History
 	Complete bool // all origins of the visit type have moments
 }
@@ -53,7 +54,7 @@ func FreshnessOf(ctx context.Context, q *queries.Queries, origins []model.Origin
 	rows, err := q.OriginFreshness(ctx, stmt.Columns[queries.OriginFreshnessParams](origins))
 	return stmt.List(rows, err, func(r queries.OriginFreshnessRow) OriginFreshness {
 		return OriginFreshness{
-			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Complete: r.Complete, History: freshness.History{
+			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Weight: r.Weight, Complete: r.Complete, History: freshness.History{
 				Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
 				Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), LastVisit: r.Seen, Updated: r.Updated, CoveredUntil: r.Listed,
 				FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork, FirstNews: r.News,
@@ -225,7 +226,7 @@ func (tx *Tx) StepThreshold(ctx context.Context, visitType string, now time.Time
 		for _, o := range origins {
 			// An origin due only by the longest wait is worth less than the threshold.
 			if since := now.Sub(o.LastVisit); !o.LastVisit.IsZero() && since < o.Longest {
-				values = append(values, o.Origin(now).Value(since))
+				values = append(values, o.Weight*o.Origin(now).Value(since))
 			}
 		}
 	}
@@ -289,7 +290,7 @@ func (s Store) computeMoments(ctx context.Context, now time.Time, first, end int
 func (w *freshnessWalk) add(o *OriginFreshness, now time.Time) {
 	staleness := o.Origin(now).Staleness(now.Sub(o.LastVisit)).Seconds()
 	n := w.VisitTypes[o.VisitType]
-	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Threshold
+	n.Origins, n.Staleness, n.Threshold = n.Origins+1, n.Staleness+staleness, o.Weight*o.Threshold
 	if o.HasUpdates() {
 		n.Measured, n.MeasuredStaleness = n.Measured+1, n.MeasuredStaleness+staleness
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -530,5 +531,51 @@ func TestMomentOfUpdatesAsOldAsTheVisit(t *testing.T) {
 		if got := moment(url); got.Before(now.Add(day / 2)) {
 			t.Errorf("%s: after another visit at %s its moment is %s", url, now, got)
 		}
+	}
+}
+
+// The staleness of the origins of a lister with the weight 8 counts eight times: they are visited about twice as often.
+// Their visits are worth as much more for the threshold of all, which isn't divided by the weight.
+func TestWeightsOfListers(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := testenv.OpenLocal(t, dsn)
+	sqltest.ListN(t, store, 100)
+	now := time.Now().UTC().Truncate(time.Second)
+	testenv.Exec(t, store.Pool(), `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot)
+		select url, 'git', $1, $1, 'successful', 'x' from listed_origins`, now.Add(-day))
+	refreshed(t, dsn, store, 100, "git")
+	sqltest.Keep(t, store)
+	computeMoments(t, store, now)
+	wait := func() time.Duration {
+		t.Helper()
+		return testenv.Column[time.Time](t, store.Pool(), "select min(moment) from scheduler_go.candidates")[0].Sub(now.Add(-day))
+	}
+	threshold := func() float64 {
+		t.Helper()
+		counts, err := store.FreshnessCounts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return counts["git"].Threshold
+	}
+	before, all := wait(), threshold()
+	var name, instance string
+	if err := store.Pool().QueryRow(t.Context(), "select name, instance_name from listers").Scan(&name, &instance); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.SetListerWeight(t.Context(), name, instance, 8); err == nil || !strings.Contains(err.Error(), "has ended yet") {
+		t.Fatal(err)
+	}
+	testenv.Exec(t, store.Pool(), "insert into scheduler_go.listings (lister_id, finished) select id, now() from listers on conflict do nothing")
+	if err := store.SetListerWeight(t.Context(), name, instance, 8); err != nil {
+		t.Fatal(err)
+	}
+	computeMoments(t, store, now)
+	if part := float64(wait()) / float64(before); part < 0.4 || part > 0.6 {
+		t.Errorf("with the weight 8 an origin waits %.2f times as long, want about half", part)
+	}
+	if got := threshold(); math.Abs(got/all-1) > 1e-6 {
+		t.Errorf("the threshold is %g, want that of all origins, %g", got, all)
 	}
 }

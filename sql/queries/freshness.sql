@@ -30,7 +30,8 @@ update scheduler_go.freshness_control set applied = threshold where applied <> t
 -- OriginFreshness returns the estimates and stats of listed origins whose visit types have the policy. Go's
 -- zero time stands for null.
 -- name: OriginFreshness :many
-select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold, k.complete,
+select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.complete,
+  (k.applied / coalesce(g.weight, 1))::double precision as threshold, coalesce(g.weight, 1)::double precision as weight,
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
   coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
@@ -139,3 +140,14 @@ set right_news = (n.right_news + excluded.right_news) * least(1, 1000 / nullif(n
     wrong_news = (n.wrong_news + excluded.wrong_news) * least(1, 1000 / nullif(n.right_news + n.wrong_news, 0)),
     reported = (n.reported + excluded.reported) * least(1, 1000 / nullif(n.reported + n.missed, 0)),
     missed = (n.missed + excluded.missed) * least(1, 1000 / nullif(n.reported + n.missed, 0));
+
+-- SetListerWeight sets the weight of a lister of which a listing has ended.
+-- name: SetListerWeight :execrows
+update scheduler_go.listings set weight = @weight where lister_id = @lister_id;
+
+-- ListerWeights lists the listers with a weight other than 1.
+-- name: ListerWeights :many
+select l.name, l.instance_name, g.weight
+from scheduler_go.listings g join listers l on l.id = g.lister_id
+where g.weight <> 1
+order by l.name, l.instance_name;

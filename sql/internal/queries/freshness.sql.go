@@ -173,8 +173,43 @@ func (q *Queries) FreshnessPages(ctx context.Context) (int64, error) {
 	return pages, err
 }
 
+const listerWeights = `-- name: ListerWeights :many
+select l.name, l.instance_name, g.weight
+from scheduler_go.listings g join listers l on l.id = g.lister_id
+where g.weight <> 1
+order by l.name, l.instance_name
+`
+
+type ListerWeightsRow struct {
+	Name         string
+	InstanceName string
+	Weight       float64
+}
+
+// ListerWeights lists the listers with a weight other than 1.
+func (q *Queries) ListerWeights(ctx context.Context) ([]ListerWeightsRow, error) {
+	rows, err := q.db.Query(ctx, listerWeights)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListerWeightsRow
+	for rows.Next() {
+		var i ListerWeightsRow
+		if err := rows.Scan(&i.Name, &i.InstanceName, &i.Weight); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const originFreshness = `-- name: OriginFreshness :many
-select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.applied as threshold, k.complete,
+select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k.longest, k.complete,
+  (k.applied / coalesce(g.weight, 1))::double precision as threshold, coalesce(g.weight, 1)::double precision as weight,
   coalesce(f.changes, 0)::double precision as changes, coalesce(f.days, 0)::double precision as days,
   coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
@@ -213,8 +248,9 @@ type OriginFreshnessRow struct {
 	VisitType    string
 	ListerID     uuid.UUID
 	Longest      float64
-	Threshold    float64
 	Complete     bool
+	Threshold    float64
+	Weight       float64
 	Changes      float64
 	Days         float64
 	Seen         time.Time
@@ -252,8 +288,9 @@ func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams
 			&i.VisitType,
 			&i.ListerID,
 			&i.Longest,
-			&i.Threshold,
 			&i.Complete,
+			&i.Threshold,
+			&i.Weight,
 			&i.Changes,
 			&i.Days,
 			&i.Seen,
@@ -358,6 +395,24 @@ func (q *Queries) SetListerFreshness(ctx context.Context, arg SetListerFreshness
 		arg.Walk,
 	)
 	return err
+}
+
+const setListerWeight = `-- name: SetListerWeight :execrows
+update scheduler_go.listings set weight = $1 where lister_id = $2
+`
+
+type SetListerWeightParams struct {
+	Weight   float64
+	ListerID uuid.UUID
+}
+
+// SetListerWeight sets the weight of a lister of which a listing has ended.
+func (q *Queries) SetListerWeight(ctx context.Context, arg SetListerWeightParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setListerWeight, arg.Weight, arg.ListerID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const setMoments = `-- name: SetMoments :exec
