@@ -214,6 +214,9 @@ func (t *tally) learn(v Visit, eventful bool) (chance string) {
 	if known {
 		chance = fmt.Sprintf("%.1f", math.Floor(p*10)/10)
 	}
+	if o.HintSource != "" { // the job hints counts these by source
+		seen.Right, seen.Wrong = 0, 0
+	}
 	if seen != (freshness.Quality{}) {
 		of := origins.Newscaster{VisitType: v.VisitType, Lister: o.Lister}
 		t.news[of] = t.news[of].Add(seen)

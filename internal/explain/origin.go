@@ -285,7 +285,11 @@ func (o Origin) describeFreshness(e *Explanation) {
 		e.because("For the policy freshness, it is due since it was listed, as no visit has succeeded yet.")
 		return
 	}
-	if n := f.News; f.HasUpdates() {
+	switch n := f.News; {
+	case f.HintSource != "":
+		e.because("Its last news is a hint of %s. Of the visits after that source's hints, an estimated %.0f %% find a change (from %.0f visits).",
+			f.HintSource, 100*n.Precision(), n.Right+n.Wrong)
+	case f.HasUpdates():
 		e.because("Of its lister's news of updates, an estimated %.0f %% is right, and %.0f %% of the changes are reported (from %.0f visits after news, and %.0f changes).",
 			100*n.Precision(), 100*n.Recall(), n.Right+n.Wrong, n.Reported+n.Missed)
 	}

@@ -39,8 +39,10 @@ type OriginFreshness struct {
 	model.OriginKey
 	Lister uuid.UUID
 	Weight float64 // of its lister: how much its staleness counts; Threshold is divided by it
+	// News has the quality of the origin's news: of its lister's, or of the hints of HintSource if the news is one of them.
 	freshness.History
-	Complete bool // all origins of the visit type have moments
+	HintSource string
+	Complete   bool // all origins of the visit type have moments
 }
 
 // OriginFreshness returns the state of those origins that are listed and whose visit types have the policy
@@ -54,7 +56,7 @@ func FreshnessOf(ctx context.Context, q *queries.Queries, origins []model.Origin
 	rows, err := q.OriginFreshness(ctx, stmt.Columns[queries.OriginFreshnessParams](origins))
 	return stmt.List(rows, err, func(r queries.OriginFreshnessRow) OriginFreshness {
 		return OriginFreshness{
-			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Weight: r.Weight, Complete: r.Complete, History: freshness.History{
+			OriginKey: model.OriginKey{URL: r.URL, VisitType: r.VisitType}, Lister: r.ListerID, Weight: r.Weight, HintSource: r.HintSource, Complete: r.Complete, History: freshness.History{
 				Estimate: freshness.Estimate{Changes: r.Changes, Days: r.Days}, Prior: freshness.Estimate{Changes: r.PriorChanges, Days: r.PriorDays},
 				Cost: model.Duration(r.Cost), Typical: model.Duration(r.TypicalCost), LastVisit: r.Seen, Updated: r.Updated, CoveredUntil: r.Listed,
 				FirstSeen: r.FirstSeen, LastSeen: r.LastSeen, LastUpdate: r.LastUpdate, Listing: model.Duration(r.Listing), Fork: r.Fork, FirstNews: r.News,

@@ -579,3 +579,53 @@ func TestWeightsOfListers(t *testing.T) {
 		t.Errorf("the threshold is %g, want that of all origins, %g", got, all)
 	}
 }
+
+// News that is a hint is as good as its source's hints, which hint_sources counts. The database and the program compute the
+// same moment.
+func TestHintSourcesHaveTheirQuality(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := testenv.OpenLocal(t, dsn)
+	visited := time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC)
+	now, update := visited.AddDate(0, 0, 3), visited.AddDate(0, 0, 2)
+	refreshed(t, dsn, store, 100, "git")
+	testenv.Exec(t, store.Pool(), "insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', 'i', '{}', now())")
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.hint_sources (source, visits, found, first_hint, last_hint)
+		values ('good', 4000, 3800, $1, $1), ('bad', 4000, 400, $1, $1), ('new', 0, 0, $1, $1)`, update)
+	want := map[string]float64{"good": 0.95, "bad": 0.10, "new": 0.9, "visited": 0.9, "older": 0.9, "unmoved": 0.9, "none": 0.9}
+	for url := range want {
+		testenv.Exec(t, store.Pool(), `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, first_seen, last_seen, last_update)
+			values ('00000000-0000-0000-0000-000000000001', $1, 'git', '{}', true, $2, $3, $4)`, url, visited.AddDate(-1, 0, 0), now, update)
+		testenv.Exec(t, store.Pool(), `insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status, last_snapshot)
+			values ($1, 'git', $2, $2, 'successful', 'x')`, url, visited)
+		testenv.Exec(t, store.Pool(), `insert into scheduler_go.freshness (origin, changes, days, cost, seen, updated, listed, moment)
+			values (hashtextextended('git ' || $1, 0), 5, 50, 60, $2, null, $2, $2::timestamptz + interval '100 days')`, url, visited)
+		source, at, moved, seen := url, update, true, (*time.Time)(nil)
+		switch url {
+		case "visited":
+			source, seen = "bad", &update
+		case "older":
+			source, at = "bad", update.Add(-time.Hour)
+		case "unmoved":
+			source, moved = "bad", false
+		case "none":
+			continue
+		}
+		testenv.Exec(t, store.Pool(), `insert into scheduler_go.hints (origin, url, visit_type, source, changed_at, received_at, moved, visited, check_at)
+			values (hashtextextended('git ' || $1, 0), $1, 'git', $2, $3, $3, $4, $5, $3)`, url, source, at, moved, seen)
+	}
+	sqltest.Keep(t, store)
+	computeMoments(t, store, now)
+	for url, precision := range want {
+		known, err := store.OriginFreshness(t.Context(), []model.OriginKey{{URL: url, VisitType: "git"}})
+		if err != nil || len(known) != 1 {
+			t.Fatal(len(known), err)
+		}
+		if got := known[0].News.Precision(); math.Abs(got-precision) > 0.01 {
+			t.Errorf("%s: the precision is %.3f, want %.2f", url, got, precision)
+		}
+		if got := testenv.Column[time.Time](t, store.Pool(), "select moment from scheduler_go.candidates where url = '"+url+"'")[0]; got.Sub(known[0].Moment(now)).Abs() > time.Second {
+			t.Errorf("%s: moment %s in the database, %s in the program", url, got, known[0].Moment(now))
+		}
+	}
+}

@@ -214,7 +214,9 @@ select key.url::text as url, key.visit_type::text as visit_type, lo.lister_id, k
   coalesce(scheduler_go.last_seen_fresh(s.last_snapshot is not null, f.seen, s.last_successful), '0001-01-01Z')::timestamptz as seen,
   coalesce(f.updated, '0001-01-01Z')::timestamptz as updated, coalesce(f.listed, '0001-01-01Z')::timestamptz as listed,
   coalesce(f.news, '0001-01-01Z')::timestamptz as news,
-  coalesce(n.right_news, 0)::double precision as right_news, coalesce(n.wrong_news, 0)::double precision as wrong_news,
+  coalesce(case when e.source is null then n.right_news else least(1, 1000.0 / nullif(e.visits, 0)) * e.found end, 0)::double precision as right_news,
+  coalesce(case when e.source is null then n.wrong_news else least(1, 1000.0 / nullif(e.visits, 0)) * (e.visits - e.found) end, 0)::double precision as wrong_news,
+  coalesce(e.source, '') as hint_source,
   coalesce(n.reported, 0)::double precision as reported, coalesce(n.missed, 0)::double precision as missed,
   least(greatest(lo.first_seen, '1900-01-01Z'), '2200-01-01Z')::timestamptz as first_seen,
   coalesce(case when isfinite(lo.last_update) then least(greatest(lo.last_update, '1900-01-01Z'), '2200-01-01Z') end, '0001-01-01Z')::timestamptz as last_update,
@@ -235,6 +237,8 @@ left join scheduler_go.freshness f on f.origin = hashtextextended(key.visit_type
 left join scheduler_go.listings g on g.lister_id = lo.lister_id
 left join scheduler_go.freshness_listers p on p.visit_type = key.visit_type and p.lister_id = lo.lister_id
 left join scheduler_go.freshness_news n on n.visit_type = key.visit_type and n.lister_id = lo.lister_id
+left join scheduler_go.hints h on h.origin = hashtextextended(key.visit_type || ' ' || key.url, 0) and h.moved and h.visited is null and h.changed_at = lo.last_update
+left join scheduler_go.hint_sources e on e.source = h.source
 left join scheduler_go.lane_memory m on m.memory = hashtextextended('load-' || key.visit_type || ' ' || key.url, 0)
 `
 
@@ -259,6 +263,7 @@ type OriginFreshnessRow struct {
 	News         time.Time
 	RightNews    float64
 	WrongNews    float64
+	HintSource   string
 	Reported     float64
 	Missed       float64
 	FirstSeen    time.Time
@@ -274,6 +279,7 @@ type OriginFreshnessRow struct {
 
 // OriginFreshness returns the estimates and stats of listed origins whose visit types have the policy. Go's
 // zero time stands for null.
+// The news is a hint that no visit has followed.
 func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams) ([]OriginFreshnessRow, error) {
 	rows, err := q.db.Query(ctx, originFreshness, arg.URL, arg.VisitType)
 	if err != nil {
@@ -299,6 +305,7 @@ func (q *Queries) OriginFreshness(ctx context.Context, arg OriginFreshnessParams
 			&i.News,
 			&i.RightNews,
 			&i.WrongNews,
+			&i.HintSource,
 			&i.Reported,
 			&i.Missed,
 			&i.FirstSeen,
