@@ -14,7 +14,7 @@ import (
 )
 
 func newListerWeight(a *command.App) *cobra.Command {
-	weight, output := 1.0, "text"
+	weight, output := 0.0, "text"
 	cmd := &cobra.Command{
 		Use:   "weight [OPTIONS] [NAME/INSTANCE]",
 		Short: "Show the weights of listers, or set one",
