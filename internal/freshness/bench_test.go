@@ -2,10 +2,11 @@ package freshness
 
 import (
 	"math"
-	"math/rand/v2"
 	"syscall"
 	"testing"
 	"time"
+
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // BenchmarkWalk computes what the walk over candidates computes of an origin: whether its moment is off, and a new moment and wait.
@@ -16,7 +17,7 @@ func BenchmarkWalk(b *testing.B) {
 		reported, stale bool
 	}{{"no reports", false, false}, {"no news", true, false}, {"news", true, true}} {
 		b.Run(c.name, func(b *testing.B) {
-			random := rand.New(rand.NewPCG(1, 2))
+			random := seed.Rand(b)
 			origins := make([]History, 1000)
 			for i := range origins {
 				h := &origins[i]
