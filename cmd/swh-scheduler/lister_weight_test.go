@@ -23,6 +23,9 @@ func TestListerWeight(t *testing.T) {
 	replica := configFile(t, `scheduler: {cls: postgresql, db: "postgresql://u@127.0.0.1:1/x"}
 database: {replica: "`+dsn+`"}
 `)
+	policy := configFile(t, `scheduler: {cls: postgresql, db: "`+dsn+`"}
+scheduling_policy: {default: [{policy: freshness, weight: 1}]}
+`)
 	for _, c := range []struct {
 		args           []string
 		code           int
@@ -41,7 +44,7 @@ database: {replica: "`+dsn+`"}
 		{[]string{"-d", dsn, "lister", "weight", "gitweb/a.example", "--set", "0.1"}, 0, "The weight of gitweb/a.example is 0.1.", ""},
 		{[]string{"-d", dsn, "lister", "weight", "--output", "json"}, 0, `"weight": 0.1`, ""},
 		{[]string{"-d", dsn, "lister", "weight"}, 0, "gitweb/a.example", ""},
-		{[]string{"-d", dsn, "explain", "https://a.example/1"}, 0, "Its lister has the weight 0.1", ""},
+		{[]string{"-C", policy, "explain", "https://a.example/1"}, 0, "Its lister has the weight 0.1", ""},
 	} {
 		r := ours(t, c.args...)
 		if r.code != c.code || !strings.Contains(r.stdout, c.stdout) || !strings.Contains(r.stderr, c.stderr) {
