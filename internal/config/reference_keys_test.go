@@ -44,7 +44,7 @@ var reference = []keyOfReference{
 
 	{key: "database", about: "Further addresses of the database in `scheduler.db`. `--database` replaces this section, too.", readers: onDatabase},
 	{key: "database.direct", about: "The server itself, where `scheduler.db` names a [PgBouncer](#pgbouncer-and-replicas) in transaction mode."},
-	{key: "database.replica", about: "A [replica](#pgbouncer-and-replicas) for commands that only read.", readers: "`dashboard`, `explain`, `forecast`, `shares status`, `lanes status`, `hosters status`, `hosters reset` and `lister gone` without `--confirm`, `task list`, `task list-pending`, `task-type list`, `task graph list`, `task graph status`, `task graph show`, `origin peek-next`, `origin check-listed-origins`, `origin check-ingested-origins`"},
+	{key: "database.replica", about: "A [replica](#pgbouncer-and-replicas) for commands that only read.", readers: "`dashboard`, `explain`, `forecast`, `shares status`, `lanes status`, `hosters status`, `hosters reset` and `lister gone` without `--confirm`, `lister weight` without `--set`, `task list`, `task list-pending`, `task-type list`, `task graph list`, `task graph status`, `task graph show`, `origin peek-next`, `origin check-listed-origins`, `origin check-ingested-origins`"},
 
 	{key: "celery", about: "Celery's settings for the broker and for messages. [Settings of Celery](#settings-of-celery) has all but `task_broker`.", is: "mapping", readers: withBroker + ", `celery-monitor`, `task revoke`, `task-type register`"},
 	{key: "celery.task_broker", about: "The broker's URL; several, separated by `;`, for failover. Parameters of a URL take precedence over other settings.", otherwise: required + " for what sends to or reads from the broker"},
