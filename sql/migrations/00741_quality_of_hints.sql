@@ -1,6 +1,6 @@
 -- +goose Up
 -- News that is a hint is as good as its source's hints: hint_sources counts the visits after them, and those that found
--- something. Otherwise this is the function of 00700. Older visits count as at most 1,000.
+-- something. Otherwise this is the function of 00700.
 -- +goose StatementBegin
 create or replace function scheduler_go.moment_of(for_visit_type text, for_url text, for_lister uuid, first_seen timestamptz, last_update timestamptz, loaded boolean, last_successful timestamptz)
 returns timestamptz language sql stable parallel safe
@@ -35,7 +35,7 @@ cross join lateral (select
   u.changes / (u.days + u.recall * greatest(u.updated - 1, 0))
     * ((1 - u.recall) * (u.updated ^ 2 - least(u.updated, 1) ^ 2) + least(u.updated, 1) ^ 2) as expected,
   least(greatest(case when e.source is not null
-      then (coalesce(least(1, 1000.0 / nullif(e.visits, 0)) * e.found, 0) + 4.5) / (least(1000, e.visits) + 5)
+      then (e.found + 4.5) / (e.visits + 5)
       else (coalesce(n.right_news, 0) + 4.5) / (coalesce(n.right_news + n.wrong_news, 0) + 5) end,
     0.05), 0.999)::double precision as precise,
   k.applied * greatest(coalesce(f.cost, k.cost), 1) / 86400 as worth
