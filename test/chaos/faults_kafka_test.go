@@ -79,6 +79,26 @@ var journalFaults = []fault{
 // write to a deleted topic.
 const unreadAtMost = 10 * time.Second
 
+// sessionsEnd is a time after which Kafka waits no longer for a killed journal client, nor for one that was killed while
+// it joined. Kafka assigns partitions to the others 45 s after each.
+const sessionsEnd = 2 * time.Minute
+
+// unread returns the number of written visits that no journal client has committed.
+func (c *cluster) unread() (n int64) {
+	c.t.Helper()
+	c.onKafka(func(ctx context.Context, admin *kadm.Client) error {
+		lags, err := admin.Lag(ctx, group)
+		if err == nil {
+			err = lags.Error()
+		}
+		for _, l := range lags[group].Lag.Sorted() {
+			n += max(0, l.Lag)
+		}
+		return err
+	})
+	return n
+}
+
 // makeTopic creates the topic, once the old one is gone.
 func (c *cluster) makeTopic() {
 	c.t.Helper()
