@@ -154,7 +154,7 @@ func TestRateIsReached(t *testing.T) {
 	} {
 		for _, duration := range []float64{3, 10, 30, 120} {
 			w := &world{random: seed.Rand(t), duration: duration, slots: 1000, allows: c.allows()}
-			rate, refused := w.run(4*3600, 28*3600)
+			rate, refused := w.run(4*3600, 12*3600)
 			t.Logf("%s, visits of %.0f s: %.1f %% of the rate, %.2f %% refused", c.name, duration, rate/3*100, refused*100)
 			if rate < c.least*3 || refused >= 0.02 {
 				t.Errorf("%s, visits of %.0f s: %.1f %% of the rate, %.2f %% refused", c.name, duration, rate/3*100, refused*100)
@@ -177,7 +177,7 @@ func TestConcurrencyIsReached(t *testing.T) {
 			}
 			return 0, accepted < 30
 		}
-		rate, refused := w.run(4*3600, 28*3600)
+		rate, refused := w.run(4*3600, 12*3600)
 		most := 30 / (duration + 0.5) // a place is free for half a second in the mean
 		t.Logf("visits of %.0f s: %.1f %%, %.2f %% refused", duration, rate/most*100, refused*100)
 		if rate < 0.88*most || refused >= 0.02 {
@@ -195,7 +195,7 @@ func TestNoLossWithoutTrouble(t *testing.T) {
 		w := &world{random: seed.Rand(t), duration: 30, slots: 300, kind: Unavailable, allows: func(float64) (float64, bool) {
 			return 0, random.Float64() >= faults
 		}}
-		if rate, _ := w.run(3600, 24*3600); rate < 0.99*300/31 {
+		if rate, _ := w.run(3600, 12*3600); rate < 0.99*300/31 {
 			t.Errorf("%g faults: %.2f visits a second, want about 10; %+v", faults, rate, w.state)
 		}
 	}
