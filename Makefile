@@ -133,7 +133,7 @@ bench bench-readme: export TESTFLAGS := $(TESTFLAGS)
 bench: ## Measure ours and the Python scheduler in turns, and print tables (PACKAGES, BENCH, BENCHTIME)
 	@$(ALL) internal/bench/run
 
-bench-readme: ## The same, and put the tables into the README and docs/explanation/performance.md, with a plot
+bench-readme: ## The same, and put the tables into the README and the documents, with a plot
 	@$(ALL) internal/bench/run -write .
 
 demo: build ## Run the archive's own parts with this scheduler, with faults (CALM=1: none); KEEP=1 leaves it running, SHORT=1 is a small one

@@ -3,9 +3,9 @@
 // our triggers for the Python scheduler, and of features for ours. The third has daemons that use the database
 // through an RPC server.
 //
-// With -write DIRECTORY, the root of the repository, it writes the tables to docs/explanation/performance.md, between
-// the lines "<!-- bench -->" and "<!-- /bench -->". It writes some rows to README.md in the same way, and a plot to
-// docs/explanation/performance.svg. That requires a complete run: all benchmarks in titles, five runs of each side,
+// With -write DIRECTORY, the root of the repository, it writes the tables to docs/devel/evidence/measurements.md, between
+// the lines "<!-- bench -->" and "<!-- /bench -->". It writes some rows to docs/explanation/performance.md and README.md
+// in the same way, and a plot to docs/explanation/performance.svg. That requires a complete run: all benchmarks in titles, five runs of each side,
 // and a PostgreSQL with the default durability. Otherwise it returns an error and leaves the files unchanged.
 package main
 
@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -56,19 +57,26 @@ func run(in io.Reader, out io.Writer, directory string) error {
 	if err := m.isWhole(); err != nil {
 		return err
 	}
-	short, err := chosen(comparisons)
+	short, err := chosen(comparisons, inReadme)
 	if err != nil {
 		return err
 	}
-	docs := filepath.Join(directory, "docs", "explanation")
-	text += "\n![Cost by the number of origins](performance.svg)\n"
-	if err := rewrite(filepath.Join(docs, "performance.md"), text); err != nil {
+	page, err := chosen(comparisons, inPage)
+	if err != nil {
 		return err
 	}
-	if err := rewrite(filepath.Join(directory, "README.md"), m.where()+comparisonTable(short)); err != nil {
-		return err
+	paid := slices.DeleteFunc(slices.Clone(costs), func(c cost) bool { return !slices.Contains(costsInPage, c.benchmark) })
+	explanation := filepath.Join(directory, "docs", "explanation")
+	for name, text := range map[string]string{
+		filepath.Join(directory, "docs", "devel", "evidence", "measurements.md"): text,
+		filepath.Join(explanation, "performance.md"):                             m.where() + comparisonTable(page) + costTable(paid) + roadTable(roads),
+		filepath.Join(directory, "README.md"):                                    m.where() + comparisonTable(short),
+	} {
+		if err := rewrite(name, text); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(filepath.Join(docs, "performance.svg"), m.plot(), 0o644)
+	return os.WriteFile(filepath.Join(explanation, "performance.svg"), m.plot(), 0o644)
 }
 
 const begin, end = "<!-- bench -->\n", "<!-- /bench -->\n"

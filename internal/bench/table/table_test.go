@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,13 +85,17 @@ func TestTables(t *testing.T) {
 // whole returns the output of a complete run.
 func whole() string {
 	var b strings.Builder
-	b.WriteString(output)
+	b.WriteString(strings.ReplaceAll(output, "BenchmarkRunner", "BenchmarkOther"))
 	result := func(benchmark, side, figures string) {
 		fmt.Fprintf(&b, "Benchmark%s/side=%s-2\t1\t%s 5.000 runs\n", benchmark, side, figures)
 	}
-	for _, row := range inReadme {
-		result(row.benchmark, "ours", "10.0 "+row.unit)
-		result(row.benchmark, "peer", "20.0 "+row.unit)
+	units := map[string]string{}
+	for _, row := range slices.Concat(inReadme, inPage) {
+		units[row.benchmark] += "10.0 " + row.unit + " "
+	}
+	for _, benchmark := range slices.Sorted(maps.Keys(units)) {
+		result(benchmark, "ours", units[benchmark])
+		result(benchmark, "peer", units[benchmark])
 	}
 	for _, title := range titles {
 		result(title.benchmark+"/more", "ours", "1.0 ms")
@@ -108,13 +114,14 @@ func whole() string {
 // row, with too few runs, or on a database that doesn't sync writes nothing.
 func TestOnlyAWholeRunIsWritten(t *testing.T) {
 	t.Parallel()
+	pages := []string{"README.md", "docs/explanation/performance.md", "docs/devel/evidence/measurements.md"}
 	const untouched = "# Title\n" + begin + "old\n" + end + "after\n"
 	documents := func(content string) (directory string) {
 		directory = t.TempDir()
-		if err := os.MkdirAll(filepath.Join(directory, "docs", "explanation"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"README.md", "docs/explanation/performance.md"} {
+		for _, name := range pages {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(directory, name)), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -133,17 +140,18 @@ func TestOnlyAWholeRunIsWritten(t *testing.T) {
 	if err := run(strings.NewReader(whole()), io.Discard, directory); err != nil {
 		t.Fatal(err)
 	}
-	for name, rows := range map[string]int{"README.md": len(inReadme) + 2, "docs/explanation/performance.md": 30} {
+	for i, rows := range []int{len(inReadme) + 2, len(inPage) + 2, 30} {
+		name := pages[i]
 		content := read(directory, name)
 		if !strings.HasPrefix(content, "# Title\n"+begin+"Measured on") || !strings.HasSuffix(content, end+"after\n") || strings.Contains(content, "old") {
 			t.Errorf("%s became\n%s", name, content)
 		}
-		if got := strings.Count(content, "\n|"); got < rows || name == "README.md" && got != rows {
+		if got := strings.Count(content, "\n|"); got < rows || i == 0 && got != rows {
 			t.Errorf("%s has %d rows, want %d", name, got, rows)
 		}
 	}
 	plot := read(directory, "docs/explanation/performance.svg")
-	if err := xml.Unmarshal([]byte(plot), new(struct{})); err != nil || strings.Contains(plot, "NaN") || strings.Count(plot, "<circle") != 31 {
+	if err := xml.Unmarshal([]byte(plot), new(struct{})); err != nil || strings.Contains(plot, "NaN") || strings.Count(plot, "<circle") != 35 {
 		t.Errorf("%v: %s", err, plot)
 	}
 
@@ -158,7 +166,7 @@ func TestOnlyAWholeRunIsWritten(t *testing.T) {
 		if err := run(strings.NewReader(broken), io.Discard, directory); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if read(directory, "README.md") != untouched || read(directory, "docs/explanation/performance.md") != untouched || read(directory, "docs/explanation/performance.svg") != "" {
+		if slices.ContainsFunc(pages, func(page string) bool { return read(directory, page) != untouched }) || read(directory, "docs/explanation/performance.svg") != "" {
 			t.Errorf("%s: a file was written", name)
 		}
 	}
