@@ -44,7 +44,7 @@
 //
 // PostgreSQL bounds the speed of a replay. Seven of ten samples of its backends are in the update of
 // origin_visit_stats (with the row that its trigger adds to candidate_changes). This process takes a
-// quarter of one core (BenchmarkReplayOfAll: 2,000,000 records over four partitions). Two things increase
+// quarter of one core (BenchmarkReplayOfAll, over four partitions). Two things increase
 // the speed: fewer updates (large batches, in which the visits of an origin become one) and concurrent
 // transactions.
 //

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os/exec"
 	"slices"
 	"strings"
@@ -34,15 +33,26 @@ func speedValues(n int) [][]byte {
 	return values[:n]
 }
 
-// BenchmarkReplay reads a stream of 100,000 records, 50,000 visits of 12,500 listed origins, from one
-// partition into the database. It measures from the start of the process to its end; for ours, until
-// candidates are up to date. The limit is PostgreSQL's time for the least writes, 1,000 origins in a
+// BenchmarkReplay reads 100,000 records, 50,000 visits of 12,500 listed origins, from one partition.
+func BenchmarkReplay(b *testing.B) { replay(b, bench.Size(100_000, 4000), 1) }
+
+// BenchmarkReplayOfAll reads 400,000 records over four partitions.
+func BenchmarkReplayOfAll(b *testing.B) { replay(b, bench.Size(400_000, 4000), 4) }
+
+// replay reads records of some partitions into the database. It measures from the start of the process to its end;
+// for ours, until candidates are up to date. The limit is PostgreSQL's time for the least writes, 1,000 origins in a
 // transaction.
-func BenchmarkReplay(b *testing.B) {
-	records := bench.Size(100_000, 4000)
-	s := newStream(b, 1)
-	for some := range slices.Chunk(speedValues(records), 1000) { // in batches as storages produce them
-		s.produce(0, some...)
+func replay(b *testing.B, records, partitions int) {
+	s := newStream(b, int32(partitions))
+	for some := range slices.Chunk(speedValues(records), 1000*partitions) { // in batches as storages produce them
+		parts := make([][][]byte, partitions)
+		for i, value := range some {
+			part := i / 2 % partitions // both records of a visit
+			parts[part] = append(parts[part], value)
+		}
+		for part, values := range parts {
+			s.produce(int32(part), values...)
+		}
 	}
 	listed := fmt.Sprintf(`with l as (insert into listers (name, instance_name, current_state, updated) values ('l', '', '{}', now()) returning id)
 		insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
@@ -139,32 +149,4 @@ func bareUpserts(b *testing.B, dsn string, records int) float64 {
 				successive_visits = excluded.successive_visits`, done%origins, done%origins+min(origins, 1000)-1)
 	}
 	return time.Since(began).Seconds()
-}
-
-// BenchmarkReplayOfAll reads 2,000,000 records over four partitions.
-func BenchmarkReplayOfAll(b *testing.B) {
-	const records, partitions = 2_000_000, 4
-	values := speedValues(records)
-	for b.Loop() {
-		b.StopTimer()
-		s := newStream(b, partitions)
-		for partition := range int32(partitions) {
-			var part [][]byte
-			for i, value := range values {
-				if int32(i/2)%partitions == partition {
-					part = append(part, value)
-				}
-			}
-			s.produce(partition, part...)
-		}
-		b.StartTimer()
-		s.run(replayOptions(s, records))
-	}
-	b.ReportMetric(float64(b.N*records)/b.Elapsed().Seconds(), "records/s")
-}
-
-func replayOptions(s *stream, records int64) Options {
-	o := s.options()
-	o.OnEOF, o.StopAfterObjects, o.Log = EOFContinue, records, slog.New(slog.DiscardHandler)
-	return o
 }
