@@ -144,8 +144,8 @@ func openWork(key string, pieces []*piece) string {
 }
 
 // settle waits until all work is done and the workers have been idle for a while, at most for patience, and returns
-// the last verdict. When nothing happens, it makes time pass until lost work is given up and claimed again. Visits that
-// journal clients haven't read are not lost, so it first waits for these.
+// the last verdict. When nothing happens, it makes time pass until lost work is given up and claimed again. Work that waits
+// for a worker isn't lost, nor are visits that journal clients haven't read, so it waits for these first.
 func (c *cluster) settle(w *watcher, added []string, patience time.Duration) verdict {
 	c.t.Helper()
 	const quiet = 10 * time.Second
@@ -169,7 +169,7 @@ func (c *cluster) settle(w *watcher, added []string, patience time.Duration) ver
 			slices.Sort(v.wrong)
 			return v
 		}
-		if still := time.Since(changed); still > 2*quiet && (c.unread() == 0 || still > sessionsEnd) {
+		if still := time.Since(changed); still > 2*quiet && (c.busy() == "" && c.unread() == 0 || still > sessionsEnd) {
 			c.t.Logf("%s not done yet, so time passes: %s", w.age(), strings.Join(v.open[:min(3, len(v.open))], "; "))
 			killed := harm{c.daemons, all}
 			w.begin(killed)
