@@ -65,6 +65,28 @@ func TestPrefetchAndRanges(t *testing.T) {
 	}
 }
 
+// A check of a quorum queue whose leader doesn't answer is an error, not an empty queue: see TestLengthWithASilentLeader.
+func TestCheckingAQueueWithASilentLeader(t *testing.T) {
+	t.Parallel()
+	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
+	ch := testenv.Channel(t, node.URL)
+	testenv.Declare(t, ch, "queue", amqp.Table{"x-queue-type": "quorum"})
+	fill(t, ch, "queue", 10)
+	deliveries := make(chan celery.Delivery)
+	c := runConsumer(t, parsed.Broker(t, node.URL), celery.ConsumerOptions{Queue: "queue", Prefetch: 4}, deliveries)
+	next(t, deliveries)
+	if found, err := c.CheckQueue(t.Context()); err != nil || found.Ready != 6 || found.Consumers != 1 {
+		t.Fatalf("%d ready, %d consumers: %v", found.Ready, found.Consumers, err)
+	}
+	leader := func(do string) { node.Ctl("eval", "sys:"+do+"({'%2F_queue', node()}).") }
+	leader("suspend")
+	found, err := c.CheckQueue(t.Context())
+	leader("resume")
+	if err == nil || !strings.Contains(err.Error(), "leader doesn't answer") {
+		t.Errorf("%d ready, %d consumers: %v", found.Ready, found.Consumers, err)
+	}
+}
+
 // When its context ends, Run takes no more messages. Deliveries can still be acknowledged, and the broker requeues the
 // others.
 func TestStoppingTheConsumer(t *testing.T) {

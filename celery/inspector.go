@@ -32,7 +32,7 @@ type InspectorOptions struct {
 // QueueLength is how many messages a queue holds.
 type QueueLength struct {
 	Exists         bool
-	Ready          int // waiting for a consumer; exact
+	Ready          int // waiting for a consumer; exact, but an upper bound for a quorum queue whose leader doesn't answer
 	Unacknowledged int // handed to a consumer; an upper bound, unless Unknown
 	Consumers      int // connected workers' processes that read it
 

@@ -195,6 +195,35 @@ func neverOverfilled(t *testing.T, kind string) {
 	}
 }
 
+// RabbitMQ answers that a quorum queue holds nothing and has no consumer, if the queue's leader doesn't answer it within
+// 250 ms. Then the length is what the management API's figures and deliveries since allow.
+func TestLengthWithASilentLeader(t *testing.T) {
+	t.Parallel()
+	node := testenv.RabbitMQCluster(t, 1).Nodes[0]
+	ch := testenv.Channel(t, node.URL)
+	testenv.Declare(t, ch, "queue", amqp.Table{"x-queue-type": "quorum"})
+	fill(t, ch, "queue", 100)
+	_, deliveries := hold(t, node.URL, "queue", 30, false)
+	for range 30 {
+		<-deliveries
+	}
+	q := inspector(t, parsed.Broker(t, node.URL), node.ManagementURL, celery.InspectorOptions{})
+	testenv.Becomes(t, "the length is exact", celery.QueueLength{Exists: true, Ready: 70, Unacknowledged: 30, Consumers: 1}, func() celery.QueueLength {
+		return length(t, q, "queue", 0)
+	})
+	leader := func(do string) { node.Ctl("eval", "sys:"+do+"({'%2F_queue', node()}).") }
+	leader("suspend")
+	defer leader("resume")
+	if n, err := testenv.Channel(t, node.URL).QueueDeclarePassive("queue", true, false, false, false, nil); err != nil || n.Messages+n.Consumers > 0 {
+		t.Fatalf("the leader isn't silent: %+v, %v", n, err)
+	}
+	for _, recent := range []int{0, 40} {
+		if diff := gocmp.Diff(celery.QueueLength{Exists: true, Ready: 70 + recent, Unacknowledged: 30, Consumers: 1}, length(t, q, "queue", recent)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // The inspector finds and uses the prefetch limit of a real worker.
 func TestLengthWithAWorker(t *testing.T) {
 	t.Parallel()

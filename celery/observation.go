@@ -48,6 +48,9 @@ func (o Observation) Since() time.Time {
 // now, have become unacknowledged. No consumer holds more than its prefetch limit. The bound does not cover messages
 // that others published and consumers fetched since. Nor does it cover what a consumer holds above the lower limit
 // of a consumer that replaced it. If the figures have no counts, the number of unacknowledged messages is unknown.
+//
+// If the passive declare found neither messages nor consumers, Length returns what the figures and the deliveries since
+// allow: see isSilent. Without figures it can't.
 func (o Observation) Length(delivered int) (QueueLength, error) {
 	switch {
 	case o.Err != nil:
@@ -63,6 +66,10 @@ func (o Observation) Length(delivered int) (QueueLength, error) {
 		return length, nil
 	}
 	past := o.Figures.stats
+	if isSilent(o.Ready, o.Consumers) { // no message was ready later than both
+		length.Ready, length.Unacknowledged, length.Consumers = *past.Ready+delivered, *past.Unacknowledged, len(past.Consumers)
+		return length, nil
+	}
 	moved := max(0, *past.Ready+delivered-o.Ready)
 	length.Unacknowledged = *past.Unacknowledged + moved
 	// The limits apply only if they are those of all present consumers.
@@ -72,6 +79,11 @@ func (o Observation) Length(delivered int) (QueueLength, error) {
 	}
 	return length, nil
 }
+
+// isSilent reports whether the answer to a passive declare may mean that the queue didn't answer. RabbitMQ answers for
+// a quorum queue that it has neither messages nor consumers if the leader doesn't answer within 250 ms
+// (rabbit_quorum_queue:stat/2). A busy machine is enough.
+func isSilent(ready, consumers int) bool { return ready == 0 && consumers == 0 }
 
 // Observe observes queues, all at once, and returns the observation of each, by name. statistics adds the management
 // API's figures. now is the clock of Asked and Since, which must not be ahead of the clock that the caller compares

@@ -22,7 +22,8 @@ var ErrNotReading = errors.New("the queue is not read now")
 
 // CheckQueue requests the queue's numbers from the broker, on the channel of the deliveries. The answer comes after
 // all messages that the broker had sent to this consumer, so Acknowledged reports whether those are done. CheckQueue
-// waits for the answer until ctx or the connection ends.
+// waits for the answer until ctx or the connection ends. An answer that counts no consumer is an error: this one reads
+// the queue.
 func (c *Consumer) CheckQueue(ctx context.Context) (QueueCheck, error) {
 	c.m.Lock()
 	s := c.session
@@ -70,6 +71,9 @@ func (s *consumeSession) check(queue string) (QueueCheck, error) {
 		s.stopped = true
 		return QueueCheck{}, ErrNotReading
 	default:
+	}
+	if isSilent(first.Messages, first.Consumers) {
+		return QueueCheck{}, fmt.Errorf("checking queue %q: its leader doesn't answer the broker", queue)
 	}
 	check := QueueCheck{Ready: first.Messages, Consumers: first.Consumers, session: s}
 	check.last, _ = s.conn.socket.held.tags()

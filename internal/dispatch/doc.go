@@ -48,6 +48,10 @@
 // since. O is also earlier by the greatest age of the figures (stats_age). A host's clock has no part in it. Both
 // observations come before the lock, so no transaction waits for the broker. One statement reads R and outgoing(S).
 //
+// RabbitMQ answers a passive declare of a quorum queue without the queue's leader after 250 ms: neither messages nor
+// consumers. After such an answer ready(D) counts as 0 and nothing bounds the prefetch, which leaves the count at O and
+// the deliveries since.
+//
 // Every confirmation is recorded as a delivery, also of a message whose row is gone. An end that arrives while its
 // message is still outgoing is recorded as a delivery too, as its worker may acknowledge later. So a message may
 // count twice, and is never missed. Claims for a queue serialise on an advisory lock, so several processes never

@@ -210,7 +210,7 @@ const (
 func (w *slotsWorld) kind(name string) (k kind, p, row int) {
 	for format, k := range map[string]kind{
 		"%d: moment O": ofClaims, "%d: figures of the management API": ofClaims, "%d: moment D": ofClaims, "%d: passive declare": ofClaims,
-		"%d: lock, snapshot S": ofClaims, "%d: claim": ofClaims,
+		"%d: passive declare that the leader doesn't answer": ofClaims, "%d: lock, snapshot S": ofClaims, "%d: claim": ofClaims,
 		"%d dies, and is started again": aDeath, "%d loses its connection to the broker": aDisconnect,
 		"%d loses its connections to the database": aCut, "%d reaches the database again": aReturn,
 	} {
@@ -606,7 +606,7 @@ func (b *slotsBench) sequence(t *rapid.T) {
 	upTo := func(n int, what string) uint8 { return uint8(rapid.IntRange(0, n).Draw(t, what)) }
 	scope := slots.Scope{
 		Messages: rapid.IntRange(1, 3).Draw(t, "messages"), Limit: rapid.IntRange(1, 2).Draw(t, "limit"), Claimers: processes, Slow: rapid.Bool().Draw(t, "acknowledge late"),
-		Faults: slots.Faults{Crashes: upTo(2, "crashes"), Disconnects: upTo(2, "disconnects"), Cuts: upTo(2, "cuts"), Redeliveries: upTo(1, "redeliveries"), Consumers: upTo(1, "consumers")},
+		Faults: slots.Faults{Crashes: upTo(2, "crashes"), Disconnects: upTo(2, "disconnects"), Cuts: upTo(2, "cuts"), Redeliveries: upTo(1, "redeliveries"), Consumers: upTo(1, "consumers"), Silences: upTo(1, "silences")},
 	}
 	w := &slotsWorld{slotsBench: b, t: t, limit: scope.Limit, shared: rapid.Bool().Draw(t, "shared"), model: slots.Model(scope, slots.Rules{})}
 	w.state = w.model.Initial

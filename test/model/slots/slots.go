@@ -7,6 +7,9 @@
 //
 //	held ≤ ready(D) + min(prefetch, unacked(O) + max(0, ready(O) + R[O,D) − ready(D))) + R[D,S] + outgoing(S)
 //
+// The broker may answer that there are neither messages nor consumers, if the leader of a quorum queue is silent. Then
+// ready(D) is 0, and prefetch bounds nothing.
+//
 // Moments are not numbers here. A record of a delivery has whether it is later than the moments O and D of each claim
 // in progress, as the rule requires of clocks. A row of the ledger stands for a batch of one message.
 package slots
@@ -124,6 +127,7 @@ type Faults struct {
 	Cuts         uint8 // of a process from the database: locks are lost
 	Redeliveries uint8 // RabbitMQ redelivers a worker's messages
 	Consumers    uint8 // that come later
+	Silences     uint8 // the broker answers a passive declare for a queue's leader, which is silent
 }
 
 // Orphan is the lease of a process that died.
@@ -146,6 +150,7 @@ type Rules struct {
 	EndUnrecorded    bool // the end of an outgoing message doesn't record its delivery
 	StampEarly       bool // a delivery is dated before it is published
 	TwoStatements    bool // deliveries are counted before outgoing rows
+	TrustsSilence    bool // an answer of neither messages nor consumers is that of an empty queue
 	PrefetchOfO      bool // the prefetch of O also bounds consumers that came later
 	NoUnacked        bool // ready messages only are counted
 	NoOutgoing       bool // outgoing rows are not counted

@@ -16,6 +16,7 @@ var (
 		"a lost answer":              {Messages: 2, Limit: 1, Claimers: 1, Faults: Faults{Disconnects: 1}},
 		"a lost database":            {Messages: 2, Limit: 1, Claimers: 1, Faults: Faults{Cuts: 1}},
 		"a redelivery, a new worker": {Messages: 2, Limit: 1, Claimers: 1, Faults: Faults{Redeliveries: 1, Consumers: 1}},
+		"a silent leader":            {Messages: 2, Limit: 1, Claimers: 1, Faults: Faults{Silences: 1, Consumers: 1}},
 		"1 message, all faults":      {Messages: 1, Limit: 1, Claimers: 1, Faults: Faults{Crashes: 2, Disconnects: 1, Cuts: 1, Redeliveries: 1}},
 	}
 	long = map[string]Scope{
@@ -57,6 +58,7 @@ func TestMistakes(t *testing.T) {
 	two := Scope{Messages: 2, Limit: 1, Claimers: 1}
 	claims := Scope{Messages: 2, Limit: 1, Claimers: 2}
 	worker := Scope{Messages: 3, Limit: 2, Claimers: 1, Faults: Faults{Consumers: 1}}
+	silent := Scope{Messages: 3, Limit: 2, Claimers: 1, Faults: Faults{Silences: 1}}
 	crash := Scope{Messages: 1, Limit: 1, Claimers: 1, Faults: Faults{Crashes: 1}}
 	cut := Scope{Messages: 1, Limit: 1, Claimers: 1, Faults: Faults{Cuts: 1}}
 	both := Scope{Messages: 1, Limit: 1, Claimers: 1, Faults: Faults{Cuts: 1, Disconnects: 1}}
@@ -75,6 +77,7 @@ func TestMistakes(t *testing.T) {
 		{"a record of it, but none when the end of an outgoing row is applied", two, Rules{EndUnrecorded: true}, limit, 19},
 		{"a delivery is dated before it is published", two, Rules{StampEarly: true}, limit, 17},
 		{"deliveries are counted, then outgoing rows", two, Rules{TwoStatements: true}, limit, 19},
+		{"an answer for a silent leader is that of an empty queue", silent, Rules{TrustsSilence: true}, limit, 22},
 		{"the prefetch of O bounds workers that came later", worker, Rules{PrefetchOfO: true}, limit, 25},
 		{"unacknowledged messages are not counted", two, Rules{NoUnacked: true}, limit, 18},
 		{"outgoing rows are not counted", two, Rules{NoOutgoing: true}, limit, 12},

@@ -43,6 +43,12 @@ func (w world) claimStep(s State, p int) {
 			w.to.Fault(s, "%d: O comes out later than the figures", p)
 		}
 	case AfterD:
+		if s.Left.Silences > 0 {
+			silent := s
+			silent.Left.Silences--
+			silent.Processes[p].Claim = Declared
+			w.to.Fault(silent, "%d: passive declare that the leader doesn't answer", p)
+		}
 		s.declare(p)
 		w.to.To(s, "%d: passive declare", p)
 	case Declared:
@@ -132,7 +138,8 @@ func (w world) bound(c Process) int {
 		recent = 0
 	}
 	unacked := int(c.UnackedO) + max(0, int(c.ReadyO)+recent-int(c.ReadyD))
-	if c.ConsumersD <= c.PrefetchO || w.rules.PrefetchOfO {
+	answered := c.ReadyD > 0 || c.ConsumersD > 0 || w.rules.TrustsSilence
+	if answered && (c.ConsumersD <= c.PrefetchO || w.rules.PrefetchOfO) {
 		unacked = min(unacked, max(int(c.PrefetchO), int(c.UnackedO)))
 	}
 	outgoing := int(c.Outgoing)
