@@ -60,7 +60,7 @@ var errIgnored = errors.New("the event changes nothing that a visit finds")
 // hintsOf reads the hints of a webhook with a right signature. errIgnored: it has none.
 func (f forge) hintsOf(header http.Header, body []byte) ([]model.Hint, error) {
 	event := ""
-	if f.event != nil {
+	if f.event != nil { // a plain webhook is JSON, also if curl calls it a form
 		for _, name := range f.event {
 			if event = header.Get(name); event != "" {
 				break
@@ -69,13 +69,13 @@ func (f forge) hintsOf(header http.Header, body []byte) ([]model.Hint, error) {
 		if !slices.Contains(f.events, event) {
 			return nil, errIgnored
 		}
-	}
-	if isForm(header) {
-		payload, ok := formPayload(header, body)
-		if !ok {
-			return nil, errors.New("the form has no field payload")
+		if isForm(header) {
+			payload, ok := formPayload(header, body)
+			if !ok {
+				return nil, errors.New("the form has no field payload")
+			}
+			body = payload
 		}
-		body = payload
 	}
 	return f.read(event, body)
 }
@@ -171,8 +171,9 @@ func readGitea(event string, body []byte) ([]model.Hint, error) {
 	var p struct {
 		Action     string `json:"action"`
 		Repository struct {
-			URL     string `json:"clone_url"`
-			Private bool   `json:"private"`
+			URL      string `json:"clone_url"`
+			Private  bool   `json:"private"`
+			Internal bool   `json:"internal"` // its owner is private
 		} `json:"repository"`
 	}
 	if err := decode(body, &p); err != nil {
@@ -181,7 +182,7 @@ func readGitea(event string, body []byte) ([]model.Hint, error) {
 	if event == "repository" && !slices.Contains(arrivals, p.Action) {
 		return nil, errIgnored
 	}
-	return one(p.Repository.URL, time.Time{}, p.Repository.Private)
+	return one(p.Repository.URL, time.Time{}, p.Repository.Private || p.Repository.Internal)
 }
 
 // readBitbucket reads a webhook of Bitbucket Cloud, whose lister lists the HTTPS link to clone, or of a Bitbucket Data

@@ -136,6 +136,7 @@ var (
 	githubRenamed  = `{"action": "renamed", "changes": {"repository": {"name": {"from": "p"}}}, ` + strings.ReplaceAll(githubPush, "u/p", "u/q")[1:]
 	githubCapitals = strings.ReplaceAll(githubPush, "forge.example", "Forge.EXAMPLE")
 	githubLarge    = `{"commits": "` + strings.Repeat("c", 25_000_000-1000) + `", ` + githubPush[1:]
+	giteaInternal  = strings.Replace(giteaPush, `"private": false`, `"private": false, "internal": true`, 1)
 	giteaCreated   = `{"action": "created", ` + giteaPush[1:]
 )
 
@@ -227,6 +228,10 @@ func TestWebhooksOfForges(t *testing.T) {
 			webhook: webhook{"/hints/plain", plainHint, map[string]string{"X-Hint-Signature": "sha256=" + mac(secret, plainHint)}},
 			want:    model.Hint{URL: "https://a.below.example/p", VisitType: "svn", ChangedAt: now.Add(-time.Hour), Source: "plain"},
 		},
+		"plain, as curl sends it": {
+			webhook: webhook{"/hints/plain", plainHint, map[string]string{"X-Hint-Signature": "sha256=" + mac(secret, plainHint), "Content-Type": "application/x-www-form-urlencoded"}},
+			want:    model.Hint{URL: "https://a.below.example/p", VisitType: "svn", ChangedAt: now.Add(-time.Hour), Source: "plain"},
+		},
 		"plain, Standard Webhooks": {
 			webhook: webhook{"/hints/plain", plainHint, standard(secret, "x", now.Add(4*time.Minute), plainHint)},
 			want:    model.Hint{URL: "https://a.below.example/p", VisitType: "svn", ChangedAt: now.Add(-time.Hour), Source: "plain"},
@@ -315,6 +320,7 @@ func TestWebhooksThatAreRefused(t *testing.T) {
 		"no ASCII":            {github(strings.ReplaceAll(githubPush, "forge.example", "förge.example")), http.StatusForbidden, "hosts"},
 		"an escaped path":     {webhook{"/hints/git%68ub/%2e%2e", "{}", nil}, http.StatusNotFound, "no source"},
 		"private":             {github(strings.ReplaceAll(githubPush, "false", "true")), http.StatusOK, "changes nothing"},
+		"a private owner":     {webhook{"/hints/gitea", giteaInternal, map[string]string{"X-Gitea-Signature": mac(secret, giteaInternal), "X-Gitea-Event": "push"}}, http.StatusOK, "changes nothing"},
 		"ping":                {webhook{"/hints/github", "{}", map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, "{}"), "X-GitHub-Event": "ping"}}, http.StatusOK, "changes nothing"},
 		"archived":            {githubRepository("archived"), http.StatusOK, "changes nothing"},
 		"deleted":             {githubRepository("deleted"), http.StatusOK, "changes nothing"},
