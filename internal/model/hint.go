@@ -186,6 +186,7 @@ func (u UnknownHints) MayCreate(h Hint) bool {
 	}
 	name := strings.TrimSuffix(parsed.Hostname(), ".")
 	_, err = netip.ParseAddr(name)
-	return err != nil && strings.Contains(name, ".") && strings.ContainsFunc(name[strings.LastIndex(name, ".")+1:], unicode.IsLetter) &&
-		strings.Trim(parsed.Path, "/") != ""
+	dot := strings.LastIndex(name, ".")
+	first, _ := utf8.DecodeRuneInString(name[dot+1:]) // a digit: resolvers take 127.0.0.0x1 for an address
+	return err != nil && dot > 0 && unicode.IsLetter(first) && strings.Trim(parsed.Path, "/") != ""
 }

@@ -71,7 +71,8 @@ func TestMayCreate(t *testing.T) {
 	for url, want := range map[string]bool{
 		"https://forge.example/u/p": true, "http://forge.example:8080/p.git": true,
 		"https://localhost/p": false, "https://127.0.0.1/p": false, "https://[::1]/p": false, "https://0x7f.1/p": false, "https://2130706433/p": false,
-		"https://127.1/p": false, "git://forge.example/p": false, "https://me@forge.example/p": false, "https://forge.example": false, "https://forge.example/": false,
+		"https://127.1/p": false, "https://127.0.0.0x1/p": false, "https://127.0.0.0ｘ1/p": false, "https://forge.xn--p1ai/p": true,
+		"git://forge.example/p": false, "https://me@forge.example/p": false, "https://forge.example": false, "https://forge.example/": false,
 		"https://forge/p": false, "://": false,
 	} {
 		if got := u.MayCreate(model.Hint{URL: url}); got != want {
