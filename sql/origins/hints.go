@@ -81,12 +81,12 @@ func (p hintPlan) planOne(rows []*queries.HintedOriginsRow, at time.Time) model.
 		switch {
 		case !r.Enabled:
 			one = model.HintDisabled
-		case r.LastUpdate != nil && !r.LastUpdate.Before(at):
+		case !r.LastUpdate.Before(at):
 			one = model.HintNewer
-		case r.LastUpdate != nil && at.Sub(*r.LastUpdate) < hintWait && unseen(r):
+		case at.Sub(r.LastUpdate) < hintWait && unseen(r):
 			one = model.HintRepeated
 		default:
-			r.LastUpdate, p.moves[hintedKeyOf(r)] = &at, at
+			r.LastUpdate, p.moves[hintedKeyOf(r)] = at, at
 		}
 		if hintRank[one] > hintRank[result] {
 			result = one
@@ -102,8 +102,7 @@ var hintRank = map[model.HintResult]int{
 
 // unseen reports whether no visit was scheduled, and none ended, since the last update of an origin.
 func unseen(r *queries.HintedOriginsRow) bool {
-	before := func(t *time.Time) bool { return t == nil || t.Before(*r.LastUpdate) }
-	return before(r.LastScheduled) && before(r.LastVisit)
+	return r.LastScheduled.Before(r.LastUpdate) && r.LastVisit.Before(r.LastUpdate)
 }
 
 // Hint applies valid hints in one transaction, and returns the result of each. A hint moves listed_origins.last_update

@@ -218,6 +218,27 @@ func TestHintsBesideListers(t *testing.T) {
 	}
 }
 
+// An origin with infinite dates takes no other origin's hint with it.
+func TestHintsBesideInfiniteDates(t *testing.T) {
+	t.Parallel()
+	w := newHintWorld(t, model.UnknownHints{})
+	hints := []model.Hint{{URL: hintedURL}}
+	w.list(t, hintedURL, true, time.Hour)
+	for _, date := range []string{"infinity", "-infinity", "20000-01-01"} {
+		url := hintedURL + date
+		w.list(t, url, true, time.Hour)
+		testenv.Exec(t, w.store.Pool(), "update listed_origins set last_update = $2::timestamptz where url = $1", url, date)
+		testenv.Exec(t, w.store.Pool(), "insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit) values ($1, 'git', $2::timestamptz, $2::timestamptz)", url, date)
+		hints = append(hints, model.Hint{URL: url})
+	}
+	if got, want := w.hint(t, hints...), (model.HintAnswer{Moved: 2, Newer: 2}); !cmp.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if at := w.lastUpdate(t, hintedURL+"-infinity"); at == nil || time.Since(*at).Abs() > time.Minute {
+		t.Errorf("the last update is %v, want now", at)
+	}
+}
+
 // Hints of unknown origins create origins of a lister of their own, up to a bound.
 func TestHintsCreateOrigins(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,12 @@
 -- Hints: news of sources outside that origins have changed.
 
--- HintedOrigins returns the origins of some URLs, with what decides about hints of them.
+-- HintedOrigins returns the origins of some URLs, with what decides about hints of them. A date that is not recorded is
+-- the first one, and infinite dates are the first or the last one.
 -- name: HintedOrigins :many
-select lo.lister_id, lo.url, lo.visit_type, lo.enabled, lo.last_update, ovs.last_scheduled, ovs.last_visit, ovs.last_snapshot
+select lo.lister_id, lo.url, lo.visit_type, lo.enabled,
+       least(greatest(lo.last_update, '0001-01-01Z'), '9999-12-31Z')::timestamptz as last_update,
+       least(greatest(ovs.last_scheduled, '0001-01-01Z'), '9999-12-31Z')::timestamptz as last_scheduled,
+       least(greatest(ovs.last_visit, '0001-01-01Z'), '9999-12-31Z')::timestamptz as last_visit, ovs.last_snapshot
 from listed_origins lo
 left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
 where lo.url = any(@urls::text[]);

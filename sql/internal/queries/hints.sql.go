@@ -179,7 +179,10 @@ func (q *Queries) HintSources(ctx context.Context) ([]SchedulerGoHintSource, err
 
 const hintedOrigins = `-- name: HintedOrigins :many
 
-select lo.lister_id, lo.url, lo.visit_type, lo.enabled, lo.last_update, ovs.last_scheduled, ovs.last_visit, ovs.last_snapshot
+select lo.lister_id, lo.url, lo.visit_type, lo.enabled,
+       least(greatest(lo.last_update, '0001-01-01Z'), '9999-12-31Z')::timestamptz as last_update,
+       least(greatest(ovs.last_scheduled, '0001-01-01Z'), '9999-12-31Z')::timestamptz as last_scheduled,
+       least(greatest(ovs.last_visit, '0001-01-01Z'), '9999-12-31Z')::timestamptz as last_visit, ovs.last_snapshot
 from listed_origins lo
 left join origin_visit_stats ovs on ovs.url = lo.url and ovs.visit_type = lo.visit_type
 where lo.url = any($1::text[])
@@ -190,14 +193,15 @@ type HintedOriginsRow struct {
 	URL           string
 	VisitType     string
 	Enabled       bool
-	LastUpdate    *time.Time
-	LastScheduled *time.Time
-	LastVisit     *time.Time
+	LastUpdate    time.Time
+	LastScheduled time.Time
+	LastVisit     time.Time
 	LastSnapshot  []byte
 }
 
 // Hints: news of sources outside that origins have changed.
-// HintedOrigins returns the origins of some URLs, with what decides about hints of them.
+// HintedOrigins returns the origins of some URLs, with what decides about hints of them. A date that is not recorded is
+// the first one, and infinite dates are the first or the last one.
 func (q *Queries) HintedOrigins(ctx context.Context, urls []string) ([]HintedOriginsRow, error) {
 	rows, err := q.db.Query(ctx, hintedOrigins, urls)
 	if err != nil {
