@@ -359,6 +359,84 @@ func TestListersDontTakeTheVisitOfAHint(t *testing.T) {
 	}
 }
 
+// A visit that was claimed before a change may have missed it. Its end doesn't take the next visit from the origin, unless
+// that was claimed after the change.
+func TestHintsDuringAVisit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		claimed time.Duration // before the hint; below 0: after it
+		visited time.Duration // after the present
+		status  model.VisitStatus
+		again   bool
+	}{
+		"claimed before":              {time.Minute, 0, model.VisitSuccessful, true},
+		"claimed afterwards":          {-time.Second, 0, model.VisitSuccessful, false},
+		"failed":                      {time.Minute, 0, model.VisitFailed, false},
+		"a worker's clock in a month": {time.Minute, 30 * 24 * time.Hour, model.VisitSuccessful, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newHintWorld(t, model.UnknownHints{})
+			w.list(t, hintedURL, true, 3*time.Hour)
+			sqltest.Keep(t, w.store)
+			changed := w.now.Add(-time.Minute)
+			testenv.Exec(t, w.store.Pool(), "insert into origin_visit_stats (url, visit_type, last_scheduled) values ($1, 'git', $2)", hintedURL, changed.Add(-c.claimed))
+			if answer := w.hint(t, model.Hint{URL: hintedURL, ChangedAt: changed}); answer.Moved != 1 {
+				t.Fatalf("%+v", answer)
+			}
+			visited := w.store.Now().Add(c.visited).Truncate(time.Microsecond)
+			visit := func(at time.Time) {
+				t.Helper()
+				scheduled := testenv.Value[*time.Time](t, w.store.Pool(), "select last_scheduled from origin_visit_stats")
+				s := model.VisitStats{URL: hintedURL, VisitType: "git", LastVisit: &at, LastVisitStatus: c.status, LastScheduled: scheduled}
+				if c.status == model.VisitSuccessful {
+					s.LastSuccessful, s.LastSnapshot = &at, []byte{1}
+				}
+				if err := w.store.UpsertVisitStats(t.Context(), []model.VisitStats{s}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			maintain := func() {
+				t.Helper()
+				testenv.Exec(t, w.store.Pool(), "update scheduler_go.hints set check_at = now() - interval '1 second'")
+				if err := w.store.MaintainHints(t.Context(), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				sqltest.Keep(t, w.store)
+				sqltest.CheckCandidates(t, w.store)
+			}
+			visit(visited)
+			maintain()
+			maintain() // changes nothing more
+			want := changed
+			if c.again {
+				want = visited.Add(time.Microsecond)
+			}
+			if at := w.lastUpdate(t, hintedURL); at == nil || !at.Equal(want) {
+				t.Errorf("the last update is %v, want %v", at, want)
+			}
+			if !c.again {
+				return
+			}
+			// A lister doesn't take this visit from it either.
+			w.list(t, hintedURL, true, 3*time.Hour)
+			maintain()
+			if n := w.grabByLag(t); n != 1 {
+				t.Errorf("%d visits, want 1", n)
+			}
+			visit(w.store.Now())
+			maintain()
+			if n := w.grabByLag(t); n != 0 {
+				t.Errorf("%d visits after the next one, want none", n)
+			}
+			sources, err := w.store.HintSources(t.Context())
+			if err != nil || sources[0].Visits != 2 || sources[0].Found != 1 {
+				t.Errorf("%+v (%v), want two visits, of which one found a snapshot", sources, err)
+			}
+		})
+	}
+}
+
 // grabByLag returns how many origins the policy by lag picks.
 func (w *hintWorld) grabByLag(t *testing.T) (n int) {
 	t.Helper()

@@ -84,31 +84,45 @@ order by visit_type;
 -- name: HintSources :many
 select * from scheduler_go.hint_sources order by source;
 
--- OverwrittenHints returns the origins of due hints that wait for a visit, and whose last update a lister has set to an
--- earlier date or to none, with the dates of the hints. Due are those that SettleHints checks next.
+-- OverwrittenHints returns the origins of due hints whose last update has to move again, with the dates. A lister has set
+-- it to an earlier date or to none before the visit, or the visit was claimed before the change and ended after it, so
+-- that it may have missed the change. Due are those that SettleHints checks next.
 -- name: OverwrittenHints :many
-select lo.lister_id, lo.url, lo.visit_type, h.changed_at
-from (select url, visit_type, changed_at from scheduler_go.hints
+select lo.lister_id, lo.url, lo.visit_type, m.changed_at::timestamptz as changed_at
+from (select url, visit_type, changed_at, moved from scheduler_go.hints
   where visited is null and check_at <= now() order by check_at limit @most) h
 join listed_origins lo on lo.url = h.url and lo.visit_type = h.visit_type
 left join origin_visit_stats ovs on ovs.url = h.url and ovs.visit_type = h.visit_type
-where lo.enabled and (lo.last_update is null or lo.last_update < h.changed_at)
-  and (ovs.last_visit is null or ovs.last_visit < h.changed_at);
+cross join lateral (select case
+  when h.moved and ovs.last_scheduled < h.changed_at and ovs.last_successful > h.changed_at and ovs.last_successful <= now()
+    then ovs.last_successful + interval '1 microsecond'
+  when ovs.last_visit is null or ovs.last_visit < h.changed_at then h.changed_at end as changed_at) m
+where lo.enabled and m.changed_at is not null and (lo.last_update is null or lo.last_update < m.changed_at);
 
 -- SettleHints checks hints without a known visit, and counts the first visits after them that succeeded.
--- It returns how many it checked. A hint waits for its next check a quarter of its age, and a minute.
+-- It returns how many it checked. A hint waits for its next check a quarter of its age, and a minute. A hint
+-- during a visit, as in OverwrittenHints, then is one of the moment after the visit.
 -- name: SettleHints :one
 with due as materialized (
-  select h.origin, h.url, h.visit_type, h.received_at, h.snapshot from scheduler_go.hints h
+  select h.origin, h.url, h.visit_type, h.changed_at, h.received_at, h.moved, h.snapshot from scheduler_go.hints h
   where h.visited is null and h.check_at <= now() order by h.check_at limit @most for no key update skip locked
+), checked as materialized (
+  select d.origin, ovs.last_snapshot,
+    case when ovs.last_successful > d.received_at and isfinite(ovs.last_successful) then ovs.last_successful end as visited,
+    case when ovs.last_successful > d.received_at and isfinite(ovs.last_successful) then ovs.last_snapshot is distinct from d.snapshot end as found,
+    case when d.moved and ovs.last_scheduled < d.changed_at and ovs.last_successful > d.changed_at and ovs.last_successful <= now()
+      then ovs.last_successful + interval '1 microsecond' end as again
+  from due d
+  left join origin_visit_stats ovs on ovs.url = d.url and ovs.visit_type = d.visit_type
 ), settled as (
   update scheduler_go.hints h
-  set visited = ovs.last_successful, found = case when ovs.last_successful is not null then ovs.last_snapshot is distinct from d.snapshot end,
-      check_at = now() + (now() - d.received_at) / 4 + interval '1 minute'
-  from due d
-  left join origin_visit_stats ovs on ovs.url = d.url and ovs.visit_type = d.visit_type and ovs.last_successful > d.received_at and isfinite(ovs.last_successful)
-  where h.origin = d.origin
-  returning h.source, h.visited, h.found
+  set visited = case when c.again is null then c.visited end, found = case when c.again is null then c.found end,
+      changed_at = coalesce(c.again, h.changed_at), received_at = greatest(h.received_at, c.again),
+      snapshot = case when c.again is null then h.snapshot else c.last_snapshot end,
+      check_at = now() + (now() - h.received_at) / 4 + interval '1 minute'
+  from checked c
+  where h.origin = c.origin
+  returning h.source, c.visited, c.found
 ), counted as (
   update scheduler_go.hint_sources s set visits = s.visits + n.visits, found = s.found + n.found
   from (select source, count(visited) as visits, count(*) filter (where found) as found from settled group by source having count(visited) > 0) n
