@@ -13,8 +13,10 @@ import (
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/freshness"
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/refusals"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/origins"
 )
 
@@ -133,6 +135,20 @@ func TestOrigin(t *testing.T) {
 	}{
 		"of two policies the one that picks it first": {
 			Origin{Stats: &model.VisitStats{LastScheduled: ago(day)}, Policies: []Policy{long, short, long}}, new(noon.Add(day)), []string{"It is cooling down"}, nil,
+		},
+		"its hoster refused its last visit": {
+			Origin{Stats: &model.VisitStats{LastScheduled: ago(time.Hour)}, Policies: []Policy{short}, Refused: &ledger.WaitingRefusal{Claimed: *ago(time.Hour), Again: noon.Add(time.Minute)},
+				Hosters: []Hoster{{Name: "forge", State: refusals.State{Hoster: "forge", Limit: 1, Closed: noon.Add(time.Minute), Refused: *ago(time.Second), Kind: refusals.TooMany, Reason: "resp 429"}}}},
+			new(noon.Add(time.Minute)), []string{"Its hoster refused its last visit, and it can be picked again from 2030-01-01 12:01:00", "forge refused a visit", "resp 429"}, []string{"cooldown)"},
+		},
+		"its hoster refused its last visit, before which it failed": {
+			Origin{Stats: &model.VisitStats{LastScheduled: ago(time.Hour), LastVisit: ago(day), LastVisitStatus: model.VisitFailed}, Policies: []Policy{with(1, model.OldestScheduledFirst, model.Cooldowns{Absolute: 12 * time.Hour, Failed: 2 * day})},
+				Refused: &ledger.WaitingRefusal{Claimed: *ago(time.Hour), Again: noon.Add(time.Minute)}},
+			new(noon.Add(day)), []string{"failed cooldown"}, []string{"absolute cooldown"},
+		},
+		"a refused visit before its last one": {
+			Origin{Stats: &model.VisitStats{LastScheduled: ago(time.Hour)}, Policies: []Policy{short}, Refused: &ledger.WaitingRefusal{Claimed: *ago(2 * time.Hour), Again: noon.Add(time.Minute)}},
+			new(noon.Add(2*day - time.Hour)), []string{"It is cooling down"}, []string{"refused"},
 		},
 		"the moment at which a cooldown ends": {
 			Origin{Stats: &model.VisitStats{LastScheduled: ago(2 * day)}, Policies: []Policy{short}}, &noon, []string{"It is cooling down"}, nil,

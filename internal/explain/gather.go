@@ -343,7 +343,7 @@ func (x *Gatherer) unlistedOrigins(ctx context.Context, url, visitType string) (
 	return all, nil
 }
 
-// hosters returns the hosters of a listed origin that have a limit.
+// hosters returns the hosters of a listed origin that have a limit. It sets Refused.
 func (x *Gatherer) hosters(ctx context.Context, o *Origin) (limited []Hoster, err error) {
 	limits := x.Config.Hosters
 	if !limits.Any() {
@@ -355,7 +355,10 @@ func (x *Gatherer) hosters(ctx context.Context, o *Origin) (limited []Hoster, er
 	}
 	refusing := map[string]refusals.State{}
 	if limits.Backoff != nil {
-		refusing, err = x.Store.RefusingHosters(ctx, x.Now)
+		if refusing, err = x.Store.RefusingHosters(ctx, x.Now); err != nil {
+			return nil, err
+		}
+		o.Refused, err = x.Store.WaitingRefusal(ctx, model.OriginKey{URL: o.URL, VisitType: o.VisitType})
 	}
 	for _, name := range []string{model.ListerGroup(model.ShareByListerInstance, o.Lister), model.HostOf(o.URL)} {
 		limit, state := limits.Limit(name), refusing[name]

@@ -27,6 +27,7 @@ type Origin struct {
 	Schedulers     int                      // number of connected schedule-recurrent
 	Share          *Share                   // nil: its queue is not divided between groups
 	Hosters        []Hoster                 // with a limit
+	Refused        *ledger.WaitingRefusal   // nil: no visit that its hoster refused waits to be tried again
 	Freshness      *origins.OriginFreshness // nil: its visit type doesn't have that policy
 	Hint           *origins.LastHint        // nil: no hint of it in the last 30 days
 	Failures       int                      // recorded visits in a row that failed or found nothing
@@ -101,7 +102,11 @@ func coolings(c model.Cooldowns, s *model.VisitStats, now time.Time) []cooling {
 
 // waits returns the reasons why a policy doesn't pick the origin yet, and until when.
 func (o Origin) waits(f model.VisitFilter, now time.Time) []cooling {
-	waits := coolings(f.Cooldowns, o.Stats, now)
+	stats, again := o.released()
+	waits := coolings(f.Cooldowns, stats, now)
+	if again != nil {
+		waits = append(waits, cooling{"its hoster refused its last visit, which counts as not scheduled from then on", *again})
+	}
 	if f.Policy == model.Freshness && o.Freshness != nil && o.Freshness.Moment(now).After(now) {
 		waits = append(waits, cooling{"a visit is not worth its cost before", o.Freshness.Moment(now)})
 	}
@@ -111,6 +116,21 @@ func (o Origin) waits(f model.VisitFilter, now time.Time) []cooling {
 		}
 	}
 	return waits
+}
+
+// released returns the stats that the origin has once a visit that its hoster refused may be tried again, and from when on
+// that is; nil: no such visit waits. It follows the rule of ledger.Store.ReleaseRefused.
+func (o Origin) released() (*model.VisitStats, *time.Time) {
+	s := o.Stats
+	if o.Refused == nil || s == nil || s.LastScheduled == nil || s.LastScheduled.After(o.Refused.Claimed) || s.LastVisit != nil && !s.LastVisit.Before(o.Refused.Claimed) {
+		return s, nil
+	}
+	released := *s
+	released.LastScheduled = nil
+	if s.LastVisit != nil {
+		released.LastScheduled = new(s.LastVisit.Add(-time.Second))
+	}
+	return &released, &o.Refused.Again
 }
 
 // isReady reports whether a policy can pick the listed origin now.
@@ -253,12 +273,7 @@ func (o Origin) byPolicies(e *Explanation) {
 		for _, h := range o.Hosters {
 			if most, limited := h.State.Max(e.now); limited && h.Load.InFlight >= most {
 				e.Summary = "It is due, and its hoster refuses visits."
-				until := h.State.Until
-				if most == 0 {
-					until = h.State.Closed
-				}
-				e.because("%s refused a visit %s (%s: %s), so it has at most %s in flight until %s, and more as visits succeed.",
-					h.Name, e.at(h.State.Refused), h.State.Kind, h.State.Reason, model.Count(most, "visit", "visits"), e.at(until))
+				e.describeRefusals(h)
 			} else if why := h.full(); why != "" {
 				e.Summary = "It is due, and its hoster takes no more visits now."
 				e.because("%s takes no more visits now: %s, as many as hosters in the configuration allow.", h.Name, why)
@@ -269,10 +284,32 @@ func (o Origin) byPolicies(e *Explanation) {
 		}
 	case resting != nil:
 		e.Summary = fmt.Sprintf("It is cooling down, and can be picked for a visit from %s on.", e.at(*e.When))
+		if _, again := o.released(); again != nil {
+			if !e.When.After(e.now) || !e.When.After(*again) {
+				e.Summary = fmt.Sprintf("Its hoster refused its last visit, and it can be picked again from %s on.", e.at(*e.When))
+			}
+			for _, h := range o.Hosters {
+				e.describeRefusals(h)
+			}
+		}
 	default:
 		e.Summary = "No policy of its visit type picks it."
 	}
 	o.firstVisits(e)
+}
+
+// describeRefusals adds the limit that a hoster has because it refused visits, if it has one.
+func (e *Explanation) describeRefusals(h Hoster) {
+	most, limited := h.State.Max(e.now)
+	if !limited {
+		return
+	}
+	until := h.State.Until
+	if most == 0 {
+		until = h.State.Closed
+	}
+	e.because("%s refused a visit %s (%s: %s), so it has at most %s in flight until %s, and more as visits succeed.",
+		h.Name, e.at(h.State.Refused), h.State.Kind, h.State.Reason, model.Count(most, "visit", "visits"), e.at(until))
 }
 
 // describeFreshness adds the figures that the policy freshness uses.

@@ -152,6 +152,16 @@ func (a Queries) ForgetRefusingHoster(ctx context.Context, hoster string) error 
 	return stmt.Failed(a.q.ForgetRefusingHoster(ctx, hoster), "forget the refusals of %s", hoster)
 }
 
+// WaitingRefusal is the last visit of an origin, which its hoster refused, and the time from which ReleaseRefused lets the
+// origin be visited again.
+type WaitingRefusal = queries.WaitingRefusalRow
+
+// WaitingRefusal returns the refused visit of an origin that waits to be visited again; nil if there is none.
+func (a Queries) WaitingRefusal(ctx context.Context, key model.OriginKey) (*WaitingRefusal, error) {
+	rows, err := a.q.WaitingRefusal(ctx, queries.WaitingRefusalParams{URL: key.URL, VisitType: key.VisitType})
+	return stmt.First(rows, stmt.Failed(err, "read the refused visit of %q", key.URL))
+}
+
 // ReleaseRefused lets up to limit origins be visited again whose hosters refused their last visit, and whose wait is
 // over. It returns their number.
 func (s Store) ReleaseRefused(ctx context.Context, now time.Time, limit int) (int64, error) {

@@ -55,6 +55,10 @@ from scheduler_go.refused_visits o
 join (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
   on o.url = k.url and o.visit_type = k.visit_type;
 
+-- WaitingRefusal returns the last visit of an origin if its hoster refused it, and the origin waits to be visited again.
+-- name: WaitingRefusal :many
+select claimed, again from scheduler_go.refused_visits where url = @url and visit_type = @visit_type and waits;
+
 -- ReleaseRefused lets up to @max_rows origins be visited again whose wait is over, as if their last visit
 -- had not been scheduled. It leaves out origins that were scheduled or visited since.
 -- name: ReleaseRefused :execrows

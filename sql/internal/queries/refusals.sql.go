@@ -319,6 +319,41 @@ func (q *Queries) ReleaseRefused(ctx context.Context, arg ReleaseRefusedParams) 
 	return result.RowsAffected(), nil
 }
 
+const waitingRefusal = `-- name: WaitingRefusal :many
+select claimed, again from scheduler_go.refused_visits where url = $1 and visit_type = $2 and waits
+`
+
+type WaitingRefusalParams struct {
+	URL       string
+	VisitType string
+}
+
+type WaitingRefusalRow struct {
+	Claimed time.Time
+	Again   time.Time
+}
+
+// WaitingRefusal returns the last visit of an origin if its hoster refused it, and the origin waits to be visited again.
+func (q *Queries) WaitingRefusal(ctx context.Context, arg WaitingRefusalParams) ([]WaitingRefusalRow, error) {
+	rows, err := q.db.Query(ctx, waitingRefusal, arg.URL, arg.VisitType)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitingRefusalRow
+	for rows.Next() {
+		var i WaitingRefusalRow
+		if err := rows.Scan(&i.Claimed, &i.Again); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const writeRefusingHosters = `-- name: WriteRefusingHosters :exec
 insert into scheduler_go.refusing_hosters as r (hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended)
 select unnest($1::text[]), unnest($2::double precision[]), unnest($3::timestamptz[]), unnest($4::double precision[]), unnest($5::timestamptz[]),
