@@ -55,6 +55,33 @@ func (l *limiter[K]) of(key K, now time.Time) *rate.Limiter {
 	return l.by[key]
 }
 
+// recent stores keys, each until a moment, and at most maxKeys. It is safe for concurrent use.
+type recent[K comparable] struct {
+	mu    sync.Mutex
+	until map[K]time.Time
+}
+
+func (r *recent[K]) add(key K, until, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.until[key]; !known && len(r.until) >= maxKeys {
+		maps.DeleteFunc(r.until, func(_ K, until time.Time) bool { return until.Before(now) })
+		if len(r.until) >= maxKeys {
+			clear(r.until)
+		}
+	}
+	if r.until == nil {
+		r.until = map[K]time.Time{}
+	}
+	r.until[key] = until
+}
+
+func (r *recent[K]) has(key K, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Before(r.until[key])
+}
+
 const (
 	deliveryKept  = 2 * time.Hour
 	maxDeliveries = 100_000

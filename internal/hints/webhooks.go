@@ -37,8 +37,10 @@ const (
 
 	addressPerSecond = 500
 	addressBurst     = 2000
-	// wrongCosts is how many webhooks a wrong signature costs its address.
+	// wrongCosts is how many webhooks a wrong signature costs its address, unless a right one came from there within
+	// rightKept. A forge's addresses also send the webhooks of strangers, with any signature.
 	wrongCosts = 50
+	rightKept  = time.Hour
 )
 
 // DefaultMaxPerSecond is the default of Source.MaxPerSecond.
@@ -73,6 +75,7 @@ type Webhooks struct {
 	Options
 	sources    map[string]source
 	addresses  *limiter[netip.Prefix]
+	right      recent[netip.Prefix] // addresses of right signatures
 	bodies     *semaphore.Weighted
 	deliveries deliveries
 	refusals   service.LogLimit
@@ -157,7 +160,7 @@ func (w *Webhooks) receive(s source, out http.ResponseWriter, r *http.Request) r
 	}
 	all, key, refusal := w.parse(s, out, r, now)
 	if refusal != nil {
-		if refusal.status == http.StatusUnauthorized {
+		if refusal.status == http.StatusUnauthorized && !w.right.has(from, now) {
 			w.addresses.charge(from, wrongCosts, now)
 		}
 		return *refusal
@@ -202,6 +205,7 @@ func (w *Webhooks) parse(s source, out http.ResponseWriter, r *http.Request, now
 		}
 		return nil, key, &result{status: http.StatusUnauthorized, name: "unsigned", text: why}
 	}
+	w.right.add(w.From(r), now.Add(rightKept), now)
 	if key = hashOf(s.Name, body); w.deliveries.known(key, now) {
 		return nil, key, &result{status: http.StatusOK, name: "replayed", text: "that webhook has been received before"}
 	}

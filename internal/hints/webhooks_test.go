@@ -56,12 +56,13 @@ type webhookWorld struct {
 	*hints.Webhooks
 	hinter *hinter
 	now    time.Time
+	from   string // the address of requests
 	reg    *prometheus.Registry
 }
 
 func newWebhookWorld(t *testing.T, change ...func(*hints.Source)) *webhookWorld {
 	t.Helper()
-	w := &webhookWorld{hinter: &hinter{}, reg: prometheus.NewRegistry(), now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	w := &webhookWorld{hinter: &hinter{}, reg: prometheus.NewRegistry(), from: "192.0.2.1/32", now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
 	var sources []hints.Source
 	for _, kind := range hints.Forges() {
 		s := hints.Source{Name: kind, Forge: kind, Secrets: []string{newSecret, secret}, Hosts: []string{"forge.example", "*.below.example"}, MaxPerSecond: 100}
@@ -72,7 +73,7 @@ func newWebhookWorld(t *testing.T, change ...func(*hints.Source)) *webhookWorld 
 	}
 	w.Webhooks = hints.New(hints.Options{
 		Sources: sources, Hints: w.hinter, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: w.reg,
-		From: func(*http.Request) netip.Prefix { return netip.MustParsePrefix("192.0.2.1/32") },
+		From: func(*http.Request) netip.Prefix { return netip.MustParsePrefix(w.from) },
 		Now:  func() time.Time { return w.now },
 	})
 	return w
@@ -441,17 +442,32 @@ func TestWebhooksAreLimited(t *testing.T) {
 	if status := push(1000); status != http.StatusOK {
 		t.Errorf("a second later: %d", status)
 	}
-	unsigned, limited := 0, 0
-	for range 200 {
-		switch status, _ := w.send(t, webhook{"/hints/gitlab", gitlabPush, nil}); status {
-		case http.StatusUnauthorized:
-			unsigned++
-		case http.StatusTooManyRequests:
-			limited++
+	wrong := func() (unsigned, limited int) {
+		for range 200 {
+			switch status, _ := w.send(t, webhook{"/hints/gitlab", gitlabPush, nil}); status {
+			case http.StatusUnauthorized:
+				unsigned++
+			case http.StatusTooManyRequests:
+				limited++
+			}
 		}
+		return unsigned, limited
 	}
-	if unsigned > 45 || limited < 155 {
+	// Anybody may make the addresses of a forge send webhooks with wrong signatures.
+	if unsigned, limited := wrong(); unsigned != 200 || limited != 0 {
+		t.Errorf("beside right signatures, %d wrong ones were checked, %d were limited", unsigned, limited)
+	}
+	if w.now = w.now.Add(time.Second); push(1001) != http.StatusOK {
+		t.Error("wrong signatures stop those of a forge that signed rightly")
+	}
+	w.from = "192.0.2.2/32"
+	if unsigned, limited := wrong(); unsigned > 45 || limited < 155 {
 		t.Errorf("%d wrong signatures were checked, %d were limited", unsigned, limited)
+	}
+	w.from = "192.0.2.1/32"
+	w.now = w.now.Add(2 * time.Hour)
+	if unsigned, limited := wrong(); unsigned > 45 || limited < 155 {
+		t.Errorf("two hours after a right signature, %d wrong ones were checked, %d were limited", unsigned, limited)
 	}
 }
 
