@@ -54,8 +54,11 @@ func Forges() (names []string) {
 // DefaultHosts returns the hosts that a source of a kind of forge may name unless it has others; none: it needs some.
 func DefaultHosts(kind string) []string { return forges[kind].hosts }
 
-// errIgnored is the reason why a webhook has no hint, though it is valid.
-var errIgnored = errors.New("the event changes nothing that a visit finds")
+// errIgnored and errPrivate are the reasons why a valid webhook has no hint.
+var (
+	errIgnored = errors.New("the event changes nothing that a visit finds")
+	errPrivate = fmt.Errorf("%w: the repository is private", errIgnored)
+)
 
 // hintsOf reads the hints of a webhook with a right signature. errIgnored: it has none.
 func (f forge) hintsOf(header http.Header, body []byte) ([]model.Hint, error) {
@@ -98,7 +101,7 @@ func one(url string, at time.Time, private bool) ([]model.Hint, error) {
 	case url == "":
 		return nil, errors.New("the body has no URL of a repository")
 	case private:
-		return nil, errIgnored
+		return nil, errPrivate
 	}
 	return []model.Hint{{URL: url, ChangedAt: at}}, nil
 }

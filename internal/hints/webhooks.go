@@ -187,7 +187,9 @@ func (w *Webhooks) write(ctx context.Context, all []model.Hint, key [16]byte) re
 	if len(counts.Refusals) > 0 && counts.Refused == len(all) {
 		return result{status: http.StatusBadRequest, name: "refused", text: counts.Refusals[0].Why}
 	}
-	w.deliveries.add(key, w.Now())
+	if counts.Unknown+counts.Disabled < len(all) { // else it may be sent again once a lister lists the origin
+		w.deliveries.add(key, w.Now())
+	}
 	return result{status: http.StatusOK, name: "written", counts: counts}
 }
 

@@ -33,8 +33,9 @@ const (
 
 // hinter records hints, or fails.
 type hinter struct {
-	got  []model.Hint
-	fail error
+	got     []model.Hint
+	fail    error
+	unknown bool
 }
 
 func (h *hinter) Hint(_ context.Context, all []model.Hint) (answer model.HintAnswer, err error) {
@@ -47,6 +48,10 @@ func (h *hinter) Hint(_ context.Context, all []model.Hint) (answer model.HintAns
 			continue
 		}
 		h.got = append(h.got, one)
+		if h.unknown {
+			answer.Unknown++
+			continue
+		}
 		answer.Moved++
 	}
 	return answer, nil
@@ -320,8 +325,8 @@ func TestWebhooksThatAreRefused(t *testing.T) {
 		"a script":            {github(strings.ReplaceAll(githubPush, "https://forge.example/", "javascript:")), http.StatusBadRequest, "no host"},
 		"no ASCII":            {github(strings.ReplaceAll(githubPush, "forge.example", "förge.example")), http.StatusForbidden, "hosts"},
 		"an escaped path":     {webhook{"/hints/git%68ub/%2e%2e", "{}", nil}, http.StatusNotFound, "no source"},
-		"private":             {github(strings.ReplaceAll(githubPush, "false", "true")), http.StatusOK, "changes nothing"},
-		"a private owner":     {webhook{"/hints/gitea", giteaInternal, map[string]string{"X-Gitea-Signature": mac(secret, giteaInternal), "X-Gitea-Event": "push"}}, http.StatusOK, "changes nothing"},
+		"private":             {github(strings.ReplaceAll(githubPush, "false", "true")), http.StatusOK, "private"},
+		"a private owner":     {webhook{"/hints/gitea", giteaInternal, map[string]string{"X-Gitea-Signature": mac(secret, giteaInternal), "X-Gitea-Event": "push"}}, http.StatusOK, "private"},
 		"ping":                {webhook{"/hints/github", "{}", map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, "{}"), "X-GitHub-Event": "ping"}}, http.StatusOK, "changes nothing"},
 		"archived":            {githubRepository("archived"), http.StatusOK, "changes nothing"},
 		"deleted":             {githubRepository("deleted"), http.StatusOK, "changes nothing"},
@@ -366,6 +371,24 @@ func TestWebhookAfterAFailure(t *testing.T) {
 	w.now = w.now.Add(3 * time.Hour)
 	if _, answer := w.send(t, h); !strings.Contains(answer, `"moved":1`) {
 		t.Errorf("hours later: %s", answer)
+	}
+}
+
+// A webhook of an origin that nobody listed can be sent again, once a lister lists it.
+func TestWebhookOfAnUnknownOriginAgain(t *testing.T) {
+	t.Parallel()
+	w := newWebhookWorld(t)
+	push := webhook{"/hints/gitlab", gitlabPush, map[string]string{"X-Gitlab-Token": secret, "X-Gitlab-Event": "Push Hook"}}
+	w.hinter.unknown = true
+	if _, answer := w.send(t, push); !strings.Contains(answer, `"unknown":1`) {
+		t.Error(answer)
+	}
+	w.hinter.unknown = false
+	if _, answer := w.send(t, push); !strings.Contains(answer, `"moved":1`) {
+		t.Error(answer)
+	}
+	if _, answer := w.send(t, push); !strings.Contains(answer, "received before") {
+		t.Error(answer)
 	}
 }
 
