@@ -36,6 +36,8 @@ func TestOriginHint(t *testing.T) {
 		{[]string{"-u", url, "origin", "hint", "--file", file, "--changed-at", "2024-03-01T00:00:00Z", "--type", "git", "--source", "mirror"}, 0, "1 moved\n1 unknown\n", "", "2024-03-01Z", "3"},
 		{[]string{"-u", url, "origin", "hint", "--changed-at", "2024-04-01T00:00:00Z", "https://a.example/5", "nothing"}, 1, "1 moved\n1 refused\n  'nothing': the URL has no host", "1 hint was refused", "2024-04-01Z", "5"},
 		{[]string{"-d", dsn, "origin", "hint", "--output", "json", "--changed-at", "2024-05-01T00:00:00Z", "https://a.example/6"}, 0, `"moved":1`, "", "2024-05-01Z", "6"},
+		// What comes before a line that can't be read is hinted and counted.
+		{[]string{"-d", dsn, "origin", "hint", "--changed-at", "2024-05-02T00:00:00Z", "--file", testenv.File(t, "broken", "https://a.example/6\nhttps://a.example/\xff\n")}, 1, "1 moved\n", "line 2 of the URLs is not UTF-8", "2024-05-02Z", "6"},
 		{[]string{"-d", dsn, "origin", "hint"}, 2, "", "Name URLs, or a file of URLs with '--file'.", "2024-06-01Z", ""},
 		{[]string{"-d", dsn, "origin", "hint", "--source", "a b", "https://a.example/6"}, 2, "", "is no name of up to 63", "2024-06-01Z", ""},
 	} {
@@ -47,7 +49,7 @@ func TestOriginHint(t *testing.T) {
 			t.Errorf("%q moved %q, want %q", c.args, got, c.moved)
 		}
 	}
-	if sources := testenv.Value[string](t, testenv.Connect(t, dsn), "select string_agg(source || moved, ' ' order by source) from scheduler_go.hint_sources"); sources != "cli4 mirror1" {
+	if sources := testenv.Value[string](t, testenv.Connect(t, dsn), "select string_agg(source || moved, ' ' order by source) from scheduler_go.hint_sources"); sources != "cli5 mirror1" {
 		t.Errorf("counted are %s", sources)
 	}
 }

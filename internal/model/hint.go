@@ -79,6 +79,14 @@ func (a *HintAnswer) Refuse(url string, why error) {
 	}
 }
 
+// Total returns the number of counted hints.
+func (a *HintAnswer) Total() (n int) {
+	for _, count := range a.Counts() {
+		n += *count
+	}
+	return n
+}
+
 // Sum adds the counts of another answer.
 func (a *HintAnswer) Sum(b HintAnswer) {
 	counts := a.Counts()

@@ -3,6 +3,7 @@ package taskinput
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -94,7 +95,9 @@ func URLs(r io.Reader) iter.Seq2[string, error] {
 				return
 			}
 		}
-		if err := lines.Err(); err != nil {
+		if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+			yield("", fmt.Errorf("line %d of the URLs has more than %d bytes", number+1, longest))
+		} else if err != nil {
 			yield("", fmt.Errorf("line %d of the URLs: %w", number+1, err))
 		}
 	}

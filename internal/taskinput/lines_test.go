@@ -20,3 +20,13 @@ func TestURLs(t *testing.T) {
 		t.Errorf("got %q, want %q", urls, want)
 	}
 }
+
+// A line that is too long ends the reading, with its number.
+func TestLongURLs(t *testing.T) {
+	t.Parallel()
+	for url, err := range URLs(strings.NewReader("https://a\n" + strings.Repeat("b", 1<<20+1))) {
+		if err != nil && err.Error() != "line 2 of the URLs has more than 1048576 bytes" || err == nil && url != "https://a" {
+			t.Errorf("%.100q, %v", url, err)
+		}
+	}
+}

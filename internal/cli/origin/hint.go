@@ -2,6 +2,7 @@ package origin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -69,30 +70,41 @@ func (o hintOptions) run(ctx context.Context, a *command.App, cmd *cobra.Command
 		batch = append(batch, model.Hint{URL: url, VisitType: o.visitType, ChangedAt: o.changed.In(zone, time.Time{}), Source: o.source})
 		return send(model.MaxHints)
 	}
+	err = o.each(cmd, urls, add)
+	if last := send(1); err == nil {
+		err = last
+	}
+	// The hints before an error are written, so their counts are printed.
+	if err == nil || answer.Total() > 0 {
+		err = errors.Join(err, o.print(a, answer))
+	}
+	return err
+}
+
+// each calls add with the URLs, then with those of the file.
+func (o hintOptions) each(cmd *cobra.Command, urls []string, add func(url string) error) error {
 	for _, url := range urls {
 		if err := add(url); err != nil {
 			return err
 		}
 	}
-	if o.file != "" {
-		file, err := command.OpenInput(cmd, "--file", o.file)
+	if o.file == "" {
+		return nil
+	}
+	file, err := command.OpenInput(cmd, "--file", o.file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	for url, err := range taskinput.URLs(file) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = file.Close() }()
-		for url, err := range taskinput.URLs(file) {
-			if err != nil {
-				return err
-			}
-			if err := add(url); err != nil {
-				return err
-			}
+		if err := add(url); err != nil {
+			return err
 		}
 	}
-	if err := send(1); err != nil {
-		return err
-	}
-	return o.print(a, answer)
+	return nil
 }
 
 // print prints the results. Hints that aren't valid are an error.
