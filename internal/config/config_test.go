@@ -292,6 +292,7 @@ func TestErrors(t *testing.T) {
 		{base + "hints: {github: {secret: short}}", "F:2:26: hints.github.secret could be guessed: give a secret of 20 characters or more"},
 		{base + "hints: {forge: {secret: aaaaaaaaaaaaaaaaaaaa}}", "F:2:16: hints.forge needs forge: bitbucket, forgejo, gitea, github, gitlab, plain"},
 		{base + "hints: {gitea: {secret: aaaaaaaaaaaaaaaaaaaa}}", "F:2:16: hints.gitea needs hosts: those of the origins that it may name"},
+		{base + "hints: {gitea: {secret: aaaaaaaaaaaaaaaaaaaa, hosts: [bücher.example, Bücher.example]}}", "F:2:71: hints.gitea.hosts[1] must be a host in lower case without a port, such as gitlab.example, *.gitlab.example or *"},
 		{base + "hints: {github: {secret: aaaaaaaaaaaaaaaaaaaa, max_per_second: 0}}", "F:2:64: hints.github.max_per_second must be a whole number of at least 1"},
 		{base + "hints: {unknown: {max_origins: 5}}", "F:2:18: hints.unknown needs lister, the name of the lister of the origins that hints create"},
 		{base + "hints: {a/b: {}}", "F:2:14: hints.(a key) must have the name of a source: up to 63 letters, digits, dots, dashes and underscores"},

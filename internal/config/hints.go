@@ -94,7 +94,7 @@ func unknownHints(v value) UnknownHints {
 	return u
 }
 
-var hintHost = regexp.MustCompile(`^(\*|(\*\.)?[a-z0-9_.-]+)$`)
+var hintHost = regexp.MustCompile(`^(\*|(\*\.)?[\p{Ll}\p{Lm}\p{Lo}\p{M}\p{Nd}_.-]+)$`)
 
 func hintSource(name string, v value) HintSource {
 	s := HintSource{MaxPerSecond: hints.DefaultMaxPerSecond}
