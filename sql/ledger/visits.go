@@ -1,9 +1,8 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,15 +82,22 @@ func (s Store) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, cha
 	if len(keys) == 0 {
 		return nil
 	}
-	return postgres.AsRefused(stmt.Failed(postgres.RetryLostRaces(func() error {
+	update := func(turn *turn) error {
+		defer turn.end()
 		return s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *Tx) error {
 			known, err := tx.lockVisits(ctx, keys)
 			if err != nil {
 				return err
 			}
-			return tx.writeVisits(ctx, known.Stats, change(known))
+			return tx.writeVisits(ctx, turn, known.Stats, change(known))
 		})
-	}), "update the visit stats of %d origins", len(keys)))
+	}
+	err := postgres.RetryLostRaces(func() error { return update(&turn{turns: s.turns}) })
+	if _, refused := errors.AsType[*postgres.RefusedError](postgres.AsRefused(err)); refused {
+		// The value may be a candidate's. A drain sets that origin aside, and the visit counts.
+		err = postgres.RetryLostRaces(func() error { return update(nil) })
+	}
+	return postgres.AsRefused(stmt.Failed(err, "update the visit stats of %d origins", len(keys)))
 }
 
 func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisits, error) {
@@ -169,9 +175,13 @@ func (tx *Tx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsPar
 	return tx.lastRefused(ctx, arg, known.TimedOut)
 }
 
-// writeVisits updates the rows in known and inserts the others. It inserts in the order of keys, as all
-// members of the group do.
-func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes VisitChanges) error {
+// writeVisits updates the rows in known and inserts the others, each in the order of keys, as all members of the
+// group do. It moves the candidates of the origins if it gets their lock, and else records them for a drain. Without a
+// turn it records them.
+//
+// It takes the lock of candidates late, and never waits for it: meanwhile claims and drains do without. Who waits for that
+// lock holds no other, so the statements after it may wait for rows.
+func (tx *Tx) writeVisits(ctx context.Context, turn *turn, known []model.VisitStats, changes VisitChanges) error {
 	hasRow := make(map[model.OriginKey]bool, len(known))
 	for _, s := range known {
 		hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] = true
@@ -179,38 +189,32 @@ func (tx *Tx) writeVisits(ctx context.Context, known []model.VisitStats, changes
 	type row struct {
 		*model.VisitStats
 		Succeeded bool // at any time
+		Fresh     bool
 	}
-	var old, fresh []row
-	for _, s := range changes.Stats {
-		r := row{s, s.LastSuccessful != nil}
-		if hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] {
-			old = append(old, r)
-		} else {
-			fresh = append(fresh, r)
+	rows := make([]row, len(changes.Stats))
+	for i, s := range changes.Stats {
+		rows[i] = row{s, s.LastSuccessful != nil, !hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}]}
+	}
+	writeStats := func(ctx context.Context, p queries.WriteVisitStatsParams) (err error) {
+		if p.Open, err = tx.q.OpenCandidates(ctx, turn.begin(ctx)); err != nil {
+			return err
 		}
-	}
-	slices.SortFunc(fresh, func(a, b row) int {
-		return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.VisitType, b.VisitType))
-	})
-	insert := func(ctx context.Context, p queries.InsertVisitStatsParams) error {
-		inserted, err := tx.q.InsertVisitStats(ctx, p)
-		if err == nil && inserted < int64(len(fresh)) {
+		written, err := tx.q.WriteVisitStats(ctx, p)
+		if err == nil && written < int64(len(rows)) {
 			err = errStatsAppeared
 		}
 		return err
 	}
 	return stmt.InOrder(ctx,
-		stmt.Arrays(changes.Stats, tx.q.NoteVisits),
-		stmt.Arrays(old, tx.q.UpdateVisitStats),
-		stmt.Arrays(fresh, insert),
 		stmt.Arrays(stmt.Entries(changes.LastFailures), tx.q.RecordVisitFailures),
 		stmt.Arrays(changes.Turns, tx.q.RecordVisitTurns),
 		stmt.Arrays(changes.Held, tx.q.HoldVisits),
 		stmt.Arrays(changes.Counted, tx.q.DropHeldVisits),
 		func(ctx context.Context) error {
-			return origins.WriteFreshness(ctx, tx.q, changes.Freshness, time.Time{})
+			return origins.WriteFreshness(ctx, tx.q, changes.Freshness, time.Time{}) // moments of candidates depend on it
 		},
 		stmt.Keys(changes.DisabledURLs, tx.q.DisableListedOrigins),
+		stmt.Arrays(rows, writeStats),
 		tx.countEnded(changes.Ends),
 		// The last statement: many batches lock the row of a large lister.
 		func(ctx context.Context) error { return origins.RecordNews(ctx, tx.q, changes.News) })

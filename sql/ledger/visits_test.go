@@ -100,43 +100,71 @@ func TestVisitStatsAreWrittenAndRead(t *testing.T) {
 	}
 }
 
-// Each written visit adds one change for its origin's candidates, for new and old rows. So does each other
-// change of origins in the transaction.
-func TestVisitsAreNotedForCandidates(t *testing.T) {
+// Visits move the candidates of their origins, with rows and without, at once. Beside a drain, during a build, and with
+// many pending changes, they record the origins for a drain instead. So they do with candidates that
+// PostgreSQL refuses. Other changes of origins in the transaction are always left to a drain.
+func TestVisitsMoveCandidates(t *testing.T) {
 	t.Parallel()
-	store := testenv.OpenLocal(t, testenv.Database(t))
-	keys := keysOf(3)
-	testenv.Exec(t, store.Pool(), `insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'l', '', '{}', now())`)
-	for _, k := range keys {
-		testenv.Exec(t, store.Pool(), `insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
-			values ('00000000-0000-0000-0000-000000000001', $1, 'git', '{}', true, now())`, k.URL)
-	}
 	for _, c := range []struct {
-		name     string
-		disabled []string
-		noted    int
+		name, before, after string
+		disabled            bool
+		noted               int // of three origins
 	}{
-		{"inserted", nil, len(keys)},
-		{"updated", nil, len(keys)},
-		{"updated and disabled", []string{keys[0].URL}, len(keys) + 1},
+		{name: "alone"},
+		{name: "disabled", disabled: true, noted: 1},
+		{name: "beside a drain", before: "select pg_advisory_lock(hashtextextended('swh-scheduler candidates', 0))", after: "select pg_advisory_unlock_all()", noted: 3},
+		{name: "during a build", before: "update scheduler_go.candidate_build set phase = 'indexes'", after: "update scheduler_go.candidate_build set phase = 'ready'", noted: 3},
+		{name: "many changes", before: "insert into scheduler_go.candidate_changes (visit_type, url) select 'x', n::text from generate_series(1, 5000) n",
+			after: "delete from scheduler_go.candidate_changes where visit_type = 'x'", noted: 3},
+		{name: "fewer changes", before: "insert into scheduler_go.candidate_changes (visit_type, url) select 'x', n::text from generate_series(1, 4999) n",
+			after: "delete from scheduler_go.candidate_changes where visit_type = 'x'"},
+		{name: "refused", before: `create or replace function refuse() returns trigger language plpgsql as $$ begin raise interval_field_overflow; end $$;
+			create trigger refuse before update on scheduler_go.candidates for each row when (new.url like '%/002') execute function refuse()`,
+			after: "drop trigger refuse on scheduler_go.candidates", noted: 3},
+		{name: "freshness", before: `update scheduler_go.candidate_build set by_freshness = true;
+			insert into scheduler_go.freshness_control (visit_type, longest, cost, changes, days, threshold, applied) values ('git', 1e7, 60, 1, 10, 1, 1) on conflict do nothing`},
 	} {
-		sqltest.Keep(t, store)
-		sqltest.CheckCandidates(t, store)
-		if err := store.UpdateVisitStats(t.Context(), keys, func(known ledger.KnownVisits) ledger.VisitChanges {
-			changes := countVisit(keys)(known)
-			changes.DisabledURLs = c.disabled
-			return changes
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.candidate_changes"); n != c.noted {
-			t.Errorf("%s: %d changes were noted, want %d", c.name, n, c.noted)
-		}
-	}
-	sqltest.Keep(t, store)
-	sqltest.CheckCandidates(t, store)
-	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.candidates where not successful"); n != len(keys)-1 {
-		t.Errorf("%d candidates, want those of the enabled origins", n)
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testenv.Database(t)
+			store, other := testenv.OpenLocal(t, dsn), testenv.Connect(t, dsn)
+			sqltest.ListN(t, store, 3)
+			testenv.Exec(t, other, "update listed_origins set url = 'https://example.org/00' || right(url, 1), last_update = '2024-01-01'")
+			sqltest.Keep(t, store)
+			exec := func(statement string) {
+				t.Helper()
+				if statement != "" {
+					testenv.Exec(t, other, statement)
+				}
+			}
+			keys := append(keysOf(4)[1:], model.OriginKey{URL: "https://example.org/001", VisitType: "hg"}) // the last is not listed
+			for _, name := range []string{"first visits", "second visits"} {
+				exec(c.before)
+				successful, snapshot := visitDay, []byte("snap")
+				if err := store.UpdateVisitStats(t.Context(), keys, func(known ledger.KnownVisits) ledger.VisitChanges {
+					changes := countVisit(keys)(known)
+					changes.Stats[1].LastSuccessful, changes.Stats[1].LastSnapshot, changes.Stats[1].LastVisitStatus = &successful, snapshot, model.VisitSuccessful
+					if c.disabled {
+						changes.DisabledURLs = []string{keys[0].URL}
+					}
+					return changes
+				}); err != nil {
+					t.Fatal(err)
+				}
+				noted := testenv.Value[int](t, other, "select count(*) from scheduler_go.candidate_changes where url like 'https:%' and visit_type = 'git'")
+				exec(c.after)
+				if noted != c.noted && !(c.disabled && name == "second visits") {
+					t.Errorf("%s: %d origins are left to a drain, want %d", name, noted, c.noted)
+				}
+				if c.noted > 0 {
+					sqltest.Keep(t, store)
+				}
+				sqltest.CheckCandidates(t, store)
+			}
+			if n := testenv.Value[int](t, other, "select count(*) from scheduler_go.candidates where loaded and successful"); n != 1 {
+				t.Errorf("%d candidates have the success", n)
+			}
+		})
 	}
 }
 

@@ -50,13 +50,6 @@ func TestCheckFindsWhatTriggersMissed(t *testing.T) {
 	w.change(t, r, 300)
 	w.exec(t, "alter table listed_origins enable trigger user; alter table origin_visit_stats enable trigger user")
 	w.change(t, r, 50) // noted
-	// differing selects the origins whose candidates have wrong values in some columns.
-	differing := func(columns string) string {
-		return `select url, visit_type from (
-		(select ` + columns + ` from scheduler_go.candidates except select ` + columns + ` from scheduler_go.candidates_now)
-		union all
-		(select ` + columns + ` from scheduler_go.candidates_now except select ` + columns + ` from scheduler_go.candidates)) c`
-	}
 	wrong := testenv.Value[int](t, w.store.Pool(), `select count(*) from (
 		`+differing(sqltest.CandidateColumns)+` where (url, visit_type) not in (select url, visit_type from scheduler_go.candidate_changes)
 		union

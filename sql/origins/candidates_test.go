@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +22,7 @@ import (
 	"swh-scheduler/internal/testenv/seed"
 	"swh-scheduler/internal/testenv/sqltest"
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/migrate"
 )
 
@@ -123,8 +126,8 @@ func (w *grabWorld) changes(ctx context.Context, r *rand.Rand, n int) error {
 	return nil
 }
 
-// Several writers run concurrently, some in long transactions, with several keepers. When all have ended,
-// candidates are right.
+// Several writers run concurrently, some in long transactions, with several keepers. In each snapshot a candidate
+// is right, or a change of its origin is pending. When all have ended, candidates are right.
 func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	w, _ := newGrabWorld(t, time.Now().UTC().Truncate(time.Microsecond))
@@ -152,6 +155,12 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 				if err := w.changes(t.Context(), r, 10); err != nil && !foreignDeadlock(err) {
 					return err
 				}
+				if err := w.visits(t.Context(), r, 10); err != nil && !foreignDeadlock(err) {
+					return fmt.Errorf("visits: %w", err)
+				}
+				if err := w.lists(t.Context(), r, 10); err != nil && !foreignDeadlock(err) {
+					return fmt.Errorf("a listing: %w", err)
+				}
 				f := w.plain(r, plainPolicies[r.IntN(len(plainPolicies))])
 				err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 					_, err := tx.GrabNextVisits(ctx, f, w.now, 5, false)
@@ -164,6 +173,14 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 			return nil
 		})
 	}
+	keepers.Go(func() error {
+		for writing.Err() == nil {
+			if err := w.rightOrPending(t.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err := writers.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -173,6 +190,67 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	}
 	sqltest.Keep(t, w.store)
 	sqltest.CheckCandidates(t, w.store)
+}
+
+// differing selects the origins whose candidates have wrong values in some columns.
+func differing(columns string) string {
+	return `select url, visit_type from (
+	(select ` + columns + ` from scheduler_go.candidates except all select ` + columns + ` from scheduler_go.candidates_now)
+	union all
+	(select ` + columns + ` from scheduler_go.candidates_now except all select ` + columns + ` from scheduler_go.candidates)) c`
+}
+
+// rightOrPending returns an error unless, in one snapshot, each candidate is right or a change of its origin is
+// pending.
+func (w *grabWorld) rightOrPending(ctx context.Context) error {
+	rows, err := w.store.Pool().Query(ctx, differing(sqltest.CandidateColumns)+` where (url, visit_type) not in (select url, visit_type from scheduler_go.candidate_changes)
+		union all
+		`+differing("lister_id, url, visit_type, last_update, first_seen, fork")+` where (url, visit_type) not in (select url, visit_type from scheduler_go.candidate_changes where listed)`)
+	if err != nil {
+		return err
+	}
+	wrong, err := pgx.CollectRows(rows, pgx.RowToStructByPos[model.OriginKey])
+	if err == nil && len(wrong) > 0 {
+		err = fmt.Errorf("%d candidates are wrong and no change of them is pending: %v", len(wrong), wrong)
+	}
+	return err
+}
+
+// visits records visits of some origins, as the journal client does, and disables one in some of the calls.
+func (w *grabWorld) visits(ctx context.Context, r *rand.Rand, n int) error {
+	keys := make(map[model.OriginKey]bool)
+	for range n {
+		keys[model.OriginKey{URL: fmt.Sprintf("https://example.org/%d", r.IntN(620)), VisitType: []string{"git", "hg"}[r.IntN(2)]}] = true
+	}
+	return w.store.UpdateVisitStats(ctx, slices.Collect(maps.Keys(keys)), func(ledger.KnownVisits) (c ledger.VisitChanges) {
+		for k := range keys {
+			s := model.VisitStats{URL: k.URL, VisitType: k.VisitType, LastVisit: w.sometimes(r), NextVisitQueuePosition: new(r.Int64N(20)), SuccessiveVisits: 1}
+			if s.LastVisitStatus = model.VisitNotFound; r.IntN(2) == 0 {
+				s.LastVisitStatus, s.LastSuccessful, s.LastSnapshot = model.VisitSuccessful, s.LastVisit, []byte("01234567890123456789")
+			}
+			if s.LastVisit == nil {
+				s.LastVisit = &w.now
+			}
+			c.Stats = append(c.Stats, &s)
+			if r.IntN(4*n) == 0 {
+				c.DisabledURLs = []string{k.URL}
+			}
+		}
+		return c
+	})
+}
+
+// lists records listed origins, as listers do by our RPC server.
+func (w *grabWorld) lists(ctx context.Context, r *rand.Rand, n int) error {
+	origins := make([]model.ListedOrigin, n)
+	for i := range origins {
+		origins[i] = model.ListedOrigin{
+			ListerID: w.listers[r.IntN(len(w.listers))].ID, URL: fmt.Sprintf("https://example.org/%d", r.IntN(620)), VisitType: []string{"git", "hg"}[r.IntN(2)],
+			Enabled: r.IntN(5) > 0, LastUpdate: w.sometimes(r),
+		}
+	}
+	_, err := w.store.RecordListedOrigins(ctx, origins, false)
+	return err
 }
 
 // foreignDeadlock reports whether the server ended a statement of a lister for a deadlock or a concurrent

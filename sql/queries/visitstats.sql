@@ -35,55 +35,81 @@ insert into scheduler_go.visit_failures as f (url, visit_type, last_failure, in_
 select unnest(@url::text[]), unnest(@visit_type::text[]), unnest(@date::timestamptz[]), unnest(@in_a_row::integer[])
 on conflict (url, visit_type) do update set last_failure = excluded.last_failure, in_a_row = excluded.in_a_row;
 
--- name: NoteVisits :exec
--- Records the origins whose stats the transaction writes. One statement replaces the candidates' triggers:
--- the setting turns them off until the transaction ends.
-with noted as materialized (select set_config('scheduler_go.noted', 'on', true))
-insert into scheduler_go.candidate_changes (visit_type, url, listed)
-select unnest(@visit_type::text[]), unnest(@url::text[]), false from noted;
+-- OpenCandidates takes the advisory lock of candidates if it is free and fewer changes than a bound are pending, and
+-- reports whether it took it. With more pending, a drain needs the lock. Until the transaction ends, the candidates' trigger
+-- on origin_visit_stats is off: WriteVisitStats replaces it.
+-- name: OpenCandidates :one
+with noted as materialized (
+  select set_config('scheduler_go.noted', 'on', true) as setting
+)
+select (case
+  when (select setting from noted) = 'on' and coalesce(sum(scheduler_go.pending_changes(t, @bound::bigint)), 0) < @bound
+  then pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
+  else false end)::boolean as open
+from scheduler_go.changed_visit_types() t;
 
--- name: UpdateVisitStats :exec
--- Writes back locked rows. It doesn't write last_scheduled, which the daemons that schedule visits set at
--- any time. An origin without a successful visit keeps null for its date and its snapshot.
-update origin_visit_stats s
-set last_successful = case when v.succeeded then v.last_successful else s.last_successful end,
-    last_visit = v.last_visit,
-    last_visit_status = v.last_visit_status::last_visit_status,
-    last_snapshot = coalesce(v.last_snapshot, s.last_snapshot),
-    next_visit_queue_position = v.next_visit_queue_position,
-    next_position_offset = v.next_position_offset,
-    successive_visits = v.successive_visits
-from (select unnest(@url::text[]) as url,
-             unnest(@visit_type::text[]) as visit_type,
-             unnest(@succeeded::boolean[]) as succeeded,
-             unnest(@last_successful::timestamptz[]) as last_successful,
-             unnest(@last_visit::timestamptz[]) as last_visit,
-             unnest(@last_visit_status::text[]) as last_visit_status,
-             unnest(@last_snapshot::bytea[]) as last_snapshot,
-             unnest(@next_visit_queue_position::bigint[]) as next_visit_queue_position,
-             unnest(@next_position_offset::integer[]) as next_position_offset,
-             unnest(@successive_visits::integer[]) as successive_visits) v
-where s.url = v.url and s.visit_type = v.visit_type;
-
--- name: InsertVisitStats :execrows
--- Inserts rows of origins without any. A row that another process has inserted meanwhile is left out and
--- missing in the count.
-insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
-  last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
-select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit,
-       v.last_visit_status::last_visit_status, v.last_snapshot,
-       v.next_visit_queue_position, v.next_position_offset, v.successive_visits
-from (select unnest(@url::text[]) as url,
-             unnest(@visit_type::text[]) as visit_type,
-             unnest(@succeeded::boolean[]) as succeeded,
-             unnest(@last_successful::timestamptz[]) as last_successful,
-             unnest(@last_visit::timestamptz[]) as last_visit,
-             unnest(@last_visit_status::text[]) as last_visit_status,
-             unnest(@last_snapshot::bytea[]) as last_snapshot,
-             unnest(@next_visit_queue_position::bigint[]) as next_visit_queue_position,
-             unnest(@next_position_offset::integer[]) as next_position_offset,
-             unnest(@successive_visits::integer[]) as successive_visits) v
-on conflict (url, visit_type) do nothing;
+-- WriteVisitStats updates locked rows, inserts the fresh ones in the order of their keys, and returns the number of written
+-- rows. A fresh row that another process has inserted meanwhile is left out and missing in the count. It doesn't write
+-- last_scheduled, which the daemons that schedule visits set at any time. An origin without a successful visit keeps
+-- null for its date and its snapshot.
+--
+-- With the lock of candidates (@open), it moves the candidates of its origins as a drain would. What listers write
+-- stays as the candidates have it: a change of that is pending. Without the lock, or during a build, it records the
+-- origins for a drain.
+-- name: WriteVisitStats :one
+with v as materialized (
+  select unnest(@url::text[]) as url,
+         unnest(@visit_type::text[]) as visit_type,
+         unnest(@fresh::boolean[]) as fresh,
+         unnest(@succeeded::boolean[]) as succeeded,
+         unnest(@last_successful::timestamptz[]) as last_successful,
+         unnest(@last_visit::timestamptz[]) as last_visit,
+         unnest(@last_visit_status::text[])::last_visit_status as last_visit_status,
+         unnest(@last_snapshot::bytea[]) as last_snapshot,
+         unnest(@next_visit_queue_position::bigint[]) as next_visit_queue_position,
+         unnest(@next_position_offset::integer[]) as next_position_offset,
+         unnest(@successive_visits::integer[]) as successive_visits
+), updated as (
+  update origin_visit_stats s
+  set last_successful = case when v.succeeded then v.last_successful else s.last_successful end,
+      last_visit = v.last_visit,
+      last_visit_status = v.last_visit_status,
+      last_snapshot = coalesce(v.last_snapshot, s.last_snapshot),
+      next_visit_queue_position = v.next_visit_queue_position,
+      next_position_offset = v.next_position_offset,
+      successive_visits = v.successive_visits
+  from v
+  where not v.fresh and s.url = v.url and s.visit_type = v.visit_type
+  returning s.*
+), inserted as (
+  insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
+    last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
+  select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit, v.last_visit_status,
+         v.last_snapshot, v.next_visit_queue_position, v.next_position_offset, v.successive_visits
+  from v
+  where v.fresh
+  order by v.url, v.visit_type
+  on conflict (url, visit_type) do nothing
+  returning *
+), written as (
+  select * from updated union all select * from inserted
+), built as materialized (
+  select by_freshness from scheduler_go.candidate_build where @open::boolean and phase = 'ready'
+), moved as (
+  update scheduler_go.candidates c
+  set due = due.at, parked = due.at >= now(), last_scheduled = w.last_scheduled,
+      lag = case when w.last_snapshot is not null then scheduler_go.lag_of(c.last_update, w.last_successful) end,
+      queue_position = w.next_visit_queue_position, loaded = w.last_snapshot is not null, successful = coalesce(w.last_visit_status = 'successful', false),
+      moment = case when (select by_freshness from built)
+      then scheduler_go.moment_of(c.visit_type, c.url, c.lister_id, c.first_seen, c.last_update, w.last_snapshot is not null, w.last_successful) end
+  from written w
+  cross join lateral (select scheduler_go.due_at(w.last_scheduled, w.last_visit, w.last_visit_status) as at) due
+  where c.url = w.url and c.visit_type = w.visit_type and exists (select from built)
+), noted as (
+  insert into scheduler_go.candidate_changes (visit_type, url, listed)
+  select w.visit_type, w.url, false from written w where not exists (select from built)
+)
+select count(*) from written;
 
 -- name: DisableListedOrigins :exec
 -- Disables origins until a lister lists them again: of all listers and visit types, as the Python scheduler

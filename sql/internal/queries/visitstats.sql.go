@@ -81,59 +81,6 @@ func (q *Queries) InsertRejectedRecords(ctx context.Context, arg InsertRejectedR
 	return err
 }
 
-const insertVisitStats = `-- name: InsertVisitStats :execrows
-insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
-  last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
-select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit,
-       v.last_visit_status::last_visit_status, v.last_snapshot,
-       v.next_visit_queue_position, v.next_position_offset, v.successive_visits
-from (select unnest($1::text[]) as url,
-             unnest($2::text[]) as visit_type,
-             unnest($3::boolean[]) as succeeded,
-             unnest($4::timestamptz[]) as last_successful,
-             unnest($5::timestamptz[]) as last_visit,
-             unnest($6::text[]) as last_visit_status,
-             unnest($7::bytea[]) as last_snapshot,
-             unnest($8::bigint[]) as next_visit_queue_position,
-             unnest($9::integer[]) as next_position_offset,
-             unnest($10::integer[]) as successive_visits) v
-on conflict (url, visit_type) do nothing
-`
-
-type InsertVisitStatsParams struct {
-	URL                    []string
-	VisitType              []string
-	Succeeded              []bool
-	LastSuccessful         []time.Time
-	LastVisit              []time.Time
-	LastVisitStatus        []string
-	LastSnapshot           [][]byte
-	NextVisitQueuePosition []int64
-	NextPositionOffset     []int32
-	SuccessiveVisits       []int32
-}
-
-// Inserts rows of origins without any. A row that another process has inserted meanwhile is left out and
-// missing in the count.
-func (q *Queries) InsertVisitStats(ctx context.Context, arg InsertVisitStatsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertVisitStats,
-		arg.URL,
-		arg.VisitType,
-		arg.Succeeded,
-		arg.LastSuccessful,
-		arg.LastVisit,
-		arg.LastVisitStatus,
-		arg.LastSnapshot,
-		arg.NextVisitQueuePosition,
-		arg.NextPositionOffset,
-		arg.SuccessiveVisits,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const lockVisitStats = `-- name: LockVisitStats :many
 
 select s.url, s.visit_type, s.last_successful, s.last_visit,
@@ -196,22 +143,25 @@ func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) 
 	return items, nil
 }
 
-const noteVisits = `-- name: NoteVisits :exec
-with noted as materialized (select set_config('scheduler_go.noted', 'on', true))
-insert into scheduler_go.candidate_changes (visit_type, url, listed)
-select unnest($1::text[]), unnest($2::text[]), false from noted
+const openCandidates = `-- name: OpenCandidates :one
+with noted as materialized (
+  select set_config('scheduler_go.noted', 'on', true) as setting
+)
+select (case
+  when (select setting from noted) = 'on' and coalesce(sum(scheduler_go.pending_changes(t, $1::bigint)), 0) < $1
+  then pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
+  else false end)::boolean as open
+from scheduler_go.changed_visit_types() t
 `
 
-type NoteVisitsParams struct {
-	VisitType []string
-	URL       []string
-}
-
-// Records the origins whose stats the transaction writes. One statement replaces the candidates' triggers:
-// the setting turns them off until the transaction ends.
-func (q *Queries) NoteVisits(ctx context.Context, arg NoteVisitsParams) error {
-	_, err := q.db.Exec(ctx, noteVisits, arg.VisitType, arg.URL)
-	return err
+// OpenCandidates takes the advisory lock of candidates if it is free and fewer changes than a bound are pending, and
+// reports whether it took it. With more pending, a drain needs the lock. Until the transaction ends, the candidates' trigger
+// on origin_visit_stats is off: WriteVisitStats replaces it.
+func (q *Queries) OpenCandidates(ctx context.Context, bound int64) (bool, error) {
+	row := q.db.QueryRow(ctx, openCandidates, bound)
+	var open bool
+	err := row.Scan(&open)
+	return open, err
 }
 
 const recordVisitFailures = `-- name: RecordVisitFailures :exec
@@ -276,59 +226,6 @@ where id <= (select max(id) from scheduler_go.rejected_records) - $1::bigint
 // Deletes all but the newest records.
 func (q *Queries) TrimRejectedRecords(ctx context.Context, keep int64) error {
 	_, err := q.db.Exec(ctx, trimRejectedRecords, keep)
-	return err
-}
-
-const updateVisitStats = `-- name: UpdateVisitStats :exec
-update origin_visit_stats s
-set last_successful = case when v.succeeded then v.last_successful else s.last_successful end,
-    last_visit = v.last_visit,
-    last_visit_status = v.last_visit_status::last_visit_status,
-    last_snapshot = coalesce(v.last_snapshot, s.last_snapshot),
-    next_visit_queue_position = v.next_visit_queue_position,
-    next_position_offset = v.next_position_offset,
-    successive_visits = v.successive_visits
-from (select unnest($1::text[]) as url,
-             unnest($2::text[]) as visit_type,
-             unnest($3::boolean[]) as succeeded,
-             unnest($4::timestamptz[]) as last_successful,
-             unnest($5::timestamptz[]) as last_visit,
-             unnest($6::text[]) as last_visit_status,
-             unnest($7::bytea[]) as last_snapshot,
-             unnest($8::bigint[]) as next_visit_queue_position,
-             unnest($9::integer[]) as next_position_offset,
-             unnest($10::integer[]) as successive_visits) v
-where s.url = v.url and s.visit_type = v.visit_type
-`
-
-type UpdateVisitStatsParams struct {
-	URL                    []string
-	VisitType              []string
-	Succeeded              []bool
-	LastSuccessful         []time.Time
-	LastVisit              []time.Time
-	LastVisitStatus        []string
-	LastSnapshot           [][]byte
-	NextVisitQueuePosition []int64
-	NextPositionOffset     []int32
-	SuccessiveVisits       []int32
-}
-
-// Writes back locked rows. It doesn't write last_scheduled, which the daemons that schedule visits set at
-// any time. An origin without a successful visit keeps null for its date and its snapshot.
-func (q *Queries) UpdateVisitStats(ctx context.Context, arg UpdateVisitStatsParams) error {
-	_, err := q.db.Exec(ctx, updateVisitStats,
-		arg.URL,
-		arg.VisitType,
-		arg.Succeeded,
-		arg.LastSuccessful,
-		arg.LastVisit,
-		arg.LastVisitStatus,
-		arg.LastSnapshot,
-		arg.NextVisitQueuePosition,
-		arg.NextPositionOffset,
-		arg.SuccessiveVisits,
-	)
 	return err
 }
 
@@ -516,4 +413,103 @@ func (q *Queries) VisitsInARow(ctx context.Context, arg VisitsInARowParams) ([]V
 		return nil, err
 	}
 	return items, nil
+}
+
+const writeVisitStats = `-- name: WriteVisitStats :one
+with v as materialized (
+  select unnest($1::text[]) as url,
+         unnest($2::text[]) as visit_type,
+         unnest($3::boolean[]) as fresh,
+         unnest($4::boolean[]) as succeeded,
+         unnest($5::timestamptz[]) as last_successful,
+         unnest($6::timestamptz[]) as last_visit,
+         unnest($7::text[])::last_visit_status as last_visit_status,
+         unnest($8::bytea[]) as last_snapshot,
+         unnest($9::bigint[]) as next_visit_queue_position,
+         unnest($10::integer[]) as next_position_offset,
+         unnest($11::integer[]) as successive_visits
+), updated as (
+  update origin_visit_stats s
+  set last_successful = case when v.succeeded then v.last_successful else s.last_successful end,
+      last_visit = v.last_visit,
+      last_visit_status = v.last_visit_status,
+      last_snapshot = coalesce(v.last_snapshot, s.last_snapshot),
+      next_visit_queue_position = v.next_visit_queue_position,
+      next_position_offset = v.next_position_offset,
+      successive_visits = v.successive_visits
+  from v
+  where not v.fresh and s.url = v.url and s.visit_type = v.visit_type
+  returning s.url, s.visit_type, s.last_successful, s.last_visit, s.last_visit_status, s.last_scheduled, s.last_snapshot, s.next_visit_queue_position, s.next_position_offset, s.successive_visits
+), inserted as (
+  insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
+    last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
+  select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit, v.last_visit_status,
+         v.last_snapshot, v.next_visit_queue_position, v.next_position_offset, v.successive_visits
+  from v
+  where v.fresh
+  order by v.url, v.visit_type
+  on conflict (url, visit_type) do nothing
+  returning url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position, next_position_offset, successive_visits
+), written as (
+  select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position, next_position_offset, successive_visits from updated union all select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position, next_position_offset, successive_visits from inserted
+), built as materialized (
+  select by_freshness from scheduler_go.candidate_build where $12::boolean and phase = 'ready'
+), moved as (
+  update scheduler_go.candidates c
+  set due = due.at, parked = due.at >= now(), last_scheduled = w.last_scheduled,
+      lag = case when w.last_snapshot is not null then scheduler_go.lag_of(c.last_update, w.last_successful) end,
+      queue_position = w.next_visit_queue_position, loaded = w.last_snapshot is not null, successful = coalesce(w.last_visit_status = 'successful', false),
+      moment = case when (select by_freshness from built)
+      then scheduler_go.moment_of(c.visit_type, c.url, c.lister_id, c.first_seen, c.last_update, w.last_snapshot is not null, w.last_successful) end
+  from written w
+  cross join lateral (select scheduler_go.due_at(w.last_scheduled, w.last_visit, w.last_visit_status) as at) due
+  where c.url = w.url and c.visit_type = w.visit_type and exists (select from built)
+), noted as (
+  insert into scheduler_go.candidate_changes (visit_type, url, listed)
+  select w.visit_type, w.url, false from written w where not exists (select from built)
+)
+select count(*) from written
+`
+
+type WriteVisitStatsParams struct {
+	URL                    []string
+	VisitType              []string
+	Fresh                  []bool
+	Succeeded              []bool
+	LastSuccessful         []time.Time
+	LastVisit              []time.Time
+	LastVisitStatus        []string
+	LastSnapshot           [][]byte
+	NextVisitQueuePosition []int64
+	NextPositionOffset     []int32
+	SuccessiveVisits       []int32
+	Open                   bool
+}
+
+// WriteVisitStats updates locked rows, inserts the fresh ones in the order of their keys, and returns the number of written
+// rows. A fresh row that another process has inserted meanwhile is left out and missing in the count. It doesn't write
+// last_scheduled, which the daemons that schedule visits set at any time. An origin without a successful visit keeps
+// null for its date and its snapshot.
+//
+// With the lock of candidates (@open), it moves the candidates of its origins as a drain would. What listers write
+// stays as the candidates have it: a change of that is pending. Without the lock, or during a build, it records the
+// origins for a drain.
+func (q *Queries) WriteVisitStats(ctx context.Context, arg WriteVisitStatsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, writeVisitStats,
+		arg.URL,
+		arg.VisitType,
+		arg.Fresh,
+		arg.Succeeded,
+		arg.LastSuccessful,
+		arg.LastVisit,
+		arg.LastVisitStatus,
+		arg.LastSnapshot,
+		arg.NextVisitQueuePosition,
+		arg.NextPositionOffset,
+		arg.SuccessiveVisits,
+		arg.Open,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
