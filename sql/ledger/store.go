@@ -16,7 +16,6 @@ type Store struct {
 	Queries
 	db    *postgres.DB
 	sizes *sizes
-	turns turns
 }
 
 // A Tx is a transaction with the methods of the ledger.
@@ -30,7 +29,7 @@ type sizes struct{ settled bulk.BatchSize }
 
 // New returns the store on a database.
 func New(db *postgres.DB) Store {
-	return Store{Queries{postgres.QueriesOf(db)}, db, new(sizes), make(turns, 1)}
+	return Store{Queries{postgres.QueriesOf(db)}, db, new(sizes)}
 }
 
 // WithTx returns the ledger's methods on a transaction.

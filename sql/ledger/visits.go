@@ -69,6 +69,10 @@ type VisitChanges struct {
 	Ends         Ends                                     // visits that changed something, by visit type and outcome
 }
 
+// maxPending is the number of pending changes of candidates from which visits leave the lock of candidates to a
+// drain. Otherwise several journal clients could keep it from drains.
+const maxPending = 5000
+
 // errStatsAppeared reports new origins that two members of the consumer group inserted at once.
 const errStatsAppeared = postgres.LostRace("another member inserted stats of the same origins")
 
@@ -82,20 +86,19 @@ func (s Store) UpdateVisitStats(ctx context.Context, keys []model.OriginKey, cha
 	if len(keys) == 0 {
 		return nil
 	}
-	update := func(turn *turn) error {
-		defer turn.end()
+	update := func(maxPending int64) error {
 		return s.inTx(ctx, postgres.ByKey, func(ctx context.Context, tx *Tx) error {
 			known, err := tx.lockVisits(ctx, keys)
 			if err != nil {
 				return err
 			}
-			return tx.writeVisits(ctx, turn, known.Stats, change(known))
+			return tx.writeVisits(ctx, maxPending, known.Stats, change(known))
 		})
 	}
-	err := postgres.RetryLostRaces(func() error { return update(&turn{turns: s.turns}) })
+	err := postgres.RetryLostRaces(func() error { return update(maxPending) })
 	if _, refused := errors.AsType[*postgres.RefusedError](postgres.AsRefused(err)); refused {
 		// The value may be a candidate's. A drain sets that origin aside, and the visit counts.
-		err = postgres.RetryLostRaces(func() error { return update(nil) })
+		err = postgres.RetryLostRaces(func() error { return update(0) })
 	}
 	return postgres.AsRefused(stmt.Failed(err, "update the visit stats of %d origins", len(keys)))
 }
@@ -176,12 +179,12 @@ func (tx *Tx) lockLanedVisits(ctx context.Context, arg queries.LockVisitStatsPar
 }
 
 // writeVisits updates the rows in known and inserts the others, each in the order of keys, as all members of the
-// group do. It moves the candidates of the origins if it gets their lock, and else records them for a drain. Without a
-// turn it records them.
+// group do. It moves the candidates of the origins if it gets their lock and fewer than maxPending changes of candidates
+// are pending. Otherwise it records the origins for a drain.
 //
 // It takes the lock of candidates late, and never waits for it: meanwhile claims and drains do without. Who waits for that
 // lock holds no other, so the statements after it may wait for rows.
-func (tx *Tx) writeVisits(ctx context.Context, turn *turn, known []model.VisitStats, changes VisitChanges) error {
+func (tx *Tx) writeVisits(ctx context.Context, maxPending int64, known []model.VisitStats, changes VisitChanges) error {
 	hasRow := make(map[model.OriginKey]bool, len(known))
 	for _, s := range known {
 		hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}] = true
@@ -196,7 +199,7 @@ func (tx *Tx) writeVisits(ctx context.Context, turn *turn, known []model.VisitSt
 		rows[i] = row{s, s.LastSuccessful != nil, !hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}]}
 	}
 	writeStats := func(ctx context.Context, p queries.WriteVisitStatsParams) (err error) {
-		if p.Open, err = tx.q.OpenCandidates(ctx, turn.begin(ctx)); err != nil {
+		if p.Open, err = tx.q.OpenCandidates(ctx, maxPending); err != nil {
 			return err
 		}
 		written, err := tx.q.WriteVisitStats(ctx, p)
