@@ -18,10 +18,17 @@ import (
 //
 //	peer's tables ──trigger──► candidate_changes ──drain──► candidates ◄──► parked
 //	 (any writer)               (which origins)   (one at a time)    due / cooling down
+//	 claims, journal client ──────under the lock of drains─────────►
 //
 // A trigger records each changed origin in the transaction of the change. A drain deletes these records and
 // reads the origins again, under an advisory lock and in one snapshot. So in every snapshot a candidate is
 // right, or its origin has a recorded change. A grab reads both and is always exact (candidates_grab.go).
+//
+// A transaction of ours that gets that lock at once moves the candidates of its origins instead: a claim in grab.go,
+// visits of the journal by ledger.Store.UpdateVisitStats. It takes the lock in a statement before: its snapshot then has all
+// that other holders wrote. It changes only what follows from the rows that it has locked. What another
+// transaction changes meanwhile is recorded, as that one doesn't get the lock.
+//
 // With more than MaxPendingChanges of the visit type, grabs use the general query at the Python scheduler's
 // cost, until enough changes are drained.
 //
