@@ -24,6 +24,7 @@ import (
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/migrate"
+	"swh-scheduler/sql/postgres"
 )
 
 // plainPolicies are the policies that candidates support.
@@ -175,7 +176,7 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	}
 	keepers.Go(func() error {
 		for writing.Err() == nil {
-			if err := w.rightOrPending(t.Context()); err != nil {
+			if err := w.rightOrPending(t.Context(), w.store.Pool()); err != nil {
 				return err
 			}
 		}
@@ -192,6 +193,57 @@ func TestCandidatesFollowConcurrentWriters(t *testing.T) {
 	sqltest.CheckCandidates(t, w.store)
 }
 
+// PostgreSQL ends connections that write visits, at any statement. In each snapshot a candidate is right, or a
+// change of its origin is pending.
+func TestCandidatesOfKilledWriters(t *testing.T) {
+	t.Parallel()
+	w := newOwnWorld(t, time.Now().UTC().Truncate(time.Microsecond))
+	sqltest.Keep(t, w.store)
+	writing, stop := context.WithCancel(t.Context())
+	defer stop()
+	killed := 0
+	var killer, writers errgroup.Group
+	killer.Go(func() error {
+		conn := testenv.Connect(t, w.dsn)
+		for writing.Err() == nil {
+			var n int
+			if err := conn.QueryRow(t.Context(), `select count(pg_terminate_backend(pid)) from pg_stat_activity
+				where datname = current_database() and state <> 'idle' and query ~ 'name: (WriteVisitStats|OpenCandidates|LockVisitStats)' and random() < 0.2`).Scan(&n); err != nil {
+				return err
+			}
+			killed += n
+			if err := w.rightOrPending(t.Context(), conn); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range 2 {
+		writers.Go(func() error {
+			r := rand.New(rand.NewPCG(seed.Of(t), uint64(i)))
+			for range 40 {
+				err := w.visits(t.Context(), r, 20)
+				if _, refused := errors.AsType[*postgres.RefusedError](err); refused {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := writers.Wait(); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := killer.Wait(); err != nil {
+		t.Error(err)
+	}
+	if killed == 0 {
+		t.Error("no connection was ended")
+	}
+	sqltest.Keep(t, w.store)
+	sqltest.CheckCandidates(t, w.store)
+}
+
 // differing selects the origins whose candidates have wrong values in some columns.
 func differing(columns string) string {
 	return `select url, visit_type from (
@@ -202,8 +254,10 @@ func differing(columns string) string {
 
 // rightOrPending returns an error unless, in one snapshot, each candidate is right or a change of its origin is
 // pending.
-func (w *grabWorld) rightOrPending(ctx context.Context) error {
-	rows, err := w.store.Pool().Query(ctx, differing(sqltest.CandidateColumns)+` where (url, visit_type) not in (select url, visit_type from scheduler_go.candidate_changes)
+func (w *grabWorld) rightOrPending(ctx context.Context, db interface {
+	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
+}) error {
+	rows, err := db.Query(ctx, differing(sqltest.CandidateColumns)+` where (url, visit_type) not in (select url, visit_type from scheduler_go.candidate_changes)
 		union all
 		`+differing("lister_id, url, visit_type, last_update, first_seen, fork")+` where (url, visit_type) not in (select url, visit_type from scheduler_go.candidate_changes where listed)`)
 	if err != nil {
