@@ -345,7 +345,7 @@ func TestVisitsCountForHostersWithLimits(t *testing.T) {
 	} {
 		testenv.Exec(t, store.Pool(), statement)
 	}
-	loads, err := store.HosterLoads(t.Context(), limits, time.Now())
+	loads, err := store.HosterLoads(t.Context(), limits, []string{"busy.example"}, time.Now())
 	if err != nil || loads["busy.example"].InFlight != 2 {
 		t.Errorf("%+v, %v; want two in flight", loads, err)
 	}

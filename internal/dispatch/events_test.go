@@ -111,7 +111,7 @@ func TestCeilingsStayClosedWhileEventsAreUnread(t *testing.T) {
 	limits := model.Hosters{LostAfter: 24 * time.Hour}
 	inFlight := func() int {
 		l.maintenance()
-		loads, err := l.store.HosterLoads(t.Context(), limits, time.Now())
+		loads, err := l.store.HosterLoads(t.Context(), limits, nil, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

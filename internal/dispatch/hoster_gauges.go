@@ -42,7 +42,7 @@ func (g *HosterGauges) Run(ctx context.Context) error {
 
 // RunOnce measures once.
 func (g *HosterGauges) RunOnce(ctx context.Context) error {
-	loads, err := g.store.HosterLoads(ctx, g.hosters, g.store.Now())
+	loads, err := g.store.HosterLoads(ctx, g.hosters, g.hosters.Loaded(), g.store.Now())
 	if err != nil {
 		return err
 	}

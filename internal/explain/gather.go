@@ -349,7 +349,8 @@ func (x *Gatherer) hosters(ctx context.Context, o *Origin) (limited []Hoster, er
 	if !limits.Any() {
 		return nil, nil
 	}
-	loads, err := x.Store.HosterLoads(ctx, limits, x.Now)
+	names := []string{model.ListerGroup(model.ShareByListerInstance, o.Lister), model.HostOf(o.URL)}
+	loads, err := x.Store.HosterLoads(ctx, limits, names, x.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +361,7 @@ func (x *Gatherer) hosters(ctx context.Context, o *Origin) (limited []Hoster, er
 		}
 		o.Refused, err = x.Store.WaitingRefusal(ctx, model.OriginKey{URL: o.URL, VisitType: o.VisitType})
 	}
-	for _, name := range []string{model.ListerGroup(model.ShareByListerInstance, o.Lister), model.HostOf(o.URL)} {
+	for _, name := range names {
 		limit, state := limits.Limit(name), refusing[name]
 		if !limits.BacksOff(name) {
 			state = refusals.State{}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -63,6 +64,22 @@ func (h Hosters) Configured() bool {
 		}
 	}
 	return false
+}
+
+// Loaded returns the hosters whose visits in flight count for a limit: those with a configured one, and those that
+// refuse visits. It returns nil for all hosters, if there is a default limit.
+func (h Hosters) Loaded(refusing ...string) []string {
+	if h.Default.Limited() {
+		return nil
+	}
+	names := append([]string{}, refusing...)
+	for hoster, l := range h.Limits {
+		if l.Limited() {
+			names = append(names, hoster)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // BacksOff reports whether refusals lower the limit of a hoster.

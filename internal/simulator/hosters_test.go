@@ -30,7 +30,7 @@ func TestHostersInARun(t *testing.T) {
 		if _, err := Run(t.Context(), options); err != nil {
 			t.Fatal(err)
 		}
-		loads, err := store.HosterLoads(t.Context(), hosters, options.Start.Add(s.runtime()))
+		loads, err := store.HosterLoads(t.Context(), hosters, nil, options.Start.Add(s.runtime()))
 		if err != nil {
 			t.Fatal(err)
 		}

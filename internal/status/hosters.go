@@ -47,17 +47,18 @@ func most(configured int, r *Refuses) int {
 // Hosters returns the hosters with configured limits, those with a default limit and visits, and those that refuse
 // visits.
 func Hosters(ctx context.Context, store *db.Store, hosters model.Hosters, now time.Time) ([]Hoster, error) {
-	loads, err := store.HosterLoads(ctx, hosters, now)
-	if err != nil {
-		return nil, err
-	}
 	refusing := map[string]refusals.State{}
 	if hosters.Backoff != nil {
+		var err error
 		if refusing, err = store.RefusingHosters(ctx, now); err != nil {
 			return nil, err
 		}
 	}
 	maps.DeleteFunc(refusing, func(hoster string, _ refusals.State) bool { return !hosters.BacksOff(hoster) })
+	loads, err := store.HosterLoads(ctx, hosters, hosters.Loaded(slices.Collect(maps.Keys(refusing))...), now)
+	if err != nil {
+		return nil, err
+	}
 	maps.DeleteFunc(loads, func(hoster string, _ origins.HosterLoad) bool { // others only count in case they refuse
 		return !hosters.Limit(hoster).Limited() && refusing[hoster].Hoster == ""
 	})

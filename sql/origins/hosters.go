@@ -22,13 +22,30 @@ type HosterLoad struct {
 	paced time.Time // see refusals.State.Paced
 }
 
-// HosterLoads returns the loads of hosters by name. A visit counts only for hosters that had a limit at its
-// claim.
-func (a Queries) HosterLoads(ctx context.Context, hosters model.Hosters, now time.Time) (map[string]HosterLoad, error) {
-	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{Now: now, LostAfter: hosters.LostAfter.Seconds(), ClaimedAfter: now.Add(-time.Minute)})
-	loads := make(map[string]HosterLoad, len(rows))
+// HosterLoads returns the loads of some hosters by name, or of all if of is nil: see model.Hosters.Loaded. A visit
+// counts only for hosters that had a limit at its claim, or back off. For all hosters it reads all visits in flight.
+func (a Queries) HosterLoads(ctx context.Context, hosters model.Hosters, of []string, now time.Time) (loads map[string]HosterLoad, err error) {
+	loads = make(map[string]HosterLoad)
+	lostAfter, claimedAfter := hosters.LostAfter.Seconds(), now.Add(-time.Minute)
+	if of == nil {
+		rows, err := a.q.AllHosterLoads(ctx, queries.AllHosterLoadsParams{Now: now, LostAfter: lostAfter, ClaimedAfter: claimedAfter})
+		for _, r := range rows {
+			loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed), r.Paced}
+		}
+		return loads, stmt.Failed(err, "count the visits of all hosters")
+	}
+	if len(of) == 0 {
+		return loads, nil
+	}
+	rows, err := a.q.HosterLoads(ctx, queries.HosterLoadsParams{Hosters: of, Now: now, LostAfter: lostAfter, ClaimedAfter: claimedAfter})
+	asked := make(map[string]bool, len(of))
+	for _, hoster := range of {
+		asked[hoster] = true
+	}
 	for _, r := range rows {
-		loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed), r.Paced}
+		if asked[r.Hoster] {
+			loads[r.Hoster] = HosterLoad{int(r.InFlight), int(r.Claimed), r.Paced}
+		}
 	}
 	return loads, stmt.Failed(err, "count the visits of hosters")
 }
@@ -73,7 +90,7 @@ func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
 		return nil, err
 	}
 	s = &hosterRoom{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool), refusing: g.refusing, now: g.now}
-	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, g.now); err != nil {
+	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, s.Loaded(slices.Collect(maps.Keys(g.refusing))...), g.now); err != nil {
 		return nil, err
 	}
 	listers, err := tx.q.HosterListers(ctx)

@@ -40,6 +40,64 @@ func (q *Queries) AddHosterClaims(ctx context.Context, arg AddHosterClaimsParams
 	return err
 }
 
+const allHosterLoads = `-- name: AllHosterLoads :many
+select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)::bigint as claimed,
+       coalesce(max(paced), to_timestamp(0))::timestamptz as paced
+from (
+  select unnest(v.hosters) as hoster, v.in_flight, 0 as claimed, null::timestamptz as paced
+  from (
+    select w.hosters, count(*) as in_flight
+    from scheduler_go.work w
+    where w.hosters is not null and w.state <> 'settled'
+      and (w.started is null or scheduler_go.began(w.started, w.since, $1)
+           >= (select extract(epoch from scheduler_go.ends_known($1))::double precision) - $2::double precision)
+    group by w.hosters
+  ) v
+  union all
+  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > $3
+) l
+group by hoster
+`
+
+type AllHosterLoadsParams struct {
+	Now          time.Time
+	LostAfter    float64
+	ClaimedAfter time.Time
+}
+
+type AllHosterLoadsRow struct {
+	Hoster   string
+	InFlight int64
+	Claimed  int64
+	Paced    time.Time
+}
+
+// AllHosterLoads counts as HosterLoads does, for all hosters. It reads all visits in flight.
+func (q *Queries) AllHosterLoads(ctx context.Context, arg AllHosterLoadsParams) ([]AllHosterLoadsRow, error) {
+	rows, err := q.db.Query(ctx, allHosterLoads, arg.Now, arg.LostAfter, arg.ClaimedAfter)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AllHosterLoadsRow
+	for rows.Next() {
+		var i AllHosterLoadsRow
+		if err := rows.Scan(
+			&i.Hoster,
+			&i.InFlight,
+			&i.Claimed,
+			&i.Paced,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const hosterListers = `-- name: HosterListers :many
 select id, (name || '/' || instance_name)::text as hoster from listers
 `
@@ -76,16 +134,17 @@ select hoster::text as hoster, sum(in_flight)::bigint as in_flight, sum(claimed)
 from (
   select unnest(w.hosters) as hoster, 1 as in_flight, 0 as claimed, null::timestamptz as paced
   from scheduler_go.work w
-  where w.hosters is not null and w.state <> 'settled'
-    and (w.started is null or scheduler_go.began(w.started, w.since, $1)
-         >= (select extract(epoch from scheduler_go.ends_known($1))::double precision) - $2::double precision)
+  where w.hosters && $1::text[] and w.hosters is not null and w.state <> 'settled'
+    and (w.started is null or scheduler_go.began(w.started, w.since, $2)
+         >= (select extract(epoch from scheduler_go.ends_known($2))::double precision) - $3::double precision)
   union all
-  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > $3
+  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > $4
 ) l
 group by hoster
 `
 
 type HosterLoadsParams struct {
+	Hosters      []string
 	Now          time.Time
 	LostAfter    float64
 	ClaimedAfter time.Time
@@ -98,11 +157,16 @@ type HosterLoadsRow struct {
 	Paced    time.Time
 }
 
-// HosterLoads counts, by hoster, the visits in flight and the visits claimed since a moment, with the pace they use. It leaves out
-// visits that began too long before the moment up to which ends are known. began() gives the time of their
-// beginning.
+// HosterLoads counts the visits in flight of some hosters and the visits claimed since a moment, with the pace they use. It
+// leaves out visits that began too long before the moment up to which ends are known. began() gives the time of their
+// beginning. The rows of other hosters are incomplete.
 func (q *Queries) HosterLoads(ctx context.Context, arg HosterLoadsParams) ([]HosterLoadsRow, error) {
-	rows, err := q.db.Query(ctx, hosterLoads, arg.Now, arg.LostAfter, arg.ClaimedAfter)
+	rows, err := q.db.Query(ctx, hosterLoads,
+		arg.Hosters,
+		arg.Now,
+		arg.LostAfter,
+		arg.ClaimedAfter,
+	)
 	if err != nil {
 		return nil, err
 	}
