@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 )
@@ -16,7 +19,8 @@ func TestRefusalAfterTaskSucceeded(t *testing.T) {
 	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, state, since, claimed, task_name, args, kwargs, queue, home, hosters, url, visit_type)
 		select ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'sent', now() - interval '1 minute', now() - interval '1 minute', 'x', '[]', '{}', 'q', 'q',
 			array['host' || n], 'https://host' || n || '/a', 'git' from generate_series(1, 4) n`)
-	settle := Store{Store: store, Hosters: model.Hosters{Backoff: &model.DefaultHosterBackoff}}
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('load-x', '', 'x')")
+	settle := Store{Store: store, Metrics: NewMetrics(prometheus.NewRegistry()), Hosters: model.Hosters{Backoff: &model.DefaultHosterBackoff}}
 	const result, succeeded = true, false
 	for host, events := range map[string][]bool{"1": {result, succeeded}, "2": {succeeded, result}, "3": {succeeded, succeeded, result, result}, "4": {succeeded}} {
 		for _, event := range events {
@@ -39,5 +43,10 @@ func TestRefusalAfterTaskSucceeded(t *testing.T) {
 	}
 	if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.refused_visits"); n != 3 {
 		t.Errorf("%d refused visits, want 3", n)
+	}
+	// The alert HostersRefuse divides one by the other.
+	refused, failed := testutil.ToFloat64(settle.Metrics.refused.WithLabelValues("load-x", "too_many")), testutil.ToFloat64(settle.Metrics.outcomes.WithLabelValues("load-x", "failed"))
+	if refused != 3 || failed != 3 {
+		t.Errorf("the metrics count %v refused visits of %v failed ones, want 3 of 3", refused, failed)
 	}
 }

@@ -107,7 +107,8 @@ func (o *observation) addWork(w ledger.LockedWork, t *report) {
 	if w.TaskType != "" {
 		o.taskType = w.TaskType
 	}
-	o.lane, o.open, o.work = w.Lane, !w.Settled, w.TaskID
+	o.lane, o.work = w.Lane, w.TaskID
+	o.open = !w.Settled || len(w.Hosters) > 0 // settled work has hosters while it waits for its result
 	if t.start != nil {
 		if w.Started == nil && w.TimedOut == 0 {
 			o.waited = max(0, t.start.Received.Sub(w.Claimed).Seconds())
