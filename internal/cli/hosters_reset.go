@@ -47,7 +47,7 @@ Origins whose visits the hoster refused still wait for their time.`,
 			return a.Print(fmt.Sprintf("%s refused a visit last at %s (%s), and has %s. --confirm forgets that.\n",
 				pytext.Visible(hoster), s.Refused.UTC().Format(time.RFC3339), s.Kind, limit))
 		}
-		if err := store.ForgetRefusingHoster(ctx, hoster); err != nil {
+		if _, err := store.ForgetRefusingHoster(ctx, hoster); err != nil {
 			return err
 		}
 		return a.Print(fmt.Sprintf("The refusals of %s are forgotten.\n", pytext.Visible(hoster)))

@@ -19,7 +19,7 @@ type DashboardRole string
 // The roles.
 const (
 	RoleView      DashboardRole = "view"
-	RoleTasks     DashboardRole = "tasks"     // act on tasks
+	RoleTasks     DashboardRole = "tasks"     // act on tasks and hosters
 	RoleGraphs    DashboardRole = "graphs"    // act on graphs
 	RoleTerminate DashboardRole = "terminate" // kill running tasks too; needs RoleTasks or RoleGraphs
 )

@@ -21,6 +21,7 @@ var actions = []Action{
 	{Path: "/logout", Do: logOut, Anyone: true},
 	{Path: "/tasks", Do: changeTasks},
 	{Path: "/graphs", Do: changeGraphs},
+	{Path: "/hosters", Do: changeHosters},
 	{Path: "/audit/{id}/confirm", Do: confirmChange},
 	{Path: "/audit/{id}/cancel", Do: cancelChange},
 }

@@ -18,7 +18,7 @@ import (
 	"swh-scheduler/sql/tasks"
 )
 
-// An action changes tasks or graphs: one, a selection, or all that match a filter. Matches are counted first, and the
+// An action changes a hoster, or tasks or graphs: one, a selection, or all that match a filter. Matches are counted first, and the
 // user confirms the count. Work runs the steps of actions.
 
 var (
@@ -26,7 +26,7 @@ var (
 	changePage = Page{Path: "/audit/{id}", Template: "change.html", Fragments: []string{"change"}, Data: change}
 )
 
-// operation is a change of tasks or of a graph; exactly one of the two functions is set. They run in the transaction
+// operation is a change of tasks, of a graph or of a hoster; exactly one of the three functions is set. They run in the transaction
 // that stores the action's progress.
 type operation struct {
 	Word    string
@@ -36,6 +36,7 @@ type operation struct {
 	needs   Rights
 	tasks   func(ctx context.Context, d *Dashboard, tx *db.Tx, tasks []int64) (changed int64, err error)
 	graph   func(ctx context.Context, d *Dashboard, tx *db.Tx, graph int64) (changed bool, err error)
+	hoster  func(ctx context.Context, tx *db.Tx, hoster string) (changed bool, err error)
 
 	// applies reports whether the operation would change a task; nil: always
 	applies func(t taskData, now time.Time) bool
@@ -232,6 +233,17 @@ func (d *Dashboard) Work(ctx context.Context) {
 
 func (d *Dashboard) step(ctx context.Context, tx *db.Tx, a db.Action, step db.Step) (int64, error) {
 	return guarded(d.Log, a.Action, func() (changed int64, err error) {
+		if step.Hoster != "" {
+			do, err := find(hosterOperations, a.Action)
+			if err != nil {
+				return 0, postgres.Refused(err)
+			}
+			done, err := do.hoster(ctx, tx, step.Hoster)
+			if done {
+				changed++
+			}
+			return changed, err
+		}
 		if len(step.Graphs) == 0 {
 			do, err := find(taskOperations, a.Action)
 			if err != nil {
@@ -277,7 +289,7 @@ func changeGraphs(ctx context.Context, r *Request) (string, error) {
 	})
 }
 
-// begin starts the action of a page's form and wakes Work. The action changes the selected ids, or, if the scope is
+// begin starts the action of a page's form. The action changes the selected ids, or, if the scope is
 // "all", all matches of the form's filter. what is the word for one of them.
 func (r *Request) begin(ctx context.Context, p Page, operations []operation, what string, selected func(ids []int64) db.ActionFilter, matching func(url.Values) (db.ActionFilter, error)) (string, error) {
 	do, err := find(operations, r.PostForm.Get("action"))
@@ -314,7 +326,11 @@ func (r *Request) begin(ctx context.Context, p Page, operations []operation, wha
 		}
 		on = selected(ids)
 	}
-	count := all || do.Warning != ""
+	return r.start(ctx, do, on, all || do.Warning != "")
+}
+
+// start records an action and wakes Work. With count, the action waits for a confirmation once its matches are counted.
+func (r *Request) start(ctx context.Context, do operation, on db.ActionFilter, count bool) (string, error) {
 	a, err := r.Acts.BeginAction(ctx, r.User.Name, r.address(), do.Word, on, count)
 	if err != nil {
 		return "", err
@@ -438,13 +454,13 @@ func (c changeData) Percent() int64 {
 
 // Means returns the action's effect and side effects.
 func (c changeData) Means() string {
-	do, _ := find(slices.Concat(taskOperations, graphOperations), c.Action.Action)
+	do, _ := find(slices.Concat(taskOperations, graphOperations, hosterOperations), c.Action.Action)
 	return strings.TrimSpace(do.Means + " " + do.Warning)
 }
 
 // needs returns the rights for the action. An action that only a newer program supports needs all rights.
 func (c changeData) needs() Rights {
-	do, err := find(slices.Concat(taskOperations, graphOperations), c.Action.Action)
+	do, err := find(slices.Concat(taskOperations, graphOperations, hosterOperations), c.Action.Action)
 	if err != nil {
 		return Tasks | Graphs | Terminate
 	}

@@ -90,6 +90,12 @@ func TestNoPageScans(t *testing.T) {
 		s.exec("vacuum analyze")
 	}
 	s.config.Shares = shares
+	s.config.Hosters = model.Hosters{LostAfter: time.Hour, Backoff: &model.DefaultHosterBackoff}
+	s.exec(`insert into scheduler_go.refusing_hosters
+			select 'forge' || n || '.example.org', 3, 'epoch', 10, 'epoch', now() + interval '1 hour', 0, 0, 'epoch', 'epoch', 0, now(), 'too_many', repeat('m', 200), 0, 'epoch', false from generate_series(1, 1000) n on conflict do nothing`,
+		`insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters)
+			select 'sent', 'q', gen_random_uuid(), 't', '[]', '{}', array['lister-' || n % 300 || '/instance-' || n % 300, 'host' || n % 2000 || '.example.org'] from generate_series(1, 20000) n`,
+		"vacuum analyze scheduler_go.work, scheduler_go.refusing_hosters")
 	read := func() (blocks int) { // by sessions that have ended
 		t.Helper()
 		testenv.Becomes(t, "other sessions", 0, func() int {

@@ -27,6 +27,7 @@ func TestActionsInTheDocs(t *testing.T) {
 	}
 	rows("tasks", taskOperations)
 	rows("graphs", graphOperations)
+	rows("hosters", hosterOperations)
 	table.WriteString("\n")
 	testenv.Generated(t, pageInDocs, "actions", table.String())
 }

@@ -19,16 +19,17 @@ var overviewPage = Page{
 }
 
 type overviewData struct {
-	Problems problems   `json:"problems"` // at most maxProblems
-	More     int        `json:"more_problems"`
-	Idle     problems   `json:"idle"`
-	NotHere  []string   `json:"not_evaluated"` // alerts that only Prometheus can evaluate
-	Flow     flow       `json:"flow"`
-	Past     *series    `json:"past"`        // as workers report, for all task types; nil: see Unread
-	Visited  *series    `json:"past_visits"` // as the journal records, for all visit types
-	Tasks    []typeData `json:"tasks"`
-	Visits   []typeData `json:"visits"`
-	Unread   []string   `json:"not_read"` // reasons why facts are missing
+	Problems problems     `json:"problems"` // at most maxProblems
+	More     int          `json:"more_problems"`
+	Idle     problems     `json:"idle"`
+	NotHere  []string     `json:"not_evaluated"` // alerts that only Prometheus can evaluate
+	Flow     flow         `json:"flow"`
+	Hosters  hosterCounts `json:"hosters"`
+	Past     *series      `json:"past"`        // as workers report, for all task types; nil: see Unread
+	Visited  *series      `json:"past_visits"` // as the journal records, for all visit types
+	Tasks    []typeData   `json:"tasks"`
+	Visits   []typeData   `json:"visits"`
+	Unread   []string     `json:"not_read"` // reasons why facts are missing
 }
 
 // flow counts messages and tasks by stage. nil is unknown.
@@ -96,7 +97,7 @@ func overview(ctx context.Context, r *Request) (any, error) {
 	o.More = max(0, len(o.Problems)-maxProblems)
 	o.Problems = o.Problems[:len(o.Problems)-o.More]
 	o.Tasks, o.Visits = taskRows(types, f), visitRows(f)
-	o.Flow = flowOf(f, o)
+	o.Flow, o.Hosters = flowOf(f, o), countHosters(f.hosters)
 	past, read := r.now.past.part(ctx, r.Dashboard)
 	o.Unread = append(o.Unread, unread(read)...)
 	o.Past, o.Visited = past[ledger.EndedKey{Source: ledger.EndedByWorker}], past[ledger.EndedKey{Source: ledger.EndedByJournal}]

@@ -227,7 +227,7 @@ func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request) (any, 
 // filter would match everything.
 func (p Page) check(query url.Values) error {
 	text, err := url.QueryUnescape(query.Encode())
-	if err != nil || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+	if err != nil || !isText(text) {
 		return Errorf(http.StatusBadRequest, "The address is not text: it has a byte that is not UTF-8, or is zero.")
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
@@ -237,6 +237,9 @@ func (p Page) check(query url.Values) error {
 	}
 	return nil
 }
+
+// isText reports whether PostgreSQL accepts a text.
+func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // Word returns a parameter of the query, without the blanks around it.
 func (r *Request) Word(name string) string { return strings.TrimSpace(r.URL.Query().Get(name)) }

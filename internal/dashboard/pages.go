@@ -5,6 +5,7 @@ var pages = []Page{
 	overviewPage,
 	errorsPage, runningPage, typePage,
 	queuesPage, queuePage,
+	hostersPage,
 	tasksPage, taskPage,
 	originsPage, originPage,
 	freshnessPage,

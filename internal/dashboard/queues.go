@@ -24,7 +24,8 @@ type queuesData struct {
 	Found  int            `json:"found"`
 	Part   part           `json:"read"`
 	groupsAndLanes
-	Hosters []status.Hoster `json:"hosters"`
+	Hosters      []status.Hoster `json:"hosters"`       // at most maxRows
+	HosterCounts hosterCounts    `json:"hoster_counts"` // of all
 }
 
 // groupsAndLanes contains the groups and lanes of some queues, at most maxRows of each.
@@ -52,7 +53,7 @@ func queuesOf(ctx context.Context, r *Request) (any, error) {
 	})
 	q.noteBuild(ctx, r.Dashboard, q.Queues)
 	hosters, hostersPart := r.now.hosters.part(ctx, r.Dashboard)
-	q.Hosters = hosters[:min(len(hosters), maxRows)]
+	q.Hosters, q.HosterCounts = hosters[:min(len(hosters), maxRows)], countHosters(hosters)
 	q.Unread = append(q.Unread, unread(hostersPart)...)
 	return q, nil
 }

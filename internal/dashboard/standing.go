@@ -90,15 +90,15 @@ func (r *Request) nothingToSend(ctx context.Context, f facts, q *status.Queue, a
 	}
 	for _, h := range f.hosters {
 		if h.Refuses != nil {
-			add("/queues#hosters", "The hoster %s refuses visits (%s), and gets at most %d in flight.", h.Hoster, h.Refuses.Kind, h.Refuses.MaxInFlight)
+			add("/hosters", "The hoster %s refuses visits (%s), and gets at most %d in flight.", h.Hoster, h.Refuses.Kind, h.Refuses.MaxInFlight)
 		}
 		limit := model.HosterLimit{MaxInFlight: h.MaxInFlight, PerMinute: h.PerMinute}
 		inFlight, perMinute := limit.Reached(h.InFlight, h.LastMinute)
 		if inFlight {
-			add("/queues#hosters", "The hoster %s has %s in flight, as many as it takes.", h.Hoster, model.Count(h.InFlight, "visit", "visits"))
+			add("/hosters", "The hoster %s has %s in flight, as many as it takes.", h.Hoster, model.Count(h.InFlight, "visit", "visits"))
 		}
 		if perMinute {
-			add("/queues#hosters", "The hoster %s had %s in the last minute, as many as it takes.", h.Hoster, model.Count(h.LastMinute, "visit", "visits"))
+			add("/hosters", "The hoster %s had %s in the last minute, as many as it takes.", h.Hoster, model.Count(h.LastMinute, "visit", "visits"))
 		}
 	}
 	switch due, known, next, err := r.due(ctx, visitType); {

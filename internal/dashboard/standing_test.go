@@ -51,8 +51,8 @@ func TestQueuesThatStandStill(t *testing.T) {
 			`<a href="/daemons">No end of busy was reported for five minutes`, `<a href="/daemons">start-listener on host1 has not reported`,
 		},
 		"load-git": {
-			`<a href="/queues#hosters">The hoster gitea/low refuses visits (too_many), and gets at most 3 in flight.`,
-			`<a href="/queues#hosters">The hoster github/github.com has 5 visits in flight, as many as it takes.`,
+			`<a href="/hosters">The hoster gitea/low refuses visits (too_many), and gets at most 3 in flight.`,
+			`<a href="/hosters">The hoster github/github.com has 5 visits in flight, as many as it takes.`,
 			"No origin of the visit type git is due", "no schedule-recurrent runs",
 		},
 		"idle": {
@@ -70,7 +70,7 @@ func TestQueuesThatStandStill(t *testing.T) {
 	}
 	s.exec("update scheduler_go.candidate_build set phase = 'rows'")
 	s.has("/queue?name=swh.load-git", "It is unknown whether an origin of the visit type git is due")
-	s.has("/queues", `<h2 id="hosters">`, "github/github.com", "Lowered until (UTC)", ", then it rises")
+	s.has("/queues", `<a href="/hosters">`, "1 refuses visits", "1 has as many as configured")
 	s.now.queues.read = func(context.Context) ([]status.Queue, error) { return nil, errors.New("dial tcp: connection refused") }
 	s.forget()
 	s.has("/queue?name=swh.busy", "The queues can&#39;t be read now")

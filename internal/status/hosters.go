@@ -34,10 +34,13 @@ type Refuses struct {
 	Last        time.Time     `json:"last"`  // the last refusal
 	Kind        refusals.Kind `json:"kind"`
 	Reason      string        `json:"reason"`
+	// FailingSince is the first refusal after the last visit that succeeded; nil if one succeeded since.
+	FailingSince *time.Time `json:"failing_since"`
+	Waits        int        `json:"waits"` // number of waits in a row that ended in another refusal
 }
 
-// most returns the lower one of two limits, of which 0 is none.
-func most(configured int, r *Refuses) int {
+// Most returns the lower one of two limits, of which 0 is none.
+func Most(configured int, r *Refuses) int {
 	if r == nil || configured > 0 && configured < r.MaxInFlight {
 		return configured
 	}
@@ -73,7 +76,10 @@ func Hosters(ctx context.Context, store *db.Store, hosters model.Hosters, now ti
 		rows[i] = Hoster{hoster, load.InFlight, limit.MaxInFlight, load.LastMinute, limit.PerMinute, nil}
 		if s, ok := refusing[hoster]; ok {
 			n, _ := s.Max(now)
-			rows[i].Refuses = &Refuses{n, s.Closed.UTC(), s.Until.UTC(), s.Refused.UTC(), s.Kind, s.Reason}
+			rows[i].Refuses = &Refuses{n, s.Closed.UTC(), s.Until.UTC(), s.Refused.UTC(), s.Kind, s.Reason, nil, s.Waits}
+			if !s.Since.IsZero() {
+				rows[i].Refuses.FailingSince = new(s.Since.UTC())
+			}
 		}
 	}
 	return rows, nil
@@ -84,7 +90,7 @@ func HosterTable(t pytext.Terminal, rows []Hoster) string {
 	lines := []string{"HOSTER\tIN FLIGHT>\tMAX>\tLAST MINUTE>\tMAX>"}
 	var refusing []string
 	for _, r := range rows {
-		max := limit(most(r.MaxInFlight, r.Refuses), "-")
+		max := limit(Most(r.MaxInFlight, r.Refuses), "-")
 		if r.Refuses != nil && r.Refuses.MaxInFlight == 0 {
 			max = "0"
 		}

@@ -29,7 +29,7 @@ const (
 	ActionFailed    ActionState = "failed"
 )
 
-// Action is a change to tasks or graphs that a person asks for. Forget deletes it after 400 days.
+// Action is a change to tasks, graphs or a hoster that a person asks for. Forget deletes it after 400 days.
 type Action struct {
 	ID              int64        `json:"id"`
 	Who             string       `json:"who"`     // the login
@@ -53,11 +53,12 @@ type Action struct {
 // Open reports whether the action has further steps.
 func (a Action) Open() bool { return a.State == ActionCounting || a.State == ActionRunning }
 
-// ActionFilter selects an action's tasks or graphs by one of its fields.
+// ActionFilter selects an action's tasks, graphs or hoster by one of its fields.
 type ActionFilter struct {
 	Tasks       *TaskSearch    `json:"tasks,omitempty"`
 	Graphs      []int64        `json:"graphs,omitempty"`
 	GraphSearch *graphs.Search `json:"graph_search,omitempty"`
+	Hoster      string         `json:"hoster,omitempty"`
 }
 
 var (
@@ -86,10 +87,20 @@ func (s ActionStore) BeginAction(ctx context.Context, who, address, action strin
 	return actionOf(row)
 }
 
-// A Step is a part of an action: some tasks, or one graph. A counting step may have several graphs.
+// A Step is a part of an action: some tasks, one graph, or a hoster. A counting step may have several graphs.
 type Step struct {
 	Tasks  []int64
 	Graphs []int64
+	Hoster string
+}
+
+// size returns the number of tasks, graphs and hosters of the step.
+func (s Step) size() int64 {
+	n := len(s.Tasks) + len(s.Graphs)
+	if s.Hoster != "" {
+		n++
+	}
+	return int64(n)
 }
 
 // TakeStep takes the next step of an open action: of those without a row lock, the one with the oldest last
@@ -119,7 +130,7 @@ func (s ActionStore) TakeStep(ctx context.Context, do func(ctx context.Context, 
 		if err != nil {
 			return err
 		}
-		n := int64(len(step.Tasks) + len(step.Graphs))
+		n := step.size()
 		p := queries.StepActionParams{ID: a.ID, Place: next, State: string(a.State)}
 		switch {
 		case a.State == ActionCounting:
@@ -175,6 +186,8 @@ func (tx *Tx) nextStep(ctx context.Context, a Action) (step Step, next int64, er
 			step.Graphs = append(step.Graphs, g.ID)
 		}
 		return step, found.Next, err
+	case a.On.Hoster != "":
+		return Step{Hoster: a.On.Hoster}, 0, nil
 	case a.On.Tasks == nil:
 		left := slices.DeleteFunc(slices.Clone(a.On.Graphs), func(graph int64) bool { return graph >= a.Place })
 		if len(left) == 0 {

@@ -147,9 +147,10 @@ func (a Queries) RefusingHoster(ctx context.Context, hoster string) (s refusals.
 	return refusingHosterOf(rows[0]), true, nil
 }
 
-// ForgetRefusingHoster ends the limit that a hoster has by refusals.
-func (a Queries) ForgetRefusingHoster(ctx context.Context, hoster string) error {
-	return stmt.Failed(a.q.ForgetRefusingHoster(ctx, hoster), "forget the refusals of %s", hoster)
+// ForgetRefusingHoster ends the limit that a hoster has by refusals. It reports whether the hoster refused visits.
+func (a Queries) ForgetRefusingHoster(ctx context.Context, hoster string) (bool, error) {
+	n, err := a.q.ForgetRefusingHoster(ctx, hoster)
+	return n > 0, stmt.Failed(err, "forget the refusals of %s", hoster)
 }
 
 // WaitingRefusal is the last visit of an origin, which its hoster refused, and the time from which ReleaseRefused lets the

@@ -86,7 +86,7 @@ var ownRights = []right{
 	{"table", "UPDATE", "candidate_build", keepers},
 	{"table", "UPDATE DELETE", "hint_sources hints listings set_aside_tasks set_aside_origins", keepers},
 	{"table", "UPDATE DELETE", "refused_visits", "schedule-recurrent"},
-	{"table", "DELETE", "refusing_hosters", "schedule-recurrent"},
+	{"table", "DELETE", "refusing_hosters", "schedule-recurrent " + dashboards},
 	{"table", "INSERT", "graph_checks", tasks},
 	{"table", "DELETE", "graphs graph_keys graph_tasks graph_edges graph_gone", tasks},
 	{"table", "DELETE", "actions configured_lanes deliveries ended event_readers failures freshness held_visits lane_history lane_memory lane_sketches lane_timeouts " +

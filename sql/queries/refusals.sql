@@ -13,7 +13,7 @@ select * from scheduler_go.refusing_hosters where hoster = any(@hosters::text[])
 select * from scheduler_go.refusing_hosters where max_load > 0 or closed > @now order by hoster;
 
 -- ForgetRefusingHoster deletes the state of a hoster.
--- name: ForgetRefusingHoster :exec
+-- name: ForgetRefusingHoster :execrows
 delete from scheduler_go.refusing_hosters where hoster = @hoster;
 
 -- WriteRefusingHosters writes states.

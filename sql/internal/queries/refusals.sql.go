@@ -32,14 +32,17 @@ func (q *Queries) ForgetRefusals(ctx context.Context, arg ForgetRefusalsParams) 
 	return err
 }
 
-const forgetRefusingHoster = `-- name: ForgetRefusingHoster :exec
+const forgetRefusingHoster = `-- name: ForgetRefusingHoster :execrows
 delete from scheduler_go.refusing_hosters where hoster = $1
 `
 
 // ForgetRefusingHoster deletes the state of a hoster.
-func (q *Queries) ForgetRefusingHoster(ctx context.Context, hoster string) error {
-	_, err := q.db.Exec(ctx, forgetRefusingHoster, hoster)
-	return err
+func (q *Queries) ForgetRefusingHoster(ctx context.Context, hoster string) (int64, error) {
+	result, err := q.db.Exec(ctx, forgetRefusingHoster, hoster)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const limitedByRefusals = `-- name: LimitedByRefusals :many
