@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v3"
 
 	"swh-scheduler/internal/config"
 	"swh-scheduler/internal/daemons"
@@ -45,7 +46,8 @@ func registered(registry *prometheus.Registry, found map[string]string) {
 }
 
 // docs/reference/metrics.md lists the metrics that the daemons export, no more and no less,
-// with their labels, and the daemons' loops. The daemons run with all that is optional.
+// with their labels, and the daemons' loops. The daemons run with all that is optional. Alerts use these metrics and
+// labels.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page := testenv.Read(t, filepath.Join("..", "..", "docs", "reference", "metrics.md"))
@@ -84,6 +86,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
+	testenv.Exec(t, store.Pool(), "insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-4000-8000-000000000001', 'gitweb', 'a.example', '{}', now())")
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.full_listings (lister_id, run, ended, cutoff, state, enabled, missing, allowed)
+		values ('00000000-0000-4000-8000-000000000001', 7, now(), now(), 'held', 2, 2, 1)`)
 
 	ctx, stop := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
@@ -133,18 +139,92 @@ func TestMetricsAreDocumented(t *testing.T) {
 		return d.Run(ctx)
 	})
 
-	found := map[string]string{}
-	for deadline := time.Now().Add(time.Minute); !maps.Equal(found, documented) && time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	found, held := map[string]string{}, map[string]float64{}
+	for deadline := time.Now().Add(time.Minute); (!maps.Equal(found, documented) || held["gitweb"] != 1) && time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		for _, r := range registries {
 			registered(r, found)
 			for loop := range gauge(t, r, "swh_scheduler_loop_overdue_seconds", "loop") {
 				found["the loop "+loop] = ""
 			}
+			maps.Copy(held, gauge(t, r, "swh_scheduler_listings_held", "lister"))
 		}
 	}
 	stop()
 	ended.Wait()
 	if diff := cmp.Diff(found, documented); diff != "" {
 		t.Errorf("docs/reference/metrics.md (-the daemons +the page):\n%s", diff)
+	}
+	alertsUse(t, found)
+	if held["gitweb"] != 1 {
+		t.Errorf("held listings are %v, want one of gitweb", held)
+	}
+}
+
+var (
+	selected  = regexp.MustCompile(`(swh_scheduler_\w+)(?:\{([^}]*)\})?`)
+	grouped   = regexp.MustCompile(`\b(?:by|on|group_left|group_right) ?\(([^)]*)\)`)
+	labelName = regexp.MustCompile(`(\w+) ?[=!]~?`)
+	shown     = regexp.MustCompile(`\$labels\.(\w+)`)
+)
+
+// alertsUse checks that the alerts use metrics that daemons export, and labels that these have.
+func alertsUse(t *testing.T, exported map[string]string) {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(testenv.Read(t, filepath.Join("..", "..", "deploy", "prometheus", "alerts.yml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			all := map[string]bool{"job": true, "instance": true} // Prometheus adds these
+			for _, m := range selected.FindAllStringSubmatch(rule.Expr, -1) {
+				name := regexp.MustCompile("_(bucket|count|sum)$").ReplaceAllString(m[1], "")
+				if _, ok := exported[m[1]]; ok {
+					name = m[1]
+				}
+				labels, ok := exported[name]
+				if !ok {
+					t.Errorf("%s: no daemon exports %s", rule.Alert, m[1])
+				}
+				has := map[string]bool{"job": true, "instance": true, "le": name != m[1]}
+				for label := range strings.SplitSeq(labels, ", ") {
+					has[label], all[label] = true, true
+				}
+				for _, of := range labelName.FindAllStringSubmatch(m[2], -1) {
+					if !has[of[1]] {
+						t.Errorf("%s: %s has no label %s", rule.Alert, m[1], of[1])
+					}
+				}
+			}
+			kept := map[string]bool{}
+			for _, m := range grouped.FindAllStringSubmatch(rule.Expr, -1) {
+				for label := range strings.SplitSeq(strings.ReplaceAll(m[1], " ", ""), ",") {
+					if kept[label] = true; label != "" && !all[label] && label != "le" {
+						t.Errorf("%s: no metric of %s has a label %s", rule.Alert, rule.Expr, label)
+					}
+				}
+			}
+			for _, text := range rule.Annotations {
+				for _, m := range shown.FindAllStringSubmatch(text, -1) {
+					if !all[m[1]] || len(kept) > 0 && !kept[m[1]] {
+						t.Errorf("%s: its alerts have no label %s", rule.Alert, m[1])
+					}
+				}
+			}
+			names[rule.Alert] = true
+		}
+	}
+	for _, alert := range []string{"HostersRefuse", "ListingHeld"} {
+		if !names[alert] {
+			t.Errorf("alerts.yml lacks %s", alert)
+		}
 	}
 }
