@@ -55,7 +55,9 @@ func site(t *testing.T, statements ...string) string {
 	for _, statement := range statements {
 		testenv.Exec(t, store.Pool(), statement)
 	}
-	return siteWith(t, store, queues{}, config.Default())
+	c := config.Default()
+	c.Hosters = model.Hosters{Default: model.HosterLimit{MaxInFlight: 5}, LostAfter: time.Hour, Backoff: &model.DefaultHosterBackoff}
+	return siteWith(t, store, queues{}, c)
 }
 
 // siteWith does the same with a database, a broker and a configuration.
@@ -88,6 +90,11 @@ func siteWith(t *testing.T, store *db.Store, broker status.QueueSource, c *confi
 
 // archive inserts the contents of a small archive: listings, failed loads, a graph, and set-aside rows.
 var archive = []string{
+	`insert into scheduler_go.refusing_hosters values
+		('gitlab/gitlab2.example.org', 3.2, 'epoch', 10, 'epoch', now() + interval '1 hour', 1, 0, 'epoch', 'epoch', 0, now() - interval '7 minutes', 'too_many', 'unexpected http resp 429 for https://gitlab2.example.org/group1/project1/info/refs?service=git-upload-pack', 0, 'epoch', false),
+		('git.example.org', 2, now() + interval '40 minutes', 10, 'epoch', now() + interval '40 minutes', 3, 0, 'epoch', now() - interval '3 hours', 0, now() - interval '20 minutes', 'refused', '[Errno 111] Connection refused', 0, 'epoch', false)`,
+	`insert into scheduler_go.work (state, queue, task_id, task_name, args, kwargs, hosters)
+		select 'sent', 'swh.loader.git.tasks.UpdateGitRepository', gen_random_uuid(), 't', '[]', '{}', array['gitlab/gitlab' || 1 + n % 3 || '.example.org', 'gitlab' || 1 + n % 3 || '.example.org'] from generate_series(1, 9) n`,
 	`insert into task_type (type, description, backend_name, default_interval, max_queue_length, num_retries) values
 		('load-git', 'Loads a Git repository', 'swh.loader.git.tasks.UpdateGitRepository', '64 days', 1000, 3),
 		('list-gitlab', 'Lists an instance of GitLab', 'swh.lister.gitlab.tasks.RangeGitLabLister', '1 day', 100, 3),
@@ -191,6 +198,7 @@ func withHostile() []string {
 		`insert into scheduler_go.ended (minute, source, type, status, exception, bucket, part, pieces, seconds) values (date_trunc('minute', now()) - interval '2 minutes', 'worker', '`+q+`', 'failed', '`+q+`', 3, 0, 7, 9)`,
 		`insert into scheduler_go.failures (at, type, exception, message, worker, visit_type, url) values (now(), '`+q+`', '`+q+`', '`+q+`', '`+q+`', '`+q+`', 'https://x.example/`+q+`')`,
 		`insert into scheduler_go.graphs (name, submitted) values ('`+q+`', now())`,
+		`insert into scheduler_go.refusing_hosters values ('`+q+`', 1, 'epoch', 10, 'epoch', now() + interval '1 hour', 0, 0, 'epoch', 'epoch', 0, now(), 'too_many', '`+q+`', 0, 'epoch', false)`,
 		`insert into scheduler_metrics (lister_id, visit_type, last_update, origins_known, origins_enabled, origins_never_visited, origins_with_pending_changes) values ('00000000-0000-0000-0000-000000000009', '`+q+`', now(), 4, 3, 2, 1)`,
 		`insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 2, id, '`+q+`', false, 0 from task where type = '`+q+`'`,
 	)
@@ -323,6 +331,19 @@ func TestActInABrowser(t *testing.T) {
 	tab.load("the graph", func() { tab.do("Page.navigate", values{"url": address + "/graphs/1"}) })
 	tab.load("cancelling", func() { tab.click("button", "Cancel what was not sent") })
 	for deadline := time.Now().Add(patience); !strings.Contains(tab.text(), "done: done to 1"); tab.visit(address + "/audit/2") {
+		if time.Now().After(deadline) {
+			t.Fatal(tab.text())
+		}
+	}
+	tab.visit(address + "/hosters")
+	tab.load("the hoster", func() { tab.click("button", "Reset …") })
+	for deadline := time.Now().Add(patience); !strings.Contains(tab.text(), "Apply to 1"); tab.visit(address + "/audit/3") {
+		if time.Now().After(deadline) {
+			t.Fatal(tab.text())
+		}
+	}
+	tab.load("the confirmation", func() { tab.click("button", "Apply to 1") })
+	for deadline := time.Now().Add(patience); !strings.Contains(tab.text(), "done: done to 1"); tab.visit(address + "/audit/3") {
 		if time.Now().After(deadline) {
 			t.Fatal(tab.text())
 		}
