@@ -30,6 +30,7 @@ const Path = "/hints/"
 const (
 	maxBody     = 25 << 20 // bytes of a webhook: GitHub sends none that are larger
 	maxBodies   = 64 << 20 // bytes of all webhooks that are read
+	maxStrange  = 32 << 20 // bytes of those from addresses without a right signature within rightKept
 	bodyStep    = 8 << 10  // bytes for which a body of unknown size has room at first
 	bodyTimeout = 10 * time.Second
 	// writeTimeout is the time for the hints of a webhook: forges wait 10 s for an answer.
@@ -77,6 +78,7 @@ type Webhooks struct {
 	addresses  *limiter[netip.Prefix]
 	right      recent[netip.Prefix] // addresses of right signatures
 	bodies     *semaphore.Weighted
+	strange    *semaphore.Weighted // part of bodies
 	deliveries deliveries
 	refusals   service.LogLimit
 	count      *prometheus.CounterVec
@@ -95,7 +97,7 @@ func New(o Options) *Webhooks {
 		o.Now = time.Now
 	}
 	w := &Webhooks{
-		Options: o, sources: map[string]source{}, addresses: newLimiter[netip.Prefix](addressPerSecond, addressBurst), bodies: semaphore.NewWeighted(maxBodies),
+		Options: o, sources: map[string]source{}, addresses: newLimiter[netip.Prefix](addressPerSecond, addressBurst), bodies: semaphore.NewWeighted(maxBodies), strange: semaphore.NewWeighted(maxStrange),
 		count: promauto.With(o.Reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_webhooks_total",
 			Help: "Webhooks by source and result: written, ignored (events without changes, private repositories), replayed, limited, unsigned (wrong signature), refused (not valid), failed (try again). The source of an unknown path is empty.",
@@ -224,8 +226,12 @@ func (w *Webhooks) parse(s source, out http.ResponseWriter, r *http.Request, now
 // read reads a body. It reserves room for what has come only, so that bodies that come slowly keep none from others.
 // The caller calls release when it has read the body.
 func (w *Webhooks) read(out http.ResponseWriter, r *http.Request) (body []byte, release func(), refusal *result) {
+	room := []*semaphore.Weighted{w.bodies}
+	if !w.right.has(w.From(r), w.Now()) {
+		room = append(room, w.strange)
+	}
 	var reserved int64
-	release = func() { w.bodies.Release(reserved) }
+	release = func() { freeRoom(room, reserved) }
 	tooLarge := &result{status: http.StatusRequestEntityTooLarge, name: "refused", text: fmt.Sprintf("the body has more than %d bytes", maxBody)}
 	if r.ContentLength > maxBody {
 		return nil, release, tooLarge
@@ -237,7 +243,7 @@ func (w *Webhooks) read(out http.ResponseWriter, r *http.Request) (body []byte, 
 		if size := r.ContentLength - int64(read.Len()) + 1; r.ContentLength >= 0 {
 			step = max(min(step, size), 1)
 		}
-		if !w.bodies.TryAcquire(step) {
+		if !takeRoom(room, step) {
 			return nil, release, &result{status: http.StatusServiceUnavailable, name: "failed", text: "too many webhooks are read; try again", wait: time.Second}
 		}
 		reserved += step
@@ -254,6 +260,23 @@ func (w *Webhooks) read(out http.ResponseWriter, r *http.Request) (body []byte, 
 	}
 	_ = http.NewResponseController(out).SetReadDeadline(time.Time{})
 	return read.Bytes(), release, nil
+}
+
+// takeRoom acquires n of all semaphores, or of none.
+func takeRoom(room []*semaphore.Weighted, n int64) bool {
+	for i, one := range room {
+		if !one.TryAcquire(n) {
+			freeRoom(room[:i], n)
+			return false
+		}
+	}
+	return true
+}
+
+func freeRoom(room []*semaphore.Weighted, n int64) {
+	for _, one := range room {
+		one.Release(n)
+	}
 }
 
 // mayName reports whether a source may name the host of a URL. A URL without a host is refused later.

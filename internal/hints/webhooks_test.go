@@ -431,6 +431,40 @@ func TestSlowWebhooksLeaveRoom(t *testing.T) {
 	}
 }
 
+// Large bodies of strangers that don't end leave room for addresses that signed rightly.
+func TestStrangersLeaveRoom(t *testing.T) {
+	t.Parallel()
+	w := newWebhookWorld(t)
+	push := webhook{"/hints/github", githubPush, map[string]string{"X-Hub-Signature-256": "sha256=" + mac(secret, githubPush), "X-GitHub-Event": "push"}}
+	if status, answer := w.send(t, push); status != http.StatusOK {
+		t.Fatal(status, answer)
+	}
+	w.from = "192.0.2.9/32"
+	gate := make(chan struct{})
+	var reading, wait sync.WaitGroup
+	reading.Add(2)
+	for range 2 {
+		wait.Go(func() {
+			body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 15<<20)), &stalled{began: sync.OnceFunc(reading.Done), gate: gate})
+			w.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hints/github", body))
+		})
+	}
+	reading.Wait()
+	if status, answer := w.send(t, push); status != http.StatusServiceUnavailable {
+		t.Errorf("of a stranger beside 30 MiB: %d %s", status, answer)
+	}
+	w.from = "192.0.2.1/32"
+	if status, answer := w.send(t, push); status != http.StatusOK {
+		t.Errorf("beside strangers: %d %s", status, answer)
+	}
+	close(gate)
+	wait.Wait()
+	w.from = "192.0.2.9/32"
+	if status, answer := w.send(t, push); status != http.StatusOK {
+		t.Errorf("of a stranger afterwards: %d %s", status, answer)
+	}
+}
+
 // stalled is a body of which nothing comes until gate is closed.
 type stalled struct {
 	began func()
