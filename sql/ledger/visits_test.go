@@ -107,10 +107,12 @@ func TestVisitsMoveCandidates(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, before, after string
+		options             string // of the connections that write visits
 		disabled            bool
 		noted               int // of three origins
 	}{
 		{name: "alone"},
+		{name: "one snapshot", options: "?options=-c%20default_transaction_isolation%3Drepeatable%5C%20read", noted: 3},
 		{name: "disabled", disabled: true, noted: 1},
 		{name: "beside a drain", before: "select pg_advisory_lock(hashtextextended('swh-scheduler candidates', 0))", after: "select pg_advisory_unlock_all()", noted: 3},
 		{name: "during a build", before: "update scheduler_go.candidate_build set phase = 'indexes'", after: "update scheduler_go.candidate_build set phase = 'ready'", noted: 3},
@@ -127,7 +129,7 @@ func TestVisitsMoveCandidates(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dsn := testenv.Database(t)
-			store, other := testenv.OpenLocal(t, dsn), testenv.Connect(t, dsn)
+			store, other := testenv.OpenLocal(t, dsn+c.options), testenv.Connect(t, dsn)
 			sqltest.ListN(t, store, 3)
 			testenv.Exec(t, other, "update listed_origins set url = 'https://example.org/00' || right(url, 1), last_update = '2024-01-01'")
 			sqltest.Keep(t, store)

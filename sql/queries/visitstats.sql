@@ -36,14 +36,16 @@ select unnest(@url::text[]), unnest(@visit_type::text[]), unnest(@date::timestam
 on conflict (url, visit_type) do update set last_failure = excluded.last_failure, in_a_row = excluded.in_a_row;
 
 -- OpenCandidates takes the advisory lock of candidates if it is free and fewer changes than a bound are pending, and
--- reports whether it took it. With more pending, a drain needs the lock. Until the transaction ends, the candidates' trigger
--- on origin_visit_stats is off: WriteVisitStats replaces it.
+-- reports whether it took it. With more pending, a drain needs the lock. The statement after the lock needs a snapshot of its
+-- own, which it has only with read committed. Until the transaction ends, the candidates' trigger on
+-- origin_visit_stats is off: WriteVisitStats replaces it.
 -- name: OpenCandidates :one
 with noted as materialized (
   select set_config('scheduler_go.noted', 'on', true) as setting
 )
 select (case
-  when (select setting from noted) = 'on' and coalesce(sum(scheduler_go.pending_changes(t, @bound::bigint)), 0) < @bound
+  when (select setting from noted) = 'on' and current_setting('transaction_isolation') = 'read committed'
+    and coalesce(sum(scheduler_go.pending_changes(t, @bound::bigint)), 0) < @bound
   then pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
   else false end)::boolean as open
 from scheduler_go.changed_visit_types() t;

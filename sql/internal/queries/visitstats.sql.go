@@ -148,15 +148,17 @@ with noted as materialized (
   select set_config('scheduler_go.noted', 'on', true) as setting
 )
 select (case
-  when (select setting from noted) = 'on' and coalesce(sum(scheduler_go.pending_changes(t, $1::bigint)), 0) < $1
+  when (select setting from noted) = 'on' and current_setting('transaction_isolation') = 'read committed'
+    and coalesce(sum(scheduler_go.pending_changes(t, $1::bigint)), 0) < $1
   then pg_try_advisory_xact_lock(hashtextextended('swh-scheduler candidates', 0))
   else false end)::boolean as open
 from scheduler_go.changed_visit_types() t
 `
 
 // OpenCandidates takes the advisory lock of candidates if it is free and fewer changes than a bound are pending, and
-// reports whether it took it. With more pending, a drain needs the lock. Until the transaction ends, the candidates' trigger
-// on origin_visit_stats is off: WriteVisitStats replaces it.
+// reports whether it took it. With more pending, a drain needs the lock. The statement after the lock needs a snapshot of its
+// own, which it has only with read committed. Until the transaction ends, the candidates' trigger on
+// origin_visit_stats is off: WriteVisitStats replaces it.
 func (q *Queries) OpenCandidates(ctx context.Context, bound int64) (bool, error) {
 	row := q.db.QueryRow(ctx, openCandidates, bound)
 	var open bool
