@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
 	"swh-scheduler/sql/migrate"
 )
 
@@ -68,6 +69,28 @@ func TestGrantedRolesLackNothing(t *testing.T) {
 	for what, want := range map[string]bool{"'scheduler_go.walks', 'update'": true, "'listed_origins', 'delete'": false} {
 		if got := testenv.Value[bool](t, owner, fmt.Sprintf("select has_table_privilege('%s', %s)", group, what)); got != want {
 			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// Each daemon that drains changes of candidates may set aside an origin that PostgreSQL refuses.
+func TestKeepersSetOriginsAside(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	owner := testenv.Connect(t, dsn)
+	database := withGrants(t, dsn)
+	sqltest.ListN(t, testenv.OpenLocal(t, dsn), 3)
+	testenv.Exec(t, owner, `create function refuse() returns trigger language plpgsql as $$ begin raise interval_field_overflow; end $$;
+		create trigger refuse before insert or update on scheduler_go.candidates for each row when (new.url like '%/2') execute function refuse()`)
+	for _, daemon := range []string{"start-runner", "start-runner-first-visits", "schedule-recurrent", "journal-client", "rpc-serve"} {
+		user, store := withRole(t, dsn)
+		testenv.Exec(t, owner, fmt.Sprintf("grant %q to %q", migrate.DaemonRole(daemon, database), user))
+		testenv.Exec(t, owner, "delete from scheduler_go.set_aside_origins; update listed_origins set last_seen = last_seen + interval '1 s', last_update = now()")
+		if _, err := store.MaintainCandidates(t.Context()); err != nil {
+			t.Errorf("%s: %v", daemon, err)
+		}
+		if n := testenv.Value[int](t, owner, "select count(*) from scheduler_go.set_aside_origins"); n != 1 {
+			t.Errorf("%s: %d origins are set aside", daemon, n)
 		}
 	}
 }

@@ -102,7 +102,7 @@ var ownRights = []right{
 	{"table", "INSERT DELETE", "hoster_claims", senders + " rpc-serve"},
 	{"table", "INSERT UPDATE", "sending", "start-runner"},
 	{"table", "INSERT", "set_aside_tasks", "start-runner rpc-serve dashboard"},
-	{"table", "INSERT", "set_aside_origins", "start-runner-first-visits schedule-recurrent rpc-serve"},
+	{"table", "INSERT", "set_aside_origins", keepers},
 
 	// What becomes of it.
 	{"table", "UPDATE", "work", "start-listener journal-client"},
