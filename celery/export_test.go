@@ -98,6 +98,6 @@ func Headers(messages ...TaskMessage) ([]map[string]any, error) {
 }
 
 // Figures returns QueueFigures as the management API would report them.
-func Figures(ready, unacknowledged, prefetch int) QueueFigures {
-	return QueueFigures{answered: true, known: true, Asked: time.Now(), stats: queueStats{Ready: &ready, Unacknowledged: &unacknowledged}, prefetch: prefetch}
+func Figures(kind string, ready, unacknowledged, prefetch int) QueueFigures {
+	return QueueFigures{answered: true, known: true, Asked: time.Now(), stats: queueStats{Type: kind, Ready: &ready, Unacknowledged: &unacknowledged}, prefetch: prefetch}
 }

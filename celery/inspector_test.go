@@ -343,34 +343,33 @@ func TestOddVirtualHost(t *testing.T) {
 }
 
 // Unacknowledged messages are at most those of the observation plus those that left the ready ones since. If all
-// consumers are known, their prefetch limits bound the number too. An answer that there is nothing bounds nothing.
+// consumers are known, their prefetch limits bound the number too. The broker's answer that a quorum queue has nothing
+// bounds nothing.
 func TestUnacknowledgedIsAnUpperBound(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
 	q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
-	measure := func(prefetch int) celery.QueueLength {
+	measure := func(kind string, prefetch int) celery.QueueLength {
 		t.Helper()
-		l, err := q.LengthSince(deadline(t), "queue", celery.Figures(3, 10, prefetch), 2)
+		l, err := q.LengthSince(deadline(t), "queue", celery.Figures(kind, 3, 10, prefetch), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return l
 	}
-	for _, prefetch := range []int{-1, 2, 100} {
-		if l := measure(prefetch); l != (celery.QueueLength{Exists: true, Ready: 5, Unacknowledged: 10}) {
-			t.Errorf("with a limit of %d, and nothing by the broker: %+v", prefetch, l)
+	for prefetch, want := range map[int]int{-1: 15, 2: 10, 12: 12, 100: 15} {
+		if got := measure("classic", prefetch).Unacknowledged; got != want {
+			t.Errorf("with a limit of %d: %d, want %d", prefetch, got, want)
+		}
+		if l := measure("quorum", prefetch); l != (celery.QueueLength{Exists: true, Ready: 5, Unacknowledged: 10}) {
+			t.Errorf("a quorum queue, with a limit of %d: %+v", prefetch, l)
 		}
 	}
-	fill(t, ch, "queue", 1)
-	for prefetch, want := range map[int]int{-1: 14, 2: 10, 12: 12, 100: 14} {
-		if l := measure(prefetch); l.Ready != 1 || l.Unacknowledged != want {
-			t.Errorf("with a limit of %d: %+v, want %d", prefetch, l, want)
-		}
+	if _, err := ch.Consume("queue", "", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
 	}
-	_, deliveries := hold(t, env.URL, "queue", 1, false)
-	<-deliveries
-	if l := measure(12); l.Ready != 0 || l.Unacknowledged != 15 {
-		t.Errorf("with a consumer that the figures don't know: %+v, want 15", l)
+	if got := measure("classic", 12).Unacknowledged; got != 15 {
+		t.Errorf("with a consumer that the figures don't know: %d, want 15", got)
 	}
 }
 

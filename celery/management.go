@@ -63,6 +63,7 @@ func (m *management) close() {
 type queueStats struct {
 	Ready          *int          `json:"messages_ready"`
 	Unacknowledged *int          `json:"messages_unacknowledged"`
+	Type           string        `json:"type"`
 	State          string        `json:"state"`
 	Consumers      []queueReader `json:"consumer_details"`
 	Stats          struct {

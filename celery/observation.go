@@ -49,8 +49,8 @@ func (o Observation) Since() time.Time {
 // that others published and consumers fetched since. Nor does it cover what a consumer holds above the lower limit
 // of a consumer that replaced it. If the figures have no counts, the number of unacknowledged messages is unknown.
 //
-// If the passive declare found neither messages nor consumers, Length returns what the figures and the deliveries since
-// allow: see isSilent. Without figures it can't.
+// If the passive declare of a quorum queue found neither messages nor consumers, Length returns what the figures and the
+// deliveries since allow: see isSilent. Without figures it can't.
 func (o Observation) Length(delivered int) (QueueLength, error) {
 	switch {
 	case o.Err != nil:
@@ -66,7 +66,7 @@ func (o Observation) Length(delivered int) (QueueLength, error) {
 		return length, nil
 	}
 	past := o.Figures.stats
-	if isSilent(o.Ready, o.Consumers) { // no message was ready later than both
+	if past.Type == "quorum" && isSilent(o.Ready, o.Consumers) { // no message was ready later than both
 		length.Ready, length.Unacknowledged, length.Consumers = *past.Ready+delivered, *past.Unacknowledged, len(past.Consumers)
 		return length, nil
 	}

@@ -110,7 +110,7 @@ func TestObservingWithASlowManagementAPI(t *testing.T) {
 	}
 	for _, queue := range queues {
 		o := observed[queue]
-		if l, err := o.Length(0); err != nil || l.Unknown || l.Messages() != 3 || o.Since().After(o.Asked) {
+		if l, err := o.Length(0); err != nil || l.Unknown || l.Unacknowledged != 3 || l.Ready != 0 || o.Since().After(o.Asked) {
 			t.Errorf("%s: %+v, %v", queue, l, err)
 		}
 	}

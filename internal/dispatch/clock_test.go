@@ -135,9 +135,9 @@ func TestClocksThatAreAheadOverlookNoDelivery(t *testing.T) {
 		t.Fatal(done, err)
 	}
 	b.hold(t, "q", limit).take(t, limit)
-	// It is eight seconds until the statistics must show that.
-	testenv.Exec(t, b.store.Pool(), "update scheduler_go.deliveries set delivered_at = clock_timestamp() - interval '4 s'")
-	host := &hostClock{ahead: 9 * time.Second}
+	// It is three seconds until the statistics must show that.
+	testenv.Exec(t, b.store.Pool(), "update scheduler_go.deliveries set delivered_at = clock_timestamp() - interval '9 s'")
+	host := &hostClock{ahead: 4 * time.Second}
 	slots := dispatch.NewSlots(testenv.Open(t, b.dsn, postgres.Options{HostTime: host.now}), inspector, func() {})
 	if free := freeIn(t, slots, "q", limit); free != 0 {
 		t.Errorf("%d slots are free in a full queue", free)

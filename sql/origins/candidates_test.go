@@ -202,9 +202,9 @@ func TestCandidatesOfKilledWriters(t *testing.T) {
 	writing, stop := context.WithCancel(t.Context())
 	defer stop()
 	var killer, writers errgroup.Group
+	conn := testenv.Connect(t, w.dsn)
 	killer.Go(func() error {
 		defer stop()
-		conn := testenv.Connect(t, w.dsn)
 		for killed := 0; killed < 10; {
 			var n int
 			if err := conn.QueryRow(t.Context(), `select count(pg_terminate_backend(pid)) from pg_stat_activity

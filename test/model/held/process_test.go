@@ -53,7 +53,7 @@ func newStatistics(t *testing.T, age time.Duration) *statistics {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		f := s.says.Load()
 		consumers := slices.Repeat([]string{`{"ack_required": true, "prefetch_count": 1}`}, f.consumers)
-		_, _ = fmt.Fprintf(w, `{"messages_ready": %d, "messages_unacknowledged": %d, "consumer_details": [%s]}`, f.ready, f.unacked, strings.Join(consumers, ", "))
+		_, _ = fmt.Fprintf(w, `{"type": "quorum", "messages_ready": %d, "messages_unacknowledged": %d, "consumer_details": [%s]}`, f.ready, f.unacked, strings.Join(consumers, ", "))
 	}))
 	t.Cleanup(api.Close)
 	s.inspector = celery.NewQueueInspector(celery.Broker{}, api.URL, celery.InspectorOptions{Logger: quiet, StatsAge: age})
