@@ -59,8 +59,9 @@ func heavyTailed(random *rand.Rand) float64 {
 
 type even struct{ interval, first float64 }
 
+// after takes a t within a millionth of an interval before a change for that change, as times are rounded.
 func (e even) after(t float64) float64 {
-	return e.first + (math.Floor((t-e.first)/e.interval+1e-9)+1)*e.interval
+	return e.first + (math.Floor((t-e.first)/e.interval+1e-6)+1)*e.interval
 }
 
 func (e even) rate(float64) float64 { return 1 / e.interval }

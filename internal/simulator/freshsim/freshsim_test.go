@@ -238,6 +238,23 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// The simulation ends only if each change comes after the last one. Days as floating-point numbers have few digits for
+// intervals of a second.
+func TestEvenChangesIncrease(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		seconds := math.Exp(rapid.Float64Range(0, math.Log(10*365*86400)).Draw(t, "log of seconds"))
+		e := even{seconds / 86400, -rapid.Float64Range(0, 1).Draw(t, "phase") * seconds / 86400}
+		at := e.first + math.Floor(rapid.Float64Range(0, 1000).Draw(t, "day")/e.interval)*e.interval
+		for range 1000 {
+			next := e.after(at)
+			if gap := (next - at) / e.interval; gap < 0.99 || gap > 1.01 {
+				t.Fatalf("the change after %v comes %v intervals later", at, gap)
+			}
+			at = next
+		}
+	})
+}
+
 func TestReadChanges(t *testing.T) {
 	t.Parallel()
 	model, o, err := ReadChanges(strings.NewReader("time,origin\n2026-03-01T12:00:00Z,b\n2026-01-01,a\n2026-01-03 00:00:00+00:00,a\n2026-01-02,a\n2026-01-02,a\n2026-04-11,b\n"))
