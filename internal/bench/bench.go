@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // The sides. Names that begin with "limit:" are limits.
@@ -36,6 +37,7 @@ const (
 	roundsVar = "SWH_BENCH_ROUNDS"
 	quickVar  = "SWH_BENCH_QUICK"
 	sidesVar  = "SWH_BENCH_SIDES"
+	partVar   = "SWH_BENCH_SOAK"
 )
 
 // Figures are the measurements of one run, by unit. For units "…/s" higher is better, for others lower.
@@ -70,6 +72,20 @@ func Rounds(b *testing.B) int {
 		b.Fatalf("%s=%s is not a number of rounds", roundsVar, text)
 	}
 	return n
+}
+
+// Part returns how long a part of a long benchmark lasts: SWH_BENCH_SOAK, or 5 minutes, or 2 seconds if Quick.
+func Part(b *testing.B) time.Duration {
+	b.Helper()
+	text := os.Getenv(partVar)
+	if text == "" {
+		return time.Duration(Size(300, 2)) * time.Second
+	}
+	part, err := time.ParseDuration(text)
+	if err != nil || part <= 0 {
+		b.Fatalf("%s=%s is not a duration, such as 5m", partVar, text)
+	}
+	return part
 }
 
 // Compare runs the sides in turns, in every other round in reverse order. For each side and unit it reports

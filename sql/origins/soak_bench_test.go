@@ -44,13 +44,7 @@ type soak struct {
 // held from the second part to the last but one. After each part it prints the work and its cost, the sizes
 // and dead rows of tables, and the daemons' memory. It reports the work of the last part.
 func BenchmarkSoak(b *testing.B) {
-	part := time.Duration(bench.Size(300, 2)) * time.Second
-	if text := os.Getenv("SWH_BENCH_SOAK"); text != "" {
-		var err error
-		if part, err = time.ParseDuration(text); err != nil {
-			b.Fatal(err)
-		}
-	}
+	part := bench.Part(b)
 	for _, size := range benchSizes(b) {
 		b.Run(fmt.Sprint("origins=", size), func(b *testing.B) {
 			s := newSoak(b, size)
