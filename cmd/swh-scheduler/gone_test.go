@@ -42,6 +42,7 @@ gone_origins: {gitweb: {}}
 		{[]string{"-C", replica, "lister", "gone", "gitweb/a.example", "--confirm"}, 1, nil, "port=1", "held2"},
 		{[]string{"-d", dsn, "lister", "gone", "--confirm"}, 2, nil, "Missing argument 'NAME/INSTANCE'", "held2"},
 		{[]string{"-d", dsn, "lister", "gone", "gitweb/a.example", "--confirm", "--dismiss"}, 2, nil, "--dismiss", "held2"},
+		{[]string{"-d", dsn, "lister", "gone", "gitweb/b.example"}, 0, []string{"no rule for gitweb/b.example (gone_origins), so no origin of it is disabled"}, "", "held2"},
 		{[]string{"-d", dsn, "lister", "gone", "gitweb/c.example"}, 1, nil, `"gitweb/c.example"`, "held2"},
 		{[]string{"-d", dsn, "lister", "gone", "gitweb/a.example", "--confirm"}, 0, []string{"A maintenance job disables 2 origins of gitweb/a.example"}, "", "disabling2"},
 		{[]string{"-d", dsn, "lister", "gone", "gitweb/a.example", "--dismiss"}, 1, nil, "no listing of gitweb/a.example is held", "disabling2"},

@@ -171,10 +171,10 @@ var waysToEnd = map[string]struct {
 }{
 	"quick":    {arguments: `{}`, visits: 10, tasks: 4, visit: "successful", run: "eventful"},
 	"known":    {arguments: `{"seconds": 3}`, visits: 2, visit: "successful", run: "eventful"},
-	"raised":   {arguments: `{"seconds": 3}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
-	"reported": {arguments: `{"seconds": 3, "at_limit": "reported"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
-	"unnamed":  {arguments: `{"seconds": 3, "at_limit": "unnamed"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
-	"ignored":  {arguments: `{"seconds": 3, "at_limit": "ignored"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
+	"raised":   {arguments: `{"seconds": 6}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
+	"reported": {arguments: `{"seconds": 6, "at_limit": "reported"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
+	"unnamed":  {arguments: `{"seconds": 6, "at_limit": "unnamed"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
+	"ignored":  {arguments: `{"seconds": 6, "at_limit": "ignored"}`, visits: 1, tasks: 1, visit: "successful", run: "eventful", moves: true},
 	"forever":  {arguments: `{"seconds": 60}`, visits: 1, tasks: 1, visit: "failed", run: "failed", error: "billiard.exceptions.SoftTimeLimitExceeded: SoftTimeLimitExceeded()", moves: true},
 	"failed":   {arguments: `{"ends": "failed"}`, visits: 2, tasks: 1, visit: "failed", run: "failed", error: "ValueError: no such repository"},
 	"killed":   {arguments: `{"ends": "killed"}`, visits: 1, tasks: 1, run: "failed", error: "billiard.exceptions.WorkerLostError"},
@@ -202,7 +202,7 @@ func TestLanesOnRealWorkers(t *testing.T) {
 	}
 	r.remember("load-git", "https://graph/slow/*", 0.5)
 	graph := configFile(t, `tasks:
-- {name: slow, type: load-git, kwargs: {url: "https://graph/slow/1", seconds: 3}}
+- {name: slow, type: load-git, kwargs: {url: "https://graph/slow/1", seconds: 6}}
 - {name: after, type: load-git, kwargs: {url: "https://graph/after"}, depends_on: [slow]}
 `)
 	if r := ours(t, "-C", r.config, "task", "graph", "submit", graph); r.code != 0 {

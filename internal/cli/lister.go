@@ -176,6 +176,9 @@ func showListing(a *command.App, l origins.FullListing, missing []origins.Missin
 	view := viewListing(l)
 	var text strings.Builder
 	name := a.Line(l.Name + "/" + l.InstanceName)
+	if _, ruled := a.Config.GoneOrigins.Rule(model.Lister{Name: l.Name, InstanceName: l.InstanceName}); !ruled {
+		fmt.Fprintf(&text, "The configuration has no rule for %s (gone_origins), so no origin of it is disabled.\n", name)
+	}
 	if l.Run == nil {
 		fmt.Fprintf(&text, "No full listing of %s is known.\n", name)
 	} else {
