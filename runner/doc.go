@@ -3,7 +3,8 @@
 // daemon start-runner-first-visits.
 //
 // A pass reads which task types have ready tasks, and claims of each type as many tasks as its queue has free slots
-// (package dispatch). Passes follow each other until one claims nothing. Then the daemon waits for its period, and a
+// (package dispatch). It claims for four queues at once; types of the same queue follow each other. Passes follow each
+// other until one claims nothing. Then the daemon waits for its period, and a
 // one-shot run ends.
 //
 // # Rules of the Python scheduler that it follows

@@ -2,15 +2,21 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/graphs"
 )
 
@@ -115,5 +121,88 @@ func TestJobs(t *testing.T) {
 		if diff := cmp.Diff(tc.want, jobs); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// readyTypes is a store whose task types are all ready.
+type readyTypes struct {
+	Store
+	types []model.TaskType
+}
+
+func (readyTypes) Now() time.Time { return time.Now() }
+
+func (s readyTypes) TaskTypes(context.Context) ([]model.TaskType, error) { return s.types, nil }
+
+func (s readyTypes) ReadyTaskTypes(context.Context, time.Time, bool) (names []string, err error) {
+	for _, tt := range s.types {
+		names = append(names, tt.Type)
+	}
+	return names, nil
+}
+
+// openSlots calls a function for each claim, which then fails.
+type openSlots func(queue string)
+
+func (o openSlots) Open(_ context.Context, q dispatch.Queue) (*dispatch.Claim, error) {
+	o(q.Name)
+	return nil, errors.New("no slots in " + q.Name)
+}
+
+// A pass claims for several queues at once, as each claim waits for the disk. Of one queue, types keep their order, as
+// the first one takes the free slots. A fault or an error of a claim doesn't keep the others from theirs.
+func TestAPassClaimsForSeveralQueues(t *testing.T) {
+	store := readyTypes{}
+	for i := range 3 * parallelClaims {
+		store.types = append(store.types, model.TaskType{Type: fmt.Sprint("type", i), BackendName: fmt.Sprint("swh.queue", i)})
+	}
+	var mu sync.Mutex
+	open, most, full := 0, 0, make(chan struct{})
+	count := func(queue string) {
+		mu.Lock()
+		open++
+		if most = max(most, open); open == parallelClaims {
+			select {
+			case <-full:
+			default:
+				close(full)
+			}
+		}
+		mu.Unlock()
+		select {
+		case <-full:
+		case <-time.After(testenv.Patience):
+			t.Errorf("only %d claims at once", most)
+		}
+		mu.Lock()
+		open--
+		mu.Unlock()
+		if queue == "swh.queue1" {
+			panic("a fault")
+		}
+	}
+	r := New(Options{Store: store, Slots: openSlots(count), Log: slog.New(slog.DiscardHandler), Reg: prometheus.NewRegistry()})
+	n, err := r.RunOnce(t.Context())
+	if n != 0 || err == nil || most != parallelClaims {
+		t.Errorf("%d tasks, %v, %d claims at once at most", n, err, most)
+	}
+	for i, tt := range store.types {
+		want := fmt.Sprintf("task type %q: no slots in %s", tt.Type, tt.BackendName)
+		if i == 1 {
+			want = `task type "type1": a fault of the program: a fault`
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+}
+
+func TestJobsOfAQueueKeepTheirOrder(t *testing.T) {
+	var jobs []job
+	for _, queue := range []string{"a", "b", "a", "c", "b", "a"} {
+		jobs = append(jobs, job{queue: dispatch.Queue{Name: queue}})
+	}
+	if diff := cmp.Diff([][]int{{0, 2, 5}, {1, 4}, {3}}, byQueue(jobs)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

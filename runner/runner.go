@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/errgroup"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
@@ -141,24 +142,51 @@ func (r *Runner) tooManyOutgoing(ctx context.Context) (bool, error) {
 	return n >= dispatch.MaxClaim, err
 }
 
-// RunOnce makes one pass over the task types with ready tasks. It returns the number of claimed tasks, and the
-// errors of all types.
+// parallelClaims is how many queues a pass claims for at once. They wait together for the disk, the broker and the
+// database.
+const parallelClaims = 4
+
+// RunOnce makes one pass over the task types with ready tasks. Types of the same queue follow each other. It returns
+// the number of claimed tasks, and the errors of all types.
 func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	jobs, err := r.readyJobs(ctx)
 	if err != nil {
 		return 0, err
 	}
-	var total int
-	var failed []error
-	for _, j := range jobs {
-		n, err := r.claim(ctx, j)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("task type %q: %w", j.name(), err))
-			continue
-		}
+	claimed, failed := make([]int, len(jobs)), make([]error, len(jobs))
+	var claims errgroup.Group
+	claims.SetLimit(parallelClaims)
+	for _, of := range byQueue(jobs) {
+		claims.Go(func() error {
+			for _, i := range of {
+				err := service.Recover(func() (err error) { claimed[i], err = r.claim(ctx, jobs[i]); return err })
+				if err != nil {
+					failed[i] = fmt.Errorf("task type %q: %w", jobs[i].name(), err)
+				}
+			}
+			return nil
+		})
+	}
+	_ = claims.Wait() // the errors are in failed
+	total := 0
+	for _, n := range claimed {
 		total += n
 	}
 	return total, errors.Join(failed...)
+}
+
+// byQueue returns the indexes of the jobs of each queue, queues and jobs in their order.
+func byQueue(jobs []job) (all [][]int) {
+	at := make(map[string]int) // indexes in all
+	for i, j := range jobs {
+		of, seen := at[j.queue.Name]
+		if !seen {
+			of = len(all)
+			at[j.queue.Name], all = of, append(all, nil)
+		}
+		all[of] = append(all[of], i)
+	}
+	return all
 }
 
 // readyJobs returns the jobs of this pass, in the database's order of types. It reads the types' limits anew.
