@@ -16,6 +16,7 @@ import (
 
 	"swh-scheduler/internal/bench"
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 const (
@@ -78,6 +79,7 @@ type instantWorkers struct {
 	written map[int]time.Time // by number of a task that has not arrived
 	times   []float64         // milliseconds
 	next    int
+	random  *rand.Rand
 }
 
 func newInstantWorkers(b *testing.B, broker string, queues int) *instantWorkers {
@@ -97,7 +99,7 @@ func newInstantWorkers(b *testing.B, broker string, queues int) *instantWorkers 
 			}
 		}()
 	}
-	w := &instantWorkers{written: map[int]time.Time{}}
+	w := &instantWorkers{written: map[int]time.Time{}, random: seed.Rand(b)}
 	go w.work(b.Context(), deliveries, events)
 	return w
 }
@@ -154,7 +156,7 @@ func (w *instantWorkers) request(b *testing.B, conn *pgx.Conn, queues int, lasti
 		var types []string
 		var numbers []int
 		for range int(snapshotRate * snapshotStep.Seconds()) {
-			types, numbers = append(types, fmt.Sprint("load-", rand.IntN(queues))), append(numbers, w.next)
+			types, numbers = append(types, fmt.Sprint("load-", w.random.IntN(queues))), append(numbers, w.next)
 			w.next++
 		}
 		w.mu.Lock() // a message may arrive before the answer to the commit
