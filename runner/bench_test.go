@@ -190,12 +190,20 @@ func consume(b *testing.B, broker, queue string) <-chan int {
 	arrivals := make(chan int, 1000)
 	go func() {
 		for d := range deliveries {
-			var body []json.RawMessage
-			var args []int
-			if json.Unmarshal(d.Body, &body) == nil && json.Unmarshal(body[0], &args) == nil {
-				arrivals <- args[0]
+			if n, ok := firstArgument(d.Body); ok {
+				arrivals <- n
 			}
 		}
 	}()
 	return arrivals
+}
+
+// firstArgument returns the first argument of a message, if that is a number.
+func firstArgument(message []byte) (n int, ok bool) {
+	var body []json.RawMessage
+	var args []int
+	if json.Unmarshal(message, &body) != nil || json.Unmarshal(body[0], &args) != nil {
+		return 0, false
+	}
+	return args[0], true
 }

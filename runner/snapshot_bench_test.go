@@ -134,16 +134,15 @@ func (w *instantWorkers) work(ctx context.Context, deliveries <-chan amqp.Delive
 }
 
 func (w *instantWorkers) arrived(d amqp.Delivery) {
-	var body []json.RawMessage
-	var args []int
-	if json.Unmarshal(d.Body, &body) != nil || json.Unmarshal(body[0], &args) != nil {
-		return // a wrong message leaves a task that never arrives
+	n, ok := firstArgument(d.Body)
+	if !ok {
+		return // its task never arrives
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at, ok := w.written[args[0]]; ok {
+	if at, ok := w.written[n]; ok {
 		w.times = append(w.times, float64(time.Since(at).Microseconds())/1e3)
-		delete(w.written, args[0])
+		delete(w.written, n)
 	}
 }
 
