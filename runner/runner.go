@@ -159,8 +159,8 @@ func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	for _, of := range byQueue(jobs) {
 		claims.Go(func() error {
 			for _, i := range of {
-				err := service.Recover(func() (err error) { claimed[i], err = r.claim(ctx, jobs[i]); return err })
-				if err != nil {
+				var err error
+				if claimed[i], err = r.claim(ctx, jobs[i]); err != nil {
 					failed[i] = fmt.Errorf("task type %q: %w", jobs[i].name(), err)
 				}
 			}

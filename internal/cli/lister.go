@@ -146,12 +146,17 @@ func viewListing(l origins.FullListing) listingView {
 	}
 }
 
+// hasRule reports whether gone_origins has a rule for a listing's instance.
+func hasRule(a *command.App, l origins.FullListing) bool {
+	_, ruled := a.Config.GoneOrigins.Rule(model.Lister{Name: l.Name, InstanceName: l.InstanceName})
+	return ruled
+}
+
 func showListings(a *command.App, listings []origins.FullListing, output string, zone *time.Location) error {
 	views := []listingView{}
 	var rows [][]string
 	for _, l := range listings {
-		_, ruled := a.Config.GoneOrigins.Rule(model.Lister{Name: l.Name, InstanceName: l.InstanceName})
-		if !ruled && l.Examined == 0 {
+		if !hasRule(a, l) && l.Examined == 0 {
 			continue
 		}
 		v := viewListing(l)
@@ -176,7 +181,7 @@ func showListing(a *command.App, l origins.FullListing, missing []origins.Missin
 	view := viewListing(l)
 	var text strings.Builder
 	name := a.Line(l.Name + "/" + l.InstanceName)
-	if _, ruled := a.Config.GoneOrigins.Rule(model.Lister{Name: l.Name, InstanceName: l.InstanceName}); !ruled {
+	if !hasRule(a, l) {
 		fmt.Fprintf(&text, "The configuration has no rule for %s (gone_origins), so no origin of it is disabled.\n", name)
 	}
 	if l.Run == nil {

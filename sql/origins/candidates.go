@@ -25,9 +25,9 @@ import (
 // right, or its origin has a recorded change. A grab reads both and is always exact (candidates_grab.go).
 //
 // A transaction of ours that gets that lock at once moves the candidates of its origins instead: a claim in grab.go,
-// visits of the journal by ledger.Store.UpdateVisitStats. It takes the lock in an earlier statement, so that its snapshot
-// has the writes of earlier holders of the lock. It changes only what follows from the rows that it has locked. Another
-// transaction meanwhile doesn't get the lock, and records its changes.
+// visits of the journal by ledger.Store.UpdateVisitStats. It takes the lock in a statement of its own, before. So the
+// next statement sees what earlier holders of the lock have written. It changes only candidates of rows that it has
+// locked. Other transactions don't get the lock meanwhile, and record their changes.
 //
 // With more than MaxPendingChanges of the visit type, grabs use the general query at the Python scheduler's
 // cost, until enough changes are drained.
