@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,6 +60,7 @@ type Options struct {
 type Runner struct {
 	Options
 	now                func() time.Time
+	cameIn             atomic.Int64 // nanoseconds since 1970 of the last call of PriorityCameIn
 	claimed            *prometheus.CounterVec
 	released, neverRun prometheus.Counter
 }
@@ -133,7 +135,23 @@ const (
 	// claimAtMost is the most tasks of a claim, whose messages are in memory until its commit. The next pass
 	// follows at once.
 	claimAtMost = 2000
+	// claimAtMostBeside is the same while tasks with priority come in. A task's commit waits until what larger
+	// claims wrote is on disk, and its message waits for the processor beside theirs.
+	claimAtMostBeside = 100
+	// besidePriority is how long a notification of a task with priority keeps claims small.
+	besidePriority = 10 * time.Second
 )
+
+// PriorityCameIn makes a runner of tasks without priority claim less at once for a while: one with priority became ready.
+func (r *Runner) PriorityCameIn() { r.cameIn.Store(r.now().UnixNano()) }
+
+// mostAtOnce returns the most tasks of a claim.
+func (r *Runner) mostAtOnce() int {
+	if !r.WithPriority && r.now().UnixNano()-r.cameIn.Load() < int64(besidePriority) {
+		return claimAtMostBeside
+	}
+	return claimAtMost
+}
 
 // tooManyOutgoing reports whether so many messages are outgoing that further claims would mark tasks as scheduled
 // long before they are sent.
@@ -216,7 +234,7 @@ func (r *Runner) claim(ctx context.Context, j job) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	c.Size = min(c.Size, claimAtMost)
+	c.Size = min(c.Size, r.mostAtOnce())
 	var taken map[string]int // by type
 	var work []ledger.Work
 	if c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, j.queue.Limit)) {

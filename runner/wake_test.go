@@ -35,12 +35,14 @@ func startWokenRunner(t *testing.T, withPriority bool) *wokenRunner {
 	o := runner.Options{
 		Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
 		Slots:  dispatch.NewSlots(store, inspector, func() { w.claims <- struct{}{} }),
-		Period: time.Hour, WithPriority: withPriority, Listen: store.Listener(db.GraphChannel),
+		Period: time.Hour, WithPriority: withPriority, Listen: store.Listener(db.GraphChannel, db.PriorityChannel),
 	}
-	if withPriority {
-		o.Listen = store.Listener(db.GraphChannel, db.PriorityChannel)
+	var r *runner.Runner
+	if !withPriority {
+		o.Listen = store.ListenerBeside(db.PriorityChannel, func() { r.PriorityCameIn() }, db.GraphChannel)
 	}
-	w.stop = testenv.Run(t, runner.New(o).Run)
+	r = runner.New(o)
+	w.stop = testenv.Run(t, r.Run)
 	return w
 }
 
@@ -100,5 +102,35 @@ func TestRunnersAreWokenByGraphs(t *testing.T) {
 		w.exec("update task set status = 'completed' where id = $1", g.Tasks[0])
 		w.claimed()
 		w.stop()
+	}
+}
+
+// Claims of tasks without priority are small while tasks with priority come in, so that those don't wait for large ones.
+func TestClaimsAreSmallBesidePriority(t *testing.T) {
+	t.Parallel()
+	w := startWokenRunner(t, false)
+	sent := func(want int) {
+		t.Helper()
+		w.claimed()
+		var got int
+		if err := w.store.Pool().QueryRow(t.Context(), "select count(*) from task where status = 'next_run_scheduled'").Scan(&got); err != nil || got != want {
+			t.Errorf("%d tasks are claimed, want %d; %v", got, want, err)
+		}
+	}
+	const insert = "insert into task (type, arguments, next_run, current_interval, status, priority) select 'load-git', '{}', now(), '1 day', 'next_run_not_scheduled', "
+	insertMany := func() {
+		w.exec(insert + "null from generate_series(1, 250)")
+		w.exec("notify " + db.GraphChannel)
+	}
+	insertMany()
+	sent(250)
+	w.exec(insert + "'high'")
+	insertMany()
+	w.claimed()
+	w.claimed()
+	sent(500)
+	w.stop()
+	if len(w.claims) > 0 {
+		t.Error("there was a fourth claim")
 	}
 }

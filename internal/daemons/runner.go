@@ -52,10 +52,10 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery
 	if err != nil {
 		return sender{}, err
 	}
-	channels := []string{db.GraphChannel}
-	if r.WithPriority {
-		channels = append(channels, db.PriorityChannel)
-	} else { // one kind of runner is enough for these jobs
+	var n *runner.Runner
+	listen := p.Store.Listener(db.GraphChannel, db.PriorityChannel)
+	if !r.WithPriority { // one kind of runner is enough for these jobs
+		listen = p.Store.ListenerBeside(db.PriorityChannel, func() { n.PriorityCameIn() }, db.GraphChannel)
 		ofShares, err := sharing(ctx, p, false)
 		if err != nil {
 			return sender{}, err
@@ -66,11 +66,11 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery
 		}
 		also, jobs = append(also, ofShares), append(jobs, lost, maintenance.Archive(p.Store, p.Config.Archive, p.Log, p.Metrics))
 	}
-	n := runner.New(runner.Options{
+	n = runner.New(runner.Options{
 		Store: p.Store, Slots: d.Slots, Log: p.Log, Reg: p.Metrics,
 		Period: r.Period, TaskTypes: r.TaskTypes, TaskTypePatterns: r.TaskTypePatterns, WithPriority: r.WithPriority,
 		Ageing: p.Config.PriorityAgeing, Shares: p.Config.Shares, Lanes: p.Config.Lanes,
-		Listen: p.Store.Listener(channels...),
+		Listen: listen,
 	})
 	once := func(ctx context.Context) (int, error) {
 		mend := maintenance.Keeper{Store: p.Store, Jobs: []maintenance.Job{maintenance.Graphs(p.Store)}}
