@@ -19,7 +19,7 @@ type stuckPublisher struct {
 }
 
 func (p *stuckPublisher) Publish(ctx context.Context, m []celery.TaskMessage) []error {
-	if m[0].Queue == "bulk" {
+	if len(m) > 0 && m[0].Queue == "bulk" { // none are left if their queue could not be declared
 		p.once.Do(func() { close(p.stuck) })
 		<-p.release
 	}
