@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -174,3 +176,28 @@ func TestOnlyAWholeRunIsWritten(t *testing.T) {
 		t.Error("no error without markers")
 	}
 }
+
+// make bench-readme finds each of the table's benchmarks, however packages move.
+func TestBenchmarksOfTheTableAreThere(t *testing.T) {
+	t.Parallel()
+	missing := map[string]bool{}
+	for _, title := range titles {
+		missing[title.benchmark] = true
+	}
+	root := filepath.Join("..", "..", "..")
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, found := range benchmarkFunction.FindAllStringSubmatch(string(source), -1) {
+			delete(missing, found[1])
+		}
+		return err
+	})
+	if err != nil || len(missing) > 0 {
+		t.Errorf("no package has the benchmarks %v; %v", slices.Sorted(maps.Keys(missing)), err)
+	}
+}
+
+var benchmarkFunction = regexp.MustCompile(`(?m)^func Benchmark(\w+)\(`)
