@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,12 +129,22 @@ func (w *world) drain(t *testing.T, queues []string, check func(id string)) map[
 // inOrder is drain with the bodies in order of arrival.
 func (w *world) inOrder(t *testing.T, queues []string, check func(id string)) map[string][]string {
 	t.Helper()
+	got := make(map[string][]string)
+	w.take(t, queues, func(queue string, d amqp.Delivery) {
+		got[queue] = append(got[queue], fmt.Sprintf("%v %s", d.Headers["task"], d.Body))
+		check(d.CorrelationId)
+	})
+	return got
+}
+
+// take empties queues. They may be missing.
+func (w *world) take(t *testing.T, queues []string, each func(queue string, d amqp.Delivery)) {
+	t.Helper()
 	conn, err := amqp.Dial(w.broker.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	got := make(map[string][]string)
 	for _, queue := range queues {
 		ch, err := conn.Channel()
 		if err != nil {
@@ -143,11 +155,9 @@ func (w *world) inOrder(t *testing.T, queues []string, check func(id string)) ma
 			if err != nil || !ok { // no such queue, or empty
 				break
 			}
-			got[queue] = append(got[queue], fmt.Sprintf("%v %s", d.Headers["task"], d.Body))
-			check(d.CorrelationId)
+			each(queue, d)
 		}
 	}
-	return got
 }
 
 func (w *world) runPeer(t *testing.T, args ...string) {
@@ -303,8 +313,8 @@ func TestRunnerWaitsForDelivery(t *testing.T) {
 	stop()
 }
 
-// Beside a Python runner, ours sends each task that it claims once, with its own run. Together they send every
-// task.
+// Beside a Python runner, ours sends each task that it claims once, with its own run. Together they claim every
+// task. The Python runner may end before the broker has its last messages, which are then lost.
 func TestRunnerBesideThePeers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -331,12 +341,22 @@ func TestRunnerBesideThePeers(t *testing.T) {
 		count(*), count(distinct task) from task_run`).Scan(&unscheduled, &runs, &tasks); err != nil {
 		t.Fatal(err)
 	}
-	sent := 0
-	for _, messages := range w.messages(t) { // each of a run, and each run's once
-		sent += len(messages)
+	sent := make(map[string]int) // messages by task id
+	ours := 0
+	w.take(t, queues, func(_ string, d amqp.Delivery) {
+		sent[d.CorrelationId]++
+		if strings.HasPrefix(fmt.Sprint(d.Headers["origin"]), fmt.Sprintf("gen%d@", os.Getpid())) {
+			ours++
+		}
+	})
+	for id, n := range sent {
+		if n != 1 {
+			t.Errorf("%d messages have the id %s", n, id)
+		}
 	}
-	if unscheduled != 0 || tasks < 15000 || sent != runs {
-		t.Errorf("%d tasks left, %d runs of %d tasks, %d messages", unscheduled, runs, tasks, sent)
+	ofRuns := testenv.Value[int](t, w.store.Pool(), "select count(*) from task_run where backend_id = any($1)", slices.Collect(maps.Keys(sent)))
+	if unscheduled != 0 || tasks < 15000 || ours != claimed || ofRuns != len(sent) {
+		t.Errorf("%d tasks left; %d tasks have runs; %d messages of %d claimed tasks; %d messages belong to %d runs", unscheduled, tasks, ours, claimed, len(sent), ofRuns)
 	}
 	if claimed == 0 || runs <= claimed {
 		t.Errorf("%d of %d runs are ours: the runners did not work beside each other", claimed, runs)
