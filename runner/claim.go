@@ -20,6 +20,9 @@ type job struct {
 // name is for logs and errors.
 func (j job) name() string { return j.types[0].Type }
 
+// simple reports whether other queues may be claimed for in the same transaction.
+func (j job) simple() bool { return j.shares == nil && j.queue.Lanes == nil && j.queue.Limited() }
+
 // typeOf returns a type of the job by its name.
 func (j job) typeOf(name string) model.TaskType {
 	return j.types[slices.IndexFunc(j.types, func(tt model.TaskType) bool { return tt.Type == name })]

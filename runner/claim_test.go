@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,26 +66,66 @@ type oneFails struct {
 	queue string
 }
 
-func (s oneFails) Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, error) {
-	if q.Name == s.queue {
+func (s oneFails) OpenTogether(ctx context.Context, queues ...dispatch.Queue) (dispatch.Claims, error) {
+	if slices.ContainsFunc(queues, func(q dispatch.Queue) bool { return q.Name == s.queue }) {
 		return nil, errors.New("not now")
 	}
-	return s.Slots.Open(ctx, q)
+	return s.Slots.OpenTogether(ctx, queues...)
 }
 
-// A task type whose claim fails doesn't delay the others, and the pass returns its error.
+// A task type whose claim fails doesn't delay the others, claimed for in the same transaction (with limits) or not. The
+// pass returns its error. A queue that can't be observed doesn't delay them either.
 func TestTypeThatFailsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	w := openWorld(t)
-	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.a'), ('b', '', 'swh.b'), ('c', '', 'swh.c')")
-	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
-		select type, '{}', now(), '1 day', 'next_run_not_scheduled' from task_type where type in ('a', 'b', 'c')`)
-	n, err := w.runner(t, oneFails{w.slots(t), "swh.a"}, false).RunOnce(t.Context())
-	if n != 2 || err == nil {
-		t.Errorf("%d tasks claimed, %v, want 2 and an error", n, err)
+	for _, limit := range []string{"null", "10"} {
+		w := openWorld(t)
+		w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) select 'x' || n, '', 'swh.' || n, "+limit+" from generate_series(1, 9) n")
+		w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
+			select type, '{}', now(), '1 day', 'next_run_not_scheduled' from task_type where type ~ '^x'`)
+		slots := oneFails{w.slots(t), "swh.1"}
+		ch := testenv.Channel(t, w.broker.URL)
+		if _, err := ch.QueueDeclare("swh.2", true, false, true, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		n, err := w.runner(t, slots, false).RunOnce(t.Context())
+		if n != 7 || err == nil {
+			t.Fatalf("limit %s: %d tasks claimed, %v, want 7 and an error", limit, n, err)
+		}
+		for _, want := range []string{`task type "x1": not now`, `task type "x2": count the free slots of queue "swh.2"`} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("limit %s: no %q in %v", limit, want, err)
+			}
+		}
+		claimed := make(map[string]int)
+		for i := range 7 {
+			claimed[fmt.Sprint("x", i+3)] = 1
+		}
+		if diff := cmp.Diff(claimed, w.claimed(t, "type")); diff != "" {
+			t.Errorf("limit %s (-want +got):\n%s", limit, diff)
+		}
 	}
-	if diff := cmp.Diff(map[string]int{"b": 1, "c": 1}, w.claimed(t, "type")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+}
+
+// Queues that are claimed for together share the most tasks of a transaction, so that none waits for another's backlog.
+func TestQueuesOfATransactionShareIt(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) select 'x' || n, '', 'swh.' || n, 5000 from generate_series(1, 5) n")
+	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
+		select type, '{}', now(), '1 day', 'next_run_not_scheduled' from generate_series(1, 1010), unnest(array['x1', 'x2', 'x5']) type`)
+	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
+		select type, '{}', now(), '1 day', 'next_run_not_scheduled' from unnest(array['x3', 'x4']) type`)
+	r := w.runner(t, w.slots(t), false)
+	for _, want := range []map[string]int{
+		{"x1": 1000, "x2": 1000, "x3": 1, "x4": 1, "x5": 1010}, // 1 and 2, 3 and 4, 5 alone
+		{"x1": 1010, "x2": 1010, "x3": 1, "x4": 1, "x5": 1010},
+	} {
+		if _, err := r.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, w.claimed(t, "type")); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }
 

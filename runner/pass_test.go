@@ -149,6 +149,11 @@ func (o openSlots) Open(_ context.Context, q dispatch.Queue) (*dispatch.Claim, e
 	return nil, errors.New("no slots in " + q.Name)
 }
 
+func (o openSlots) OpenTogether(ctx context.Context, queues ...dispatch.Queue) (dispatch.Claims, error) {
+	_, err := o.Open(ctx, queues[0])
+	return nil, err
+}
+
 // A pass claims for several queues at once, as each claim waits for the disk. An error of a claim doesn't keep the others
 // from theirs.
 func TestAPassClaimsForSeveralQueues(t *testing.T) {
@@ -199,5 +204,43 @@ func TestJobsOfAQueueKeepTheirOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff([][]int{{0, 2, 5}, {1, 4}, {3}}, byQueue(jobs)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Queues with a limit, one job, and neither lanes nor groups share transactions: as many as run at once, until each has
+// claimsTogether.
+func TestTransactions(t *testing.T) {
+	many := func(n int) (jobs []job) {
+		for i := range n {
+			jobs = append(jobs, job{queue: dispatch.Queue{Name: fmt.Sprint(i), Limit: new(int64(1))}})
+		}
+		return jobs
+	}
+	special := many(9)
+	special[0].queue.Limit = nil
+	special[1].queue.Limit = new(int64(0))
+	special[2].queue.Lanes = &dispatch.LaneSet{}
+	special[3].shares = &model.Shares{}
+	special[4].queue.Name = "8"
+	large := make([][][]int, 5)
+	for i := range 65 {
+		if i%claimsTogether == 0 {
+			large[i/claimsTogether] = [][]int{nil}
+		}
+		large[i/claimsTogether][0] = append(large[i/claimsTogether][0], i)
+	}
+	for name, tc := range map[string]struct {
+		jobs []job
+		want [][][]int
+	}{
+		"none":    {nil, nil},
+		"few":     {many(3), [][][]int{{{0}}, {{1}}, {{2}}}},
+		"more":    {many(6), [][][]int{{{0, 1}}, {{2, 3}}, {{4, 5}}}},
+		"many":    {many(65), large},
+		"special": {special, [][][]int{{{0}}, {{1}}, {{2}}, {{3}}, {{4}, {8}}, {{5}}, {{6}}, {{7}}}},
+	} {
+		if diff := cmp.Diff(tc.want, transactions(tc.jobs)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

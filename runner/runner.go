@@ -33,6 +33,7 @@ type Store interface {
 // Slots opens claims for the free slots of queues.
 type Slots interface {
 	Open(ctx context.Context, q dispatch.Queue) (*dispatch.Claim, error)
+	OpenTogether(ctx context.Context, queues ...dispatch.Queue) (dispatch.Claims, error)
 }
 
 // Options configure a Runner.
@@ -160,9 +161,13 @@ func (r *Runner) tooManyOutgoing(ctx context.Context) (bool, error) {
 	return n >= dispatch.MaxClaim, err
 }
 
-// parallelClaims is how many queues a pass claims for at once. They wait together for the disk, the broker and the
-// database.
-const parallelClaims = 4
+const (
+	// parallelClaims is how many transactions a pass claims in at once. They wait together for the disk, the broker and
+	// the database.
+	parallelClaims = 4
+	// claimsTogether is the most queues of a transaction. Each queue's part of it is small, so that none waits long.
+	claimsTogether = 16
+)
 
 // RunOnce makes one pass over the task types with ready tasks. Types of the same queue follow each other. It returns
 // the number of claimed tasks, and the errors of all types.
@@ -171,26 +176,42 @@ func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	n := 0
 	claimed, failed := make([]int, len(jobs)), make([]error, len(jobs))
 	var claims errgroup.Group
 	claims.SetLimit(parallelClaims)
-	for _, of := range byQueue(jobs) {
+	for _, of := range transactions(jobs) {
 		claims.Go(func() error {
-			for _, i := range of {
-				var err error
-				if claimed[i], err = r.claim(ctx, jobs[i]); err != nil {
-					failed[i] = fmt.Errorf("task type %q: %w", jobs[i].name(), err)
-				}
+			for _, together := range of {
+				r.claim(ctx, jobs, together, claimed, failed)
 			}
 			return nil
 		})
 	}
 	_ = claims.Wait() // the errors are in failed
-	total := 0
-	for _, n := range claimed {
-		total += n
+	for _, of := range claimed {
+		n += of
 	}
-	return total, errors.Join(failed...)
+	return n, errors.Join(failed...)
+}
+
+// transactions returns the indexes of the jobs of each transaction, by the transactions that follow each other. Jobs
+// of the same queue follow each other. Queues with one job and a limit, without lanes and groups, are claimed for together:
+// with many queues, a commit for each would take longer than the claims.
+func transactions(jobs []job) (all [][][]int) {
+	var simple []int
+	for _, of := range byQueue(jobs) {
+		if len(of) == 1 && jobs[of[0]].simple() {
+			simple = append(simple, of[0])
+			continue
+		}
+		all = append(all, slices.Collect(slices.Chunk(of, 1)))
+	}
+	size := min(claimsTogether, (len(simple)+parallelClaims-1)/parallelClaims)
+	for some := range slices.Chunk(simple, max(1, size)) {
+		all = append(all, [][]int{some})
+	}
+	return all
 }
 
 // byQueue returns the indexes of the jobs of each queue, queues and jobs in their order.
@@ -228,27 +249,62 @@ func (r *Runner) wanted(name string) bool {
 	return model.Restriction{TaskTypes: r.TaskTypes, Patterns: r.TaskTypePatterns}.Admits(name)
 }
 
-// claim fills the free slots of a job's queue with its tasks.
-func (r *Runner) claim(ctx context.Context, j job) (int, error) {
-	c, err := r.Slots.Open(ctx, j.queue)
+// claim fills the free slots of the queues of some jobs in one transaction. It sets their elements of claimed and
+// failed. If the transaction fails, each job gets one of its own.
+func (r *Runner) claim(ctx context.Context, jobs []job, together []int, claimed []int, failed []error) {
+	some := make([]job, len(together))
+	for i, at := range together {
+		some[i] = jobs[at]
+	}
+	n, errs, err := r.claimTogether(ctx, some)
+	if err != nil && len(together) > 1 {
+		for one := range slices.Chunk(together, 1) {
+			r.claim(ctx, jobs, one, claimed, failed)
+		}
+		return
+	}
+	for i, at := range together {
+		if err != nil {
+			failed[at] = fmt.Errorf("task type %q: %w", some[i].name(), err)
+			continue
+		}
+		claimed[at] = n[i]
+		if errs[i] != nil {
+			failed[at] = fmt.Errorf("task type %q: %w", some[i].name(), errs[i])
+		}
+	}
+}
+
+// claimTogether returns the number of claimed tasks of each job, and why its queue can't be observed. err is of all jobs.
+func (r *Runner) claimTogether(ctx context.Context, jobs []job) (n []int, failed []error, err error) {
+	queues := make([]dispatch.Queue, len(jobs))
+	for i, j := range jobs {
+		queues[i] = j.queue
+	}
+	claims, err := r.Slots.OpenTogether(ctx, queues...)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
-	c.Size = min(c.Size, r.mostAtOnce())
-	var taken map[string]int // by type
-	var work []ledger.Work
-	if c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, j.queue.Limit)) {
-		taken, work, err = r.take(ctx, c, j)
+	n, failed = make([]int, len(jobs)), make([]error, len(jobs))
+	taken, work := make([]map[string]int, len(jobs)), make([][]ledger.Work, len(jobs))
+	for i, j := range jobs {
+		c := claims[i]
+		c.Size = min(c.Size, max(1, r.mostAtOnce()/len(jobs)))
+		if failed[i] = c.Err; err == nil && c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, j.queue.Limit)) {
+			taken[i], work[i], err = r.take(ctx, c, j)
+		}
 	}
-	n, err := c.Commit(ctx, work, err)
-	if err != nil {
-		return 0, err
+	if err = claims.Commit(ctx, work, err); err != nil {
+		return nil, nil, err
 	}
-	for taskType, n := range taken {
-		r.claimed.WithLabelValues(taskType).Add(float64(n))
-		r.Log.Info("tasks claimed", "task_type", taskType, "queue", j.queue.Name, "tasks", n)
+	for i, j := range jobs {
+		n[i] = len(work[i])
+		for taskType, tasks := range taken[i] {
+			r.claimed.WithLabelValues(taskType).Add(float64(tasks))
+			r.Log.Info("tasks claimed", "task_type", taskType, "queue", j.queue.Name, "tasks", tasks)
+		}
 	}
-	return n, nil
+	return n, failed, nil
 }
 
 // worthRefilling reports whether more than a fifth of a queue is free, so that claims are not too small. It is the

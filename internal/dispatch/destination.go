@@ -12,10 +12,11 @@ type destination interface {
 	queues() []string
 	// bounded reports whether unacknowledged messages count against the limit.
 	bounded() bool
-	// free counts the free slots. The caller holds the locks.
-	free(ctx context.Context, c *Claim, observed observations) (int, error)
-	// write routes work and writes it to the ledger. It returns the number of messages that became outgoing.
-	write(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error)
+	// free counts the free slots. counts are those of the queues, if it is bounded. The caller holds the locks.
+	free(ctx context.Context, c *Claim, counts []messageCount, observed observations) (int, error)
+	// route sets the queue or backlog of each message of work, and sends backlogs. It returns the number of messages
+	// that become outgoing.
+	route(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error)
 }
 
 // destination returns the destination of claims for the queue.
@@ -31,15 +32,18 @@ type plain struct{ Queue }
 
 func (q plain) queues() []string { return []string{q.Name} }
 
-func (q plain) bounded() bool { return q.limited() }
+func (q plain) bounded() bool { return q.Limited() }
 
-func (q plain) free(ctx context.Context, c *Claim, observed observations) (int, error) {
-	return c.slots.free(ctx, c.Tx, q.Queue, observed)
+func (q plain) free(ctx context.Context, c *Claim, counts []messageCount, observed observations) (int, error) {
+	if q.Limited() {
+		return c.slots.freeOfLimit(q.Name, *q.Limit, counts[0])
+	}
+	return c.slots.freeOfUnlimited(ctx, c.Tx, q.Name, observed)
 }
 
-func (q plain) write(ctx context.Context, c *Claim, work []ledger.Work) (int, error) {
+func (q plain) route(_ context.Context, _ *Claim, work []ledger.Work) (int, error) {
 	for i := range work {
 		work[i].Queue = q.Name
 	}
-	return len(work), c.Tx.AddWork(ctx, work)
+	return len(work), nil
 }

@@ -68,8 +68,8 @@ func (q Queue) WithLanes(key string, tt model.TaskType, all map[string][]model.L
 func (l *LaneSet) bounded() bool { return true }
 
 // free counts the free slots of the lanes, and the free space of their backlogs.
-func (l *LaneSet) free(ctx context.Context, c *Claim, observed observations) (free int, err error) {
-	if c.states, err = c.slots.laneStates(ctx, c.Tx, l, observed); err != nil {
+func (l *LaneSet) free(ctx context.Context, c *Claim, counts []messageCount, _ observations) (free int, err error) {
+	if c.states, err = c.slots.laneStates(ctx, c.Tx, l, counts); err != nil {
 		return 0, err
 	}
 	backlog := 0
@@ -82,16 +82,16 @@ func (l *LaneSet) free(ctx context.Context, c *Claim, observed observations) (fr
 	return free, nil
 }
 
-// write records whether the claim found all the work that it asked for, and sends work and backlogs to the lanes.
-func (l *LaneSet) write(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
+// route records whether the claim found all the work that it asked for, and sends work and backlogs to the lanes.
+func (l *LaneSet) route(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
 	if int64(c.Free) > *c.queue.Limit/5 { // with less free, runners claim nothing (runner.worthRefilling)
 		c.slots.idle.Store(l.Name, len(work) < c.Size)
 	}
 	return l.send(ctx, c, work)
 }
 
-// send routes work to lanes and backlogs, writes it, and sends backlogs as far as there are slots. It returns the
-// number of messages that became outgoing.
+// send routes work to lanes and backlogs, and sends backlogs as far as there are slots. It returns the number of messages
+// that become outgoing.
 func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
 	s := c.slots
 	expected, err := s.predict(ctx, c.Tx, l, work)
@@ -111,18 +111,14 @@ func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgo
 			}
 		}
 	}
-	return outgoing, c.Tx.AddWork(ctx, work)
+	return outgoing, nil
 }
 
-// laneStates counts the messages in the lanes' queues and backlogs. The caller holds the queues' locks. A lane whose
+// laneStates counts the messages in the lanes' backlogs, beside those in their queues. A lane whose
 // queue can't be observed counts as full: it gets nothing, and neither lends nor borrows slots. If no lane's queue
 // can be observed, laneStates returns their errors.
-func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, observed observations) ([]lanes.State, error) {
+func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, counts []messageCount) ([]lanes.State, error) {
 	backlogs, err := tx.Backlogs(ctx, l.Name, len(l.Lanes))
-	if err != nil {
-		return nil, err
-	}
-	counts, err := s.count(ctx, tx, observed, l.queues()...)
 	if err != nil {
 		return nil, err
 	}

@@ -105,11 +105,6 @@ func NewSlots(store *db.Store, broker Observer, claimed func()) *Slots {
 // observations are by queue.
 type observations = map[string]celery.Observation
 
-// observe observes the queues of a claim, before the claim takes their locks.
-func (s *Slots) observe(ctx context.Context, to destination) (observations, error) {
-	return observe(ctx, s.store, s.broker, to.bounded(), to.queues()...)
-}
-
 // observe observes queues. Its dates are lower bounds of the database's time.
 func observe(ctx context.Context, store *db.Store, broker Observer, statistics bool, queues ...string) (observations, error) {
 	if err := store.EnsureTime(ctx); err != nil {
@@ -118,44 +113,45 @@ func observe(ctx context.Context, store *db.Store, broker Observer, statistics b
 	return broker.Observe(ctx, store.LeastNow, queues, statistics), nil
 }
 
-// limited reports whether the queue has a limit.
-func (q Queue) limited() bool { return q.Limit != nil && *q.Limit > 0 }
+// Limited reports whether the queue has a limit.
+func (q Queue) Limited() bool { return q.Limit != nil && *q.Limit > 0 }
 
-// free counts the free slots of a queue whose lock is held.
-func (s *Slots) free(ctx context.Context, tx *db.Tx, q Queue, observed observations) (int, error) {
-	if !q.limited() {
-		length, err := observed[q.Name].Length(0)
-		s.logFailure(q.Name, err)
-		if err != nil {
-			return 0, err
-		}
-		s.ready.Store(q.Name, length.Ready > 0)
-		// Without the broker's count, outgoing messages are the bound: while they can't be delivered, nothing more
-		// is claimed.
-		ledgers, err := tx.QueueLedgers(ctx, ledger.QueueObserved{Name: q.Name, Since: s.now(), Asked: s.now()})
-		if err != nil {
-			return 0, err
-		}
-		free := freeSlots(MaxClaim, ledgers[0].Outgoing)
-		s.metrics.limit.WithLabelValues(q.Name).Set(0)
-		s.metrics.free.WithLabelValues(q.Name).Set(float64(free))
-		return free, nil
-	}
-	counts, err := s.count(ctx, tx, observed, q.Name)
-	if err == nil {
-		err = counts[0].err
-	}
+// freeOfUnlimited returns the free slots of a queue without a limit, whose lock is held. Without the broker's count,
+// outgoing messages are the bound: while they can't be delivered, nothing more is claimed.
+func (s *Slots) freeOfUnlimited(ctx context.Context, tx *db.Tx, queue string, observed observations) (int, error) {
+	length, err := observed[queue].Length(0)
+	s.logFailure(queue, err)
 	if err != nil {
 		return 0, err
 	}
-	free := freeSlots(*q.Limit, counts[0].total())
-	s.metrics.limit.WithLabelValues(q.Name).Set(float64(*q.Limit))
-	s.metrics.free.WithLabelValues(q.Name).Set(float64(free))
-	return free, nil
+	s.ready.Store(queue, length.Ready > 0)
+	ledgers, err := tx.QueueLedgers(ctx, ledger.QueueObserved{Name: queue, Since: s.now(), Asked: s.now()})
+	if err != nil {
+		return 0, err
+	}
+	return s.showFree(queue, 0, freeSlots(MaxClaim, ledgers[0].Outgoing)), nil
+}
+
+// freeOfLimit returns the free slots of a queue below its limit.
+func (s *Slots) freeOfLimit(queue string, limit int64, c messageCount) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	return s.showFree(queue, limit, freeSlots(limit, c.total())), nil
+}
+
+// showFree sets the metrics of a queue's slots, and returns free.
+func (s *Slots) showFree(queue string, limit int64, free int) int {
+	s.metrics.limit.WithLabelValues(queue).Set(float64(limit))
+	s.metrics.free.WithLabelValues(queue).Set(float64(free))
+	return free
 }
 
 // count counts the messages of some queues, including outgoing ones.
 func (s *Slots) count(ctx context.Context, tx *db.Tx, observed observations, queues ...string) ([]messageCount, error) {
+	if len(queues) == 0 {
+		return nil, nil
+	}
 	counts, err := countMessages(ctx, tx, observed, queues...)
 	if err != nil {
 		return nil, err

@@ -245,17 +245,19 @@ func idsAndUntils(messages []*Outgoing) (ids []uuid.UUID, untils []time.Time) {
 	return ids, untils
 }
 
-// AddWork writes claimed work, in its order.
-func (tx *Tx) AddWork(ctx context.Context, work []Work) error {
+// AddWork writes the work of claims, in its order.
+func (tx *Tx) AddWork(ctx context.Context, claims ...[]Work) error {
 	var plain []queries.AddWorkParams
 	var kept []queries.AddKeptWorkParams
-	for i := range work {
-		if w := &work[i]; w.kept() {
-			kept = append(kept, w.params())
-		} else {
-			plain = append(plain, queries.AddWorkParams{
-				TaskID: w.TaskID, Queue: w.Queue, TaskName: w.TaskName, Args: w.Args, Kwargs: w.Kwargs, Urgent: w.Urgent, Claimed: w.Claimed,
-			})
+	for _, work := range claims {
+		for i := range work {
+			if w := &work[i]; w.kept() {
+				kept = append(kept, w.params())
+			} else {
+				plain = append(plain, queries.AddWorkParams{
+					TaskID: w.TaskID, Queue: w.Queue, TaskName: w.TaskName, Args: w.Args, Kwargs: w.Kwargs, Urgent: w.Urgent, Claimed: w.Claimed,
+				})
+			}
 		}
 	}
 	if len(plain) > 0 {
