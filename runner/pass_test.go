@@ -244,3 +244,21 @@ func TestTransactions(t *testing.T) {
 		}
 	}
 }
+
+// While nothing is ready, a runner waits for its period. After a claim it looks again soon, then after twice that wait, up
+// to its period. Ready tasks without a free slot don't shorten the wait.
+func TestPauses(t *testing.T) {
+	p := pauses{period: 64 * time.Second, idle: patientPasses}
+	type pass struct {
+		claimed int
+		ready   bool
+	}
+	idle, full, claim := pass{}, pass{ready: true}, pass{claimed: 1, ready: true}
+	var got []time.Duration
+	for _, of := range []pass{idle, full, claim, idle, idle, full, idle, claim, full, idle, idle, idle, idle, idle, idle, idle, idle} {
+		got = append(got, p.after(of.claimed, of.ready)/time.Second)
+	}
+	if diff := cmp.Diff([]time.Duration{64, 64, 64, 2, 4, 64, 8, 64, 64, 2, 4, 8, 16, 32, 64, 64, 64}, got); diff != "" {
+		t.Errorf("seconds (-want +got):\n%s", diff)
+	}
+}

@@ -43,7 +43,7 @@ type Options struct {
 	Log   *slog.Logger
 	Reg   prometheus.Registerer
 
-	Period           time.Duration // between the last pass, which found nothing, and the next
+	Period           time.Duration // between passes while nothing is ready; shorter at first (pauses)
 	TaskTypes        []string      // only these, if any
 	TaskTypePatterns []string      // only types whose name starts with one of these, if any
 	WithPriority     bool          // tasks of any priority instead of those with none
@@ -86,6 +86,7 @@ func New(o Options) *Runner {
 
 // Run claims ready tasks every Period, and when it is woken, until ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
+	pauses := pauses{period: r.Period, idle: patientPasses}
 	return (&service.Loop{
 		Name: "claiming tasks", Log: r.Log, Period: r.Period, Listen: r.Listen,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
@@ -93,14 +94,39 @@ func (r *Runner) Run(ctx context.Context) error {
 			if full, err := r.tooManyOutgoing(ctx); full || err != nil {
 				return service.Result{Next: deliveryWait}, errors.Join(graphErr, err)
 			}
-			n, err := r.RunOnce(ctx)
+			n, ready, err := r.pass(ctx)
 			if celery.IsOfQueue(err) {
 				err = nil // not an outage: the other queues continue
 			}
 			result.Again = result.Again || n > 0
+			if next := pauses.after(n, ready); result.Next == 0 {
+				result.Next = next
+			}
 			return result, errors.Join(graphErr, err)
 		},
 	}).Run(ctx)
+}
+
+// pauses are the waits between the passes of a runner.
+type pauses struct {
+	period time.Duration
+	idle   int // passes in succession that found no ready task
+}
+
+// patientPasses is the number of idle passes after which each pause is the whole period.
+const patientPasses = 6
+
+// after returns the pause after a pass. It is short after tasks came in, as the next ones may follow soon, and doubles up
+// to the period. While ready tasks have no free slot it is the period: each pass asks the broker about their queues.
+func (p *pauses) after(claimed int, ready bool) time.Duration {
+	switch {
+	case claimed > 0:
+		p.idle = 0
+	case !ready:
+		p.idle = min(p.idle+1, patientPasses)
+		return p.period >> (patientPasses - p.idle)
+	}
+	return p.period
 }
 
 // Drain releases tasks of graphs and claims until no ready task has a free slot. It returns the number of tasks. The
@@ -172,11 +198,16 @@ const (
 // RunOnce makes one pass over the task types with ready tasks. Types of the same queue follow each other. It returns
 // the number of claimed tasks, and the errors of all types.
 func (r *Runner) RunOnce(ctx context.Context) (int, error) {
+	n, _, err := r.pass(ctx)
+	return n, err
+}
+
+// pass is RunOnce. ready reports whether there were ready tasks, with or without a free slot.
+func (r *Runner) pass(ctx context.Context) (n int, ready bool, err error) {
 	jobs, err := r.readyJobs(ctx)
-	if err != nil {
-		return 0, err
+	if err != nil || len(jobs) == 0 {
+		return 0, false, err
 	}
-	n := 0
 	claimed, failed := make([]int, len(jobs)), make([]error, len(jobs))
 	var claims errgroup.Group
 	claims.SetLimit(parallelClaims)
@@ -192,7 +223,7 @@ func (r *Runner) RunOnce(ctx context.Context) (int, error) {
 	for _, of := range claimed {
 		n += of
 	}
-	return n, errors.Join(failed...)
+	return n, true, errors.Join(failed...)
 }
 
 // transactions returns the indexes of the jobs of each transaction, by the transactions that follow each other. Jobs

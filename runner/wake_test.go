@@ -1,7 +1,9 @@
 package runner_test
 
 import (
+	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,26 +18,40 @@ import (
 	"swh-scheduler/sql/graphs"
 )
 
-// wokenRunner is a runner whose period is too long to wait for.
+// wokenRunner is a runner that is woken, by default with a period that is too long to wait for.
 type wokenRunner struct {
 	t      *testing.T
 	store  *db.Store
-	claims chan struct{}
+	passes atomic.Int64 // that have read the ready types
+	claims chan int64   // the pass of each
 	stop   func()
 }
 
-func startWokenRunner(t *testing.T, withPriority bool) *wokenRunner {
+// passCounter counts passes.
+type passCounter struct {
+	runner.Store
+	passes *atomic.Int64
+}
+
+func (c passCounter) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error) {
+	defer c.passes.Add(1)
+	return c.Store.ReadyTaskTypes(ctx, now, withPriority)
+}
+
+const tooLong = 24 * time.Hour // its first pause after a claim too
+
+func startWokenRunner(t *testing.T, withPriority bool, period time.Duration) *wokenRunner {
 	t.Helper()
 	store := testenv.Open(t, testenv.Database(t))
 	broker := parsed.Broker(t, testenv.RabbitMQ(t).URL)
 	inspector := celery.NewQueueInspector(broker, "", celery.InspectorOptions{})
 	t.Cleanup(func() { _ = inspector.Close() })
-	w := &wokenRunner{t: t, store: store, claims: make(chan struct{}, 100)}
+	w := &wokenRunner{t: t, store: store, claims: make(chan int64, 100)}
 	w.exec("insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.load')")
 	o := runner.Options{
-		Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
-		Slots:  dispatch.NewSlots(store, inspector, func() { w.claims <- struct{}{} }),
-		Period: time.Hour, WithPriority: withPriority, Listen: store.Listener(db.GraphChannel, db.PriorityChannel),
+		Store: passCounter{store, &w.passes}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(),
+		Slots:  dispatch.NewSlots(store, inspector, func() { w.claims <- w.passes.Load() }),
+		Period: period, WithPriority: withPriority, Listen: store.Listener(db.GraphChannel, db.PriorityChannel),
 	}
 	var r *runner.Runner
 	if !withPriority {
@@ -51,21 +67,22 @@ func (w *wokenRunner) exec(statement string, args ...any) {
 	testenv.Exec(w.t, w.store.Pool(), statement, args...)
 }
 
-// claimed waits until the runner has claimed something.
-func (w *wokenRunner) claimed() {
+// claimed waits until the runner has claimed something, and returns the number of its pass.
+func (w *wokenRunner) claimed() (pass int64) {
 	w.t.Helper()
 	select {
-	case <-w.claims:
+	case pass = <-w.claims:
 	case <-time.After(5 * time.Minute):
 		w.t.Fatal("the task waits for the period")
 	}
+	return pass
 }
 
 // A task with priority is claimed when it is written, before the period ends, also after the listening connection
 // was lost. A task without priority doesn't wake the runner.
 func TestPriorityRunnerIsWokenByTheDatabase(t *testing.T) {
 	t.Parallel()
-	w := startWokenRunner(t, true)
+	w := startWokenRunner(t, true, tooLong)
 	insert := func(priority string) {
 		w.exec("insert into task (type, arguments, next_run, current_interval, status, priority) values ('load-git', '{}', now(), '1 day', 'next_run_not_scheduled', " + priority + ")")
 	}
@@ -87,7 +104,7 @@ func TestPriorityRunnerIsWokenByTheDatabase(t *testing.T) {
 func TestRunnersAreWokenByGraphs(t *testing.T) {
 	t.Parallel()
 	for _, withPriority := range []bool{false, true} {
-		w := startWokenRunner(t, withPriority)
+		w := startWokenRunner(t, withPriority, tooLong)
 		task := graphs.NewTask{Type: "load-git", Name: "first"}
 		if withPriority {
 			task.Priority = "high"
@@ -108,7 +125,7 @@ func TestRunnersAreWokenByGraphs(t *testing.T) {
 // Claims of tasks without priority are small while tasks with priority come in, so that those don't wait for large ones.
 func TestClaimsAreSmallBesidePriority(t *testing.T) {
 	t.Parallel()
-	w := startWokenRunner(t, false)
+	w := startWokenRunner(t, false, tooLong)
 	sent := func(want int) {
 		t.Helper()
 		w.claimed()
@@ -133,4 +150,18 @@ func TestClaimsAreSmallBesidePriority(t *testing.T) {
 	if len(w.claims) > 0 {
 		t.Error("there was a fourth claim")
 	}
+}
+
+// A task that follows others doesn't wait for the whole period, although nothing wakes the runner.
+func TestTaskAfterOthersIsFoundSoon(t *testing.T) {
+	t.Parallel()
+	w := startWokenRunner(t, false, testenv.Patience+time.Minute) // the first pause is 11 seconds
+	const insert = "insert into task (type, arguments, next_run, current_interval, status) values ('load-git', '{}', now(), '1 day', 'next_run_not_scheduled')"
+	w.exec(insert)
+	w.exec("notify " + db.GraphChannel)
+	pass := w.claimed()
+	testenv.Becomes(t, "whether a pass has found nothing", true, func() bool { return w.passes.Load() > pass })
+	w.exec(insert)
+	w.claimed()
+	w.stop()
 }
