@@ -3,6 +3,7 @@ input, {code, stdout, stderr} a line on standard output. Each runs in a process
 of its own, forked from one that has imported the modules already, which is most
 of the time that the Python scheduler takes to start."""
 
+import gc
 import json
 import os
 import sys
@@ -33,6 +34,15 @@ for plugin in entry_points(group="swh.cli.subcommands"):
     plugin.load()
 
 
+def close_connections():
+    """Ends the connections to the broker properly. The Python scheduler just exits, and the broker
+    may lose the last messages, or has not read them when a test looks."""
+    if amqp := sys.modules.get("amqp"):
+        for found in gc.get_objects():
+            if isinstance(found, amqp.Connection) and found.connected:
+                found.close()
+
+
 def child(request, stdout, stderr):
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
@@ -47,6 +57,7 @@ def child(request, stdout, stderr):
         code = e.code if isinstance(e.code, int) else int(e.code is not None)
     except BaseException:
         traceback.print_exc()
+    close_connections()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
