@@ -5,16 +5,21 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 // managementOffset is the distance from RabbitMQ's AMQP port to its management port. The Python scheduler derives the
 // latter by this rule.
 const managementOffset = 10000
 
+// tried are the ports that FreePorts has looked at: those that it returned, and some that were in use.
+var tried sync.Map
+
 // FreePorts returns distinct loopback ports without a listener. The ports at the given offsets from each of them are
 // free, too.
 //
-// A server binds its port only later, so the ports are below the range of outgoing connections.
+// A server binds its port only later. So the ports are below the range of outgoing connections, and a process gets none
+// twice.
 func FreePorts(count int, offsets ...int) ([]int, error) {
 	const low, high = 11000, 32000
 	var held []net.Listener
@@ -24,6 +29,9 @@ func FreePorts(count int, offsets ...int) ([]int, error) {
 		}
 	}()
 	return choosePorts(low, high, count, offsets, func(port int) bool {
+		if _, taken := tried.LoadOrStore(port, true); taken {
+			return false
+		}
 		l, err := net.Listen("tcp", address(port))
 		if err == nil {
 			held = append(held, l)
