@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"swh-scheduler/internal/dispatch"
@@ -19,6 +20,9 @@ type job struct {
 
 // name is for logs and errors.
 func (j job) name() string { return j.types[0].Type }
+
+// failed returns an error of a claim with the job's name.
+func (j job) failed(err error) error { return fmt.Errorf("task type %q: %w", j.name(), err) }
 
 // simple reports whether other queues may be claimed for in the same transaction.
 func (j job) simple() bool { return j.shares == nil && j.queue.Lanes == nil && j.queue.Limited() }

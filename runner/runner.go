@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -283,59 +282,49 @@ func (r *Runner) wanted(name string) bool {
 // claim fills the free slots of the queues of some jobs in one transaction. It sets their elements of claimed and
 // failed. If the transaction fails, each job gets one of its own.
 func (r *Runner) claim(ctx context.Context, jobs []job, together []int, claimed []int, failed []error) {
-	some := make([]job, len(together))
-	for i, at := range together {
-		some[i] = jobs[at]
-	}
-	n, errs, err := r.claimTogether(ctx, some)
-	if err != nil && len(together) > 1 {
+	switch err := r.claimTogether(ctx, jobs, together, claimed, failed); {
+	case err == nil:
+	case len(together) == 1:
+		failed[together[0]] = jobs[together[0]].failed(err)
+	default:
 		for one := range slices.Chunk(together, 1) {
 			r.claim(ctx, jobs, one, claimed, failed)
-		}
-		return
-	}
-	for i, at := range together {
-		if err != nil {
-			failed[at] = fmt.Errorf("task type %q: %w", some[i].name(), err)
-			continue
-		}
-		claimed[at] = n[i]
-		if errs[i] != nil {
-			failed[at] = fmt.Errorf("task type %q: %w", some[i].name(), errs[i])
 		}
 	}
 }
 
-// claimTogether returns the number of claimed tasks of each job, and why its queue can't be observed. err is of all jobs.
-func (r *Runner) claimTogether(ctx context.Context, jobs []job) (n []int, failed []error, err error) {
-	queues := make([]dispatch.Queue, len(jobs))
-	for i, j := range jobs {
-		queues[i] = j.queue
+// claimTogether is claim without the retries. failed gets the errors of queues that can't be observed; any other error
+// is returned, and nothing is claimed.
+func (r *Runner) claimTogether(ctx context.Context, jobs []job, together []int, claimed []int, failed []error) error {
+	var queues []dispatch.Queue
+	for _, at := range together {
+		queues = append(queues, jobs[at].queue)
 	}
 	claims, err := r.Slots.OpenTogether(ctx, queues...)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	n, failed = make([]int, len(jobs)), make([]error, len(jobs))
-	taken, work := make([]map[string]int, len(jobs)), make([][]ledger.Work, len(jobs))
-	for i, j := range jobs {
-		c := claims[i]
-		c.Size = min(c.Size, max(1, r.mostAtOnce()/len(jobs)))
-		if failed[i] = c.Err; err == nil && c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, j.queue.Limit)) {
-			taken[i], work[i], err = r.take(ctx, c, j)
+	taken, work := make([]map[string]int, len(claims)), make([][]ledger.Work, len(claims))
+	for i, c := range claims {
+		c.Size = min(c.Size, max(1, r.mostAtOnce()/len(claims)))
+		if err == nil && c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, queues[i].Limit)) {
+			taken[i], work[i], err = r.take(ctx, c, jobs[together[i]])
 		}
 	}
 	if err = claims.Commit(ctx, work, err); err != nil {
-		return nil, nil, err
+		return err
 	}
-	for i, j := range jobs {
-		n[i] = len(work[i])
-		for taskType, tasks := range taken[i] {
-			r.claimed.WithLabelValues(taskType).Add(float64(tasks))
-			r.Log.Info("tasks claimed", "task_type", taskType, "queue", j.queue.Name, "tasks", tasks)
+	for i, at := range together {
+		claimed[at] = len(work[i])
+		if err := claims[i].Err; err != nil {
+			failed[at] = jobs[at].failed(err)
+		}
+		for taskType, n := range taken[i] {
+			r.claimed.WithLabelValues(taskType).Add(float64(n))
+			r.Log.Info("tasks claimed", "task_type", taskType, "queue", queues[i].Name, "tasks", n)
 		}
 	}
-	return n, failed, nil
+	return nil
 }
 
 // worthRefilling reports whether more than a fifth of a queue is free, so that claims are not too small. It is the

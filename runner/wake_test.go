@@ -72,7 +72,7 @@ func (w *wokenRunner) claimed() (pass int64) {
 	w.t.Helper()
 	select {
 	case pass = <-w.claims:
-	case <-time.After(5 * time.Minute):
+	case <-time.After(testenv.Patience):
 		w.t.Fatal("the task waits for the period")
 	}
 	return pass

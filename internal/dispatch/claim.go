@@ -108,11 +108,12 @@ func (cs Claims) count(ctx context.Context, observed observations) error {
 		}
 		c.Free, err = to.free(ctx, c, counts[:n], observed)
 		counts = counts[n:]
-		switch {
-		case celery.IsOfQueue(err):
-			c.Err = fmt.Errorf("count the free slots of queue %q: %w", c.queue.Name, err)
-		case err != nil:
-			return fmt.Errorf("count the free slots of queue %q: %w", c.queue.Name, err)
+		if err != nil {
+			err = fmt.Errorf("count the free slots of queue %q: %w", c.queue.Name, err)
+			if !celery.IsOfQueue(err) {
+				return err
+			}
+			c.Err = err
 		}
 		c.Size = c.size.Of(c.Free)
 	}

@@ -4,12 +4,12 @@
 //
 // # Claim, then deliver
 //
-// A claim is one transaction. Slots.Open takes the queue's lock and counts the free slots; Slots.OpenTogether does it for
-// several queues, which then have one commit. The daemon marks that
-// much work as scheduled (task and task_run, or last_scheduled); if groups share the queue, a Division sets the part
-// of each group. Claim.Commit routes the work to the queue or to lanes, writes a row of the ledger (ledger.Work) for
-// each message and commits. Then a Deliverer, of this process or another, locks outgoing messages, publishes them
-// with publisher confirms and the mandatory flag, records the broker's confirmations, and commits.
+// A claim is one transaction. Slots.Open takes the queue's lock and counts the free slots. Slots.OpenTogether does so for
+// several queues, which share the commit. The daemon marks that much work as scheduled (task and task_run, or
+// last_scheduled); if groups share the queue, a Division sets the part of each group. Claim.Commit routes the work to
+// the queue or to lanes, writes a row of the ledger (ledger.Work) for each message and commits. Then a Deliverer,
+// of this process or another, locks outgoing messages, publishes them with publisher confirms and the mandatory
+// flag, records the broker's confirmations, and commits.
 //
 //	      claim, route      slot free           confirmed
 //	(work) ─────────► backlog ─────► outgoing ───────────► sent, if it has a group, lanes or hosters,

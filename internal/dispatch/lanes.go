@@ -114,9 +114,9 @@ func (l *LaneSet) send(ctx context.Context, c *Claim, work []ledger.Work) (outgo
 	return outgoing, nil
 }
 
-// laneStates counts the messages in the lanes' backlogs, beside those in their queues. A lane whose
-// queue can't be observed counts as full: it gets nothing, and neither lends nor borrows slots. If no lane's queue
-// can be observed, laneStates returns their errors.
+// laneStates returns the states of the lanes. It reads their backlogs; counts are the messages in their queues. A lane
+// whose queue can't be observed counts as full: it gets nothing, and neither lends nor borrows slots. If no lane's
+// queue can be observed, laneStates returns their errors.
 func (s *Slots) laneStates(ctx context.Context, tx *db.Tx, l *LaneSet, counts []messageCount) ([]lanes.State, error) {
 	backlogs, err := tx.Backlogs(ctx, l.Name, len(l.Lanes))
 	if err != nil {
