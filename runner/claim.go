@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
@@ -16,6 +17,9 @@ type job struct {
 	only   []string // types that this runner sends, if types are the groups
 	queue  dispatch.Queue
 	shares *model.Shares // nil if the queue is not shared
+	from   time.Time     // of a type that is not shared: its earlier tasks are not looked for; zero: all are
+
+	emptied bool // whether the claim of this pass left none of them
 }
 
 // name is for logs and errors.
@@ -101,6 +105,8 @@ func (r *Runner) take(ctx context.Context, c *dispatch.Claim, j job) (taken map[
 	claim := ledger.TaskClaim{Type: j.types[0], Queue: j.queue.Name, WithPriority: r.WithPriority, Ageing: r.Ageing, Now: r.now(), Tried: j.queue.Lanes != nil}
 	if j.shares != nil {
 		claim.By = j.shares.By
+	} else {
+		claim.From = j.from
 	}
 	d, err := divide(ctx, c, j, claim)
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *graphStore) AdvanceGraphs(context.Context, time.Time) (graphs.Round, er
 }
 
 func (s *graphStore) OutgoingDue(context.Context, bool) (int, error) { return 0, nil }
-func (s *graphStore) ReadyTaskTypes(context.Context, time.Time, bool) ([]string, error) {
+func (s *graphStore) ReadyTaskTypes(context.Context, time.Time, bool, map[string]time.Time) ([]string, error) {
 	return nil, nil
 }
 
@@ -134,7 +134,7 @@ func (readyTypes) Now() time.Time { return time.Now() }
 
 func (s readyTypes) TaskTypes(context.Context) ([]model.TaskType, error) { return s.types, nil }
 
-func (s readyTypes) ReadyTaskTypes(context.Context, time.Time, bool) (names []string, err error) {
+func (s readyTypes) ReadyTaskTypes(context.Context, time.Time, bool, map[string]time.Time) (names []string, err error) {
 	for _, tt := range s.types {
 		names = append(names, tt.Type)
 	}

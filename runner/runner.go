@@ -24,7 +24,7 @@ import (
 type Store interface {
 	Now() time.Time
 	TaskTypes(ctx context.Context) ([]model.TaskType, error)
-	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error)
+	ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool, from map[string]time.Time) ([]string, error)
 	OutgoingDue(ctx context.Context, urgent bool) (int, error)
 	AdvanceGraphs(ctx context.Context, now time.Time) (graphs.Round, error)
 }
@@ -61,6 +61,7 @@ type Runner struct {
 	Options
 	now                func() time.Time
 	cameIn             atomic.Int64 // nanoseconds since 1970 of the last call of PriorityCameIn
+	lookout            lookout
 	claimed            *prometheus.CounterVec
 	released, neverRun prometheus.Counter
 }
@@ -219,8 +220,11 @@ func (r *Runner) pass(ctx context.Context) (n int, ready bool, err error) {
 		})
 	}
 	_ = claims.Wait() // the errors are in failed
-	for _, of := range claimed {
+	for i, of := range claimed {
 		n += of
+		if jobs[i].emptied {
+			r.lookout.emptied(jobs[i].name())
+		}
 	}
 	return n, true, errors.Join(failed...)
 }
@@ -260,18 +264,32 @@ func byQueue(jobs []job) (all [][]int) {
 
 // readyJobs returns the jobs of this pass, in the database's order of types. It reads the types' limits anew.
 func (r *Runner) readyJobs(ctx context.Context) ([]job, error) {
-	names, err := r.Store.ReadyTaskTypes(ctx, r.now(), r.WithPriority)
-	if err != nil || len(names) == 0 {
-		return nil, err
-	}
-	all, err := r.Store.TaskTypes(ctx)
+	now, began := r.now(), time.Now()
+	from := r.lookout.look(now)
+	names, err := r.Store.ReadyTaskTypes(ctx, now, r.WithPriority, from)
 	if err != nil {
 		return nil, err
 	}
+	took := time.Since(began)
+	var all []model.TaskType
+	if len(names) > 0 {
+		if all, err = r.Store.TaskTypes(ctx); err != nil {
+			return nil, err
+		}
+	}
+	isReady := make(map[string]bool, len(names))
+	for _, name := range names {
+		isReady[name] = true
+	}
+	r.lookout.looked(now, took, from, all, isReady)
 	ready := slices.DeleteFunc(slices.Clone(all), func(tt model.TaskType) bool {
-		return !slices.Contains(names, tt.Type) || !r.wanted(tt.Type)
+		return !isReady[tt.Type] || !r.wanted(tt.Type)
 	})
-	return r.jobs(ready, all), nil
+	jobs := r.jobs(ready, all)
+	for i, j := range jobs {
+		jobs[i].from = from[j.types[0].Type]
+	}
+	return jobs, nil
 }
 
 // wanted applies --task-type and --task-type-pattern.
@@ -316,6 +334,7 @@ func (r *Runner) claimTogether(ctx context.Context, jobs []job, together []int, 
 	}
 	for i, at := range together {
 		claimed[at] = len(work[i])
+		jobs[at].emptied = jobs[at].shares == nil && len(work[i]) > 0 && len(work[i]) < claims[i].Size
 		if err := claims[i].Err; err != nil {
 			failed[at] = jobs[at].failed(err)
 		}

@@ -33,9 +33,9 @@ type passCounter struct {
 	passes *atomic.Int64
 }
 
-func (c passCounter) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error) {
+func (c passCounter) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool, from map[string]time.Time) ([]string, error) {
 	defer c.passes.Add(1)
-	return c.Store.ReadyTaskTypes(ctx, now, withPriority)
+	return c.Store.ReadyTaskTypes(ctx, now, withPriority, from)
 }
 
 const tooLong = 24 * time.Hour // its first pause after a claim too

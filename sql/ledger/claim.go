@@ -17,9 +17,14 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// ReadyTaskTypes lists the types with a ready task at now: without priority, or with any.
-func (s Queries) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool) ([]string, error) {
-	return s.q.ReadyTaskTypes(ctx, queries.ReadyTaskTypesParams{Now: now, WithPriority: withPriority})
+// ReadyTaskTypes lists the types with a ready task at now: without priority, or with any. Of the types in from, tasks with
+// an earlier date don't count.
+func (s Queries) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool, from map[string]time.Time) ([]string, error) {
+	p := queries.ReadyTaskTypesParams{Now: now, WithPriority: withPriority}
+	for name, at := range from {
+		p.Types, p.Since = append(p.Types, name), append(p.Since, at)
+	}
+	return s.q.ReadyTaskTypes(ctx, p)
 }
 
 // TaskClaim selects the tasks of a claim and the queue of their messages.
@@ -28,6 +33,7 @@ type TaskClaim struct {
 	Queue        string
 	WithPriority bool // tasks of any priority, highest first, instead of those without
 	Now          time.Time
+	From         time.Time // claim no tasks with an earlier date; zero: all
 
 	// Ageing is the wait after which a task with priority counts as one priority higher. From then on it
 	// precedes tasks of the next priority that become ready. 0 means never.
@@ -190,6 +196,9 @@ func (c TaskClaim) ready() string {
 	if c.WithPriority {
 		ready = "priority is not null"
 	}
+	if !c.From.IsZero() {
+		ready += " and next_run >= @from"
+	}
 	if c.By != "" && c.By != model.ShareByTaskType { // for ShareByTaskType the type is the group
 		ready += " and " + migrate.TaskGroup(c.By) + " = w.name"
 	}
@@ -236,7 +245,7 @@ func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 	for i, g := range groups {
 		names[i], counts[i] = g.Name, int32(g.Count)
 	}
-	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "names": names, "counts": counts, "ageing": AgeingSeconds(c.Ageing), "tried": c.Tried}
+	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "from": c.From, "names": names, "counts": counts, "ageing": AgeingSeconds(c.Ageing), "tried": c.Tried}
 }
 
 // ReadyTaskGroups lists the groups with a ready task of c.Type without priority at c.Now.

@@ -14,25 +14,34 @@ const readyTaskTypes = `-- name: ReadyTaskTypes :many
 
 select tt.type
 from task_type tt
-where exists (
+left join (select unnest($1::text[]) as type, unnest($2::timestamptz[]) as since) later on later.type = tt.type
+cross join lateral (
   select from task t
   where t.type = tt.type
     and t.status = 'next_run_not_scheduled'
-    and t.next_run <= $1
-    and (t.priority is not null) = $2::boolean
-)
+    and t.next_run <= $3 and t.next_run >= coalesce(later.since, '-infinity')
+    and (t.priority is not null) = $4::boolean
+  limit 1 -- keeps the planner from reading the tasks of all types at once
+) ready
 `
 
 type ReadyTaskTypesParams struct {
+	Types        []string
+	Since        []time.Time
 	Now          time.Time
 	WithPriority bool
 }
 
 // The task types with ready tasks. sql/ledger/claim.go builds the statement of the claim.
-// ReadyTaskTypes lists the task types with ready tasks. A pass over hundreds of idle types costs this one
-// query.
+// ReadyTaskTypes lists the task types with ready tasks, of some types only with tasks from a date on. A pass
+// over hundreds of idle types costs this one query.
 func (q *Queries) ReadyTaskTypes(ctx context.Context, arg ReadyTaskTypesParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, readyTaskTypes, arg.Now, arg.WithPriority)
+	rows, err := q.db.Query(ctx, readyTaskTypes,
+		arg.Types,
+		arg.Since,
+		arg.Now,
+		arg.WithPriority,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,70 @@
+package ledger_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
+	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+)
+
+// While a snapshot is held, claimed tasks stay in the index of ready ones as dead rows. A look for ready tasks from a date
+// on, and its claim, don't read ever more of them. They find no task with an earlier date; a whole look and its claim do.
+func TestLooksFromADateSkipClaimedTasks(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)") // autovacuum would read blocks, too
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('a', '', 'a'), ('b', '', 'b')")
+	holdSnapshot(t, dsn)
+	now := time.Now()
+	add := func(n int, age string) {
+		testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
+			select 'a', '{}', $2::timestamptz - $3::interval, 'next_run_not_scheduled', 'oneshot' from generate_series(1, $1::int)`, n, now, age)
+	}
+	// look returns the types that are ready, and the number of tasks that are claimed.
+	look := func(from time.Time) (types []string, claimed int) {
+		marks := map[string]time.Time{"a": from}
+		if from.IsZero() {
+			marks = nil
+		}
+		types, err := store.ReadyTaskTypes(t.Context(), now, false, marks)
+		if err == nil {
+			err = store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				_, work, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "a"}, Queue: "a", Now: now, From: from, Groups: []ledger.TaskGroup{{Count: 10}}})
+				claimed = len(work)
+				return err
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return types, claimed
+	}
+	var read []int
+	for range 5 {
+		add(3000, "1 hour")
+		testenv.Exec(t, store.Pool(), "update task set status = 'next_run_scheduled' where status = 'next_run_not_scheduled'")
+		add(3, "1 second")
+		before := sqltest.BlocksOf(t, store, "task")
+		if types, n := look(now.Add(-time.Minute)); !slices.Equal(types, []string{"a"}) || n != 3 {
+			t.Errorf("%v are ready, %d claimed", types, n)
+		}
+		read = append(read, sqltest.BlocksOf(t, store, "task")-before)
+	}
+	if slices.Max(read) > 300 { // thousands without the date
+		t.Errorf("with 3,000 more dead rows each, %v blocks were read", read)
+	}
+	add(2, "1 day")
+	if types, n := look(now.Add(-time.Minute)); len(types)+n > 0 {
+		t.Errorf("from a date on, %v are ready, %d claimed", types, n)
+	}
+	if types, n := look(time.Time{}); !slices.Equal(types, []string{"a"}) || n != 2 {
+		t.Errorf("%v are ready, %d claimed", types, n)
+	}
+}
