@@ -65,8 +65,8 @@ func TestSampleServesThePythonComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := func(ctx context.Context, args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(python), "swh"), append([]string{"scheduler", "-C", file}, args...)...)
-		cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+file)
+		cmd := exec.CommandContext(ctx, testenv.Swh(t), append([]string{"scheduler", "-C", file}, args...)...)
+		cmd.Env = append(os.Environ(), testenv.EndsConnections(), "SWH_CONFIG_FILENAME="+file)
 		return cmd
 	}
 	once := func(args ...string) string {

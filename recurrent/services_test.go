@@ -139,7 +139,7 @@ scheduling_policy:
   - {policy: origins_without_last_update, weight: 20}
 `, w.dsn, w.broker.URL))
 	cmd := exec.CommandContext(t.Context(), testenv.Python(t), "testdata/send_visits.py", "git")
-	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+config)
+	cmd.Env = append(os.Environ(), testenv.EndsConnections(), "SWH_CONFIG_FILENAME="+config)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the Python scheduler's round: %v\n%s", err, out)
 	}

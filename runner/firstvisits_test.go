@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -96,8 +95,8 @@ var firstVisitQueues = []string{
 
 func (w *world) firstVisitsPeers(t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), "scheduler", "start-runner-first-visits")
-	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+w.file)
+	cmd := exec.CommandContext(t.Context(), w.python, "scheduler", "start-runner-first-visits")
+	cmd.Env = append(os.Environ(), testenv.EndsConnections(), "SWH_CONFIG_FILENAME="+w.file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the Python scheduler's runner: %v\n%s", err, out)
 	}

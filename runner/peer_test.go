@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +45,7 @@ func newWorld(t *testing.T) *world {
 // newWorldWith makes a world with more settings in the section celery.
 func newWorldWith(t *testing.T, settings string) *world {
 	t.Helper()
-	w := &world{dsn: testenv.PythonDatabase(t), broker: testenv.RabbitMQ(t), python: filepath.Join(filepath.Dir(testenv.Python(t)), "swh")}
+	w := &world{dsn: testenv.PythonDatabase(t), broker: testenv.RabbitMQ(t), python: testenv.Swh(t)}
 	w.file = testenv.File(t, "scheduler.yml", fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q, %s}\n", w.dsn, w.broker.URL, settings))
 	c, _, err := config.Load(w.file)
 	if err != nil {
@@ -170,7 +169,7 @@ func (w *world) runPeer(t *testing.T, args ...string) {
 // tryPeer is runPeer for goroutines, which may not end the test.
 func (w *world) tryPeer(t *testing.T, args ...string) error {
 	cmd := exec.CommandContext(t.Context(), w.python, append([]string{"scheduler", "start-runner"}, args...)...)
-	cmd.Env = append(os.Environ(), "SWH_CONFIG_FILENAME="+w.file)
+	cmd.Env = append(os.Environ(), testenv.EndsConnections(), "SWH_CONFIG_FILENAME="+w.file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("the Python scheduler's runner: %w\n%s", err, out)
 	}

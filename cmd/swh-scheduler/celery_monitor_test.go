@@ -73,7 +73,7 @@ func TestCeleryMonitor(t *testing.T) {
 	// Without a running task both commands print the same.
 	for _, format := range []string{"pretty", "csv"} {
 		args := []string{"celery-monitor", "--pattern", "worker@*", "--timeout", "1", "list-running", "--format", format}
-		peer := command(t, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), environment("SWH_CONFIG_FILENAME="+config), append([]string{"scheduler"}, args...)...)
+		peer := command(t, testenv.Swh(t), environment("SWH_CONFIG_FILENAME="+config), append([]string{"scheduler"}, args...)...)
 		if r := monitor(args[1:]...); r.code != peer.code || r.stdout != peer.stdout {
 			t.Errorf("list-running --format %s:\npeer %+v\nours %+v", format, peer, r)
 		}

@@ -59,7 +59,7 @@ type result struct {
 
 // environment returns a clean environment with additional variables: the machine's settings must not affect tests.
 func environment(vars ...string) []string {
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C.UTF-8", "TZ=UTC", testenv.ProgramEnv}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C.UTF-8", "TZ=UTC", testenv.ProgramEnv, testenv.EndsConnections()}
 	return append(env, vars...)
 }
 

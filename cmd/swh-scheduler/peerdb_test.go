@@ -14,7 +14,7 @@ import (
 // containers by it. Ours also creates its own schema, and prints no password.
 func TestDatabaseTools(t *testing.T) {
 	t.Parallel()
-	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh")
+	swh := testenv.Swh(t)
 	admin := testenv.Postgres(t)
 	var dsn, file [2]string
 	for i, name := range []string{"python", "go"} {

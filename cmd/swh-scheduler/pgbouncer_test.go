@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -116,7 +115,7 @@ lanes:
 		run(append([]string{"-u", "http://" + address + "/"}, args...)...)
 		run(args...)
 	}
-	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh")
+	swh := testenv.Swh(t)
 	if r := command(t, swh, environment("SWH_CONFIG_FILENAME="+config), "scheduler", "task", "list"); r.code != 0 {
 		t.Errorf("the Python scheduler: %+v", r)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,8 +40,8 @@ func TestRemoteSendersSameAsThePythonScheduler(t *testing.T) {
 	} {
 		w.compare(nil, args...)
 	}
-	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh") // the program reads the broker of first visits at its start
-	if r := command(t, swh, environment("SWH_CONFIG_FILENAME="+w.peerC), "scheduler", "start-runner-first-visits"); r.code != 0 {
+	// The program reads the broker of first visits at its start.
+	if r := command(t, testenv.Swh(t), environment("SWH_CONFIG_FILENAME="+w.peerC), "scheduler", "start-runner-first-visits"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
 	if r := ours(t, "-C", w.ourC, "start-runner-first-visits"); r.code != 0 {

@@ -20,7 +20,7 @@ import (
 // startPeers starts a daemon of the Python scheduler. stop ends it as systemd does.
 func startPeers(t *testing.T, config string, args ...string) (stop func()) {
 	t.Helper()
-	return startPython(t, config, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), append([]string{"scheduler"}, args...)...)
+	return startPython(t, config, testenv.Swh(t), append([]string{"scheduler"}, args...)...)
 }
 
 func startPython(t *testing.T, config, program string, args ...string) (stop func()) {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -360,7 +359,7 @@ func TestPythonSchedulerLeavesWaitingTasksAlone(t *testing.T) {
 `)
 	peer := func(args ...string) string {
 		t.Helper()
-		result := command(t, filepath.Join(filepath.Dir(testenv.Python(t)), "swh"), environment("SWH_CONFIG_FILENAME="+r.config), append([]string{"scheduler"}, args...)...)
+		result := command(t, testenv.Swh(t), environment("SWH_CONFIG_FILENAME="+r.config), append([]string{"scheduler"}, args...)...)
 		if result.code != 0 {
 			t.Fatalf("the Python scheduler's %q: exit code %d\n%s", args, result.code, result.stderr)
 		}

@@ -52,7 +52,7 @@ func (p Program) Config(b *testing.B, dsn, broker string, more ...string) (path 
 func Programs(b *testing.B) []Program {
 	b.Helper()
 	ours := build(b, "swh-scheduler/cmd/swh-scheduler")
-	swh := filepath.Join(filepath.Dir(testenv.Python(b)), "swh")
+	swh := testenv.Swh(b)
 	with := func(program ...string) func(string, ...string) *exec.Cmd {
 		return func(config string, args ...string) *exec.Cmd {
 			cmd := exec.Command(program[0], append(program[1:], args...)...)

@@ -6,17 +6,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
 	"swh-scheduler/internal/testenv/throwaway"
 )
 
-// Python returns the Python interpreter of a virtual environment with Celery and the Python scheduler (the `swh`
-// command is beside it).
+// Python returns the Python interpreter of a virtual environment with Celery and the Python scheduler.
 func Python(t testing.TB) string {
 	t.Helper()
 	return endpoint(t, pythonVar)
+}
+
+// Swh returns the Python scheduler's program, of the same virtual environment.
+func Swh(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(filepath.Dir(Python(t)), "swh")
+}
+
+// EndsConnections returns a variable for the environment of a Python process. With it the process closes its connections
+// to the broker at its end, so that its last messages are in their queues.
+func EndsConnections() string {
+	_, file, _, _ := runtime.Caller(0)
+	return "PYTHONPATH=" + filepath.Join(filepath.Dir(file), "testdata", "python")
 }
 
 // ArchivePython returns the Python interpreter of a virtual environment that holds the
@@ -34,8 +47,7 @@ func ArchivePython(t testing.TB) string {
 // `swh db init`), dropped when the test ends.
 func PythonDatabase(t testing.TB) string {
 	t.Helper()
-	python := Python(t)
-	swh := filepath.Join(filepath.Dir(python), "swh")
+	python, swh := Python(t), Swh(t)
 	version, err := peerVersion(python)
 	if err != nil {
 		t.Fatalf("testenv: ask %s for the Python scheduler's version: %v", python, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -401,7 +400,7 @@ func TestPeersCommandsOnOurDatabase(t *testing.T) {
 	before := catalogue(t, testenv.Connect(t, dsn))
 
 	config := testenv.File(t, "config.yml", fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\n", dsn))
-	swh := filepath.Join(filepath.Dir(testenv.Python(t)), "swh")
+	swh := testenv.Swh(t)
 	for _, c := range []struct{ command, says string }{
 		{"version", "version: 38"},
 		{"upgrade", "No migration needed"},

@@ -3,7 +3,6 @@ input, {code, stdout, stderr} a line on standard output. Each runs in a process
 of its own, forked from one that has imported the modules already, which is most
 of the time that the Python scheduler takes to start."""
 
-import gc
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ import dateutil.parser  # noqa: F401
 import humanize  # noqa: F401
 import iso8601  # noqa: F401
 import psycopg_pool  # noqa: F401
+import sitecustomize
 import tabulate  # noqa: F401
 
 import swh.core.cli
@@ -34,15 +34,6 @@ for plugin in entry_points(group="swh.cli.subcommands"):
     plugin.load()
 
 
-def close_connections():
-    """Ends the connections to the broker properly. The Python scheduler just exits, and the broker
-    may lose the last messages, or has not read them when a test looks."""
-    if amqp := sys.modules.get("amqp"):
-        for found in gc.get_objects():
-            if isinstance(found, amqp.Connection) and found.connected:
-                found.close()
-
-
 def child(request, stdout, stderr):
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
@@ -57,7 +48,7 @@ def child(request, stdout, stderr):
         code = e.code if isinstance(e.code, int) else int(e.code is not None)
     except BaseException:
         traceback.print_exc()
-    close_connections()
+    sitecustomize.close_connections()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
