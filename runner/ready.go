@@ -13,8 +13,8 @@ import (
 const (
 	// lateTasks is how late a task's row may be visible after its date: clocks differ, and transactions take time.
 	lateTasks = 10 * time.Second
-	// wholeLooks is the time that the whole looks of a pass may take, if that is more than a wholeLooksPart-th of the time
-	// since the pass before.
+	// wholeLooks is the time that the whole looks of a pass may take. It is a wholeLooksPart-th of the time since the pass
+	// before, if that is more.
 	wholeLooks     = 20 * time.Millisecond
 	wholeLooksPart = 20
 )
@@ -57,7 +57,7 @@ func (l *lookout) looked(now time.Time, took time.Duration, from map[string]time
 		l.cost = (l.cost + took/time.Duration(whole)) / 2
 	}
 	if all == nil { // nothing was ready
-		for name := range l.from {
+		for _, name := range l.order {
 			l.from[name] = now.Add(-lateTasks)
 		}
 		return
