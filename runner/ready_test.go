@@ -96,3 +96,16 @@ func TestWholeLooks(t *testing.T) {
 		}
 	}
 }
+
+// Once nothing is ready, every type has a date from which on it is looked at, also one whose whole look had found tasks.
+func TestTypesThatWereReadyGetADate(t *testing.T) {
+	t.Parallel()
+	types := []model.TaskType{{Type: "a"}, {Type: "b"}, {Type: "c"}}
+	now := time.Unix(1e9, 0)
+	var l lookout
+	l.looked(now, 0, l.look(now), types, map[string]bool{"a": true, "b": true, "c": true})
+	l.looked(now, time.Second, l.look(now), nil, nil)
+	if from := l.look(now); len(from) != 2 { // one gets a whole look
+		t.Errorf("dates of %v", from)
+	}
+}
