@@ -112,7 +112,7 @@ func TestKeptPlansLookRowsUp(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"ReadyTaskTypes", "QueueLedgers", "LaneFeatures", "LaneSketches", "Backlogs", "SendBacklog", "InFlightByGroup", "ForgetShares",
+		"ReadyTaskTypes", "LaneFeatures", "LaneSketches", "Backlogs", "SendBacklog", "InFlightByGroup", "ForgetShares",
 		"TasksByID", "TaskRuns", "OpenRuns", "StartTaskRun", "EndTaskRun", "ReadyTasks", "GrabReadyTasks", "SetTaskStatus", "OriginStats", "CancelGraph", "GraphTasks", "GraphEdges",
 		"Graphs", "PlaceOfGraphs", "GraphAtTask",
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/bulk"
@@ -192,15 +193,15 @@ func (c TaskClaim) order() string {
 // ready returns a statement's first CTEs: wanted has the groups, ready has the locked tasks to claim. It is
 // made of fixed parts.
 func (c TaskClaim) ready() string {
-	ready := "priority is null"
-	if c.WithPriority {
-		ready = "priority is not null"
-	}
-	if !c.From.IsZero() {
-		ready += " and next_run >= @from"
-	}
+	// Rows are compared so that only the index on type and date helps, as in ReadyTaskTypes.
+	ready, order := "(type, next_run) >= (@type, @from) and (type, next_run) <= (@type, @now)", "type, next_run"
 	if c.By != "" && c.By != model.ShareByTaskType { // for ShareByTaskType the type is the group
-		ready += " and " + migrate.TaskGroup(c.By) + " = w.name"
+		ready, order = "type = @type and next_run >= @from and next_run <= @now and "+migrate.TaskGroup(c.By)+" = w.name", "next_run"
+	}
+	if c.WithPriority {
+		ready, order = ready+" and priority is not null", c.order()
+	} else {
+		ready += " and priority is null"
 	}
 	return `
 with wanted as (
@@ -208,9 +209,9 @@ with wanted as (
 ), ready as (
 	select t.id, t.odd, w.* from wanted w cross join lateral (
 		select id, scheduler_go.odd_task(arguments) as odd from task
-		where type = @type and status = 'next_run_not_scheduled' and next_run <= @now and ` + ready + `
+		where ` + ready + ` and status = 'next_run_not_scheduled'
 		  and (select true from scheduler_go.set_aside_tasks s where s.task = task.id) is null
-		order by ` + c.order() + `
+		order by ` + order + `
 		limit w.count
 		for update skip locked
 	) t
@@ -245,7 +246,11 @@ func (c TaskClaim) arguments(groups []TaskGroup) pgx.NamedArgs {
 	for i, g := range groups {
 		names[i], counts[i] = g.Name, int32(g.Count)
 	}
-	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "from": c.From, "names": names, "counts": counts, "ageing": AgeingSeconds(c.Ageing), "tried": c.Tried}
+	from := pgtype.Timestamptz{Time: c.From, Valid: true}
+	if c.From.IsZero() {
+		from.InfinityModifier = pgtype.NegativeInfinity
+	}
+	return pgx.NamedArgs{"type": c.Type.Type, "now": c.Now, "from": from, "names": names, "counts": counts, "ageing": AgeingSeconds(c.Ageing), "tried": c.Tried}
 }
 
 // ReadyTaskGroups lists the groups with a ready task of c.Type without priority at c.Now.

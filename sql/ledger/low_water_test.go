@@ -366,3 +366,70 @@ func TestLowWaterHidesNothing(t *testing.T) {
 	pass(t, store, 6000)
 	raise(t, store, "low", 6000)
 }
+
+// PostgreSQL has two indexes of outgoing messages, and can't tell by its statistics which one has fewer dead entries for a queue. A
+// claim counts its queues' messages by the index of queues.
+func TestQueuesAreCountedByTheirIndexByAnyStatistics(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)")
+	holdSnapshot(t, dsn)
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
+		select gen_random_uuid(), 'q' || n % 1000, 'n', '[]', '{}' from generate_series(1, 20000) n`)
+	testenv.Exec(t, store.Pool(), "delete from scheduler_go.work")
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
+		select gen_random_uuid(), 'q' || n % 16, 'n', '[]', '{}' from generate_series(1, 32) n`)
+	var asked []ledger.QueueObserved
+	for n := range 16 {
+		asked = append(asked, ledger.QueueObserved{Name: fmt.Sprint("q", n), Since: time.Now(), Asked: time.Now()})
+	}
+	for _, rows := range []int{-1, 0, 32, 20000} {
+		for _, entries := range []int{0, 10, 50, 20000} {
+			testenv.Exec(t, store.Pool(), "update pg_class set reltuples = $1, relpages = pg_relation_size(oid) / 8192 where relname = 'work'", rows)
+			testenv.Exec(t, store.Pool(), "update pg_class set reltuples = $1 where relname in ('work_outgoing_idx', 'work_outgoing_queue_idx')", entries)
+			before := sqltest.BlocksOf(t, store, "work")
+			counts, err := store.QueueLedgers(t.Context(), asked...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range counts {
+				if c.Outgoing != 2 {
+					t.Errorf("%d messages are outgoing, want 2", c.Outgoing)
+				}
+			}
+			n := sqltest.BlocksOf(t, store, "work") - before
+			if n > 16*40 { // the dead rows of a queue, and a way down the index
+				t.Errorf("%d blocks were read, with %d rows and %d entries by the statistics", n, rows, entries)
+			}
+		}
+	}
+}
+
+// While a snapshot is held, deliveries of the last day stay in their index as dead rows. To record and count others doesn't read them.
+// The old ones of the last minutes are deleted.
+func TestOldDeliveriesAreSkippedOnceDeleted(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "alter table scheduler_go.deliveries set (autovacuum_enabled = false)")
+	holdSnapshot(t, dsn)
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.deliveries (queue, delivered_at, messages)
+		select 'q' || n % 10, now() - random() * interval '1 day', 1 from generate_series(1, 40000) n`)
+	testenv.Exec(t, store.Pool(), "delete from scheduler_go.deliveries")
+	testenv.Exec(t, store.Pool(), `insert into scheduler_go.deliveries (queue, delivered_at, messages)
+		select 'q1', now() - n * interval '1 minute', n from generate_series(1, 9) n`)
+	before := sqltest.BlocksOf(t, store, "deliveries")
+	err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		return tx.Confirm(ctx, []ledger.Outgoing{{Work: ledger.Work{Queue: "q1"}}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := sqltest.BlocksOf(t, store, "deliveries") - before; n > 60 { // 300 pages have dead rows of the queue
+		t.Errorf("%d blocks were read", n)
+	}
+	if kept := testenv.Column[int](t, store.Pool(), "select messages from scheduler_go.deliveries order by 1"); !slices.Equal(kept, []int{1, 1, 2, 3, 4}) {
+		t.Errorf("deliveries of %v messages are left", kept)
+	}
+}

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -66,5 +67,52 @@ func TestLooksFromADateSkipClaimedTasks(t *testing.T) {
 	}
 	if types, n := look(time.Time{}); !slices.Equal(types, []string{"a"}) || n != 2 {
 		t.Errorf("%v are ready, %d claimed", types, n)
+	}
+}
+
+// By its statistics, PostgreSQL knows few ready tasks but not how many entries their index has: a vacuum counts dead ones, an
+// analysis doesn't. Looks and claims use that index for any number.
+func TestLooksUseTheirIndexByAnyStatistics(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)")
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 'type-' || n, '', 'x' from generate_series(1, 100) n")
+	holdSnapshot(t, dsn)
+	now := time.Now()
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
+		select 'type-' || ceil(random() * 100), '{}', $1::timestamptz - random() * interval '20 minutes', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 40000)`, now)
+	testenv.Exec(t, store.Pool(), "update task set status = 'next_run_scheduled'")
+	from := make(map[string]time.Time)
+	for n := range 100 {
+		from[fmt.Sprint("type-", n+1)] = now.Add(-10 * time.Second)
+	}
+	for _, ready := range []int{0, 30} {
+		testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
+			select 'type-' || n, '{}', $1::timestamptz - interval '1 second', 'next_run_not_scheduled', 'oneshot' from generate_series(1, $2::int) n`, now, ready)
+		testenv.Exec(t, store.Pool(), "analyze task")
+		for _, entries := range []int{0, 5, 10, 20, 50, 1000, 40000} {
+			testenv.Exec(t, store.Pool(), "update pg_class set reltuples = $1 where relname = 'task_type_next_run_idx'", entries)
+			before := sqltest.BlocksOf(t, store, "task")
+			types, err := store.ReadyTaskTypes(t.Context(), now, false, from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			looked := sqltest.BlocksOf(t, store, "task")
+			err = store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				_, _, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "type-99", BackendName: "a"}, Queue: "a", Now: now, From: from["type-99"], Groups: []ledger.TaskGroup{{Count: 10}}})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			claimed := sqltest.BlocksOf(t, store, "task")
+			if len(types) != ready {
+				t.Errorf("%d types are ready, want %d", len(types), ready)
+			}
+			if look, claim := looked-before, claimed-looked; look > 600 || claim > 15 {
+				t.Errorf("with %d ready tasks and %d entries by the statistics, a look read %d blocks, and a claim %d", ready, entries, look, claim)
+			}
+		}
 	}
 }

@@ -16,7 +16,7 @@ from unnest(@queues::text[]) queue,
 -- there on.
 -- name: QueueLedgers :many
 select q.queue::text as queue,
-  (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue and w.place >= (select low from scheduler_go.low_water)) as outgoing,
+  scheduler_go.outgoing_of(q.queue)::bigint as outgoing,
   d.before::bigint as before, d.after::bigint as after
 from (select unnest(@queues::text[]) as queue, unnest(@since::timestamptz[]) as since, unnest(@asked::timestamptz[]) as asked,
              generate_subscripts(@queues::text[], 1) as place) q
@@ -106,12 +106,15 @@ where task_id = any(@task_ids::uuid[]) and not_before <= (@untils::timestamptz[]
   and case state when 'outgoing' then true end
 returning array_position(@task_ids::uuid[], task_id)::integer as place, not_before;
 
--- RecordDeliveries records the number of confirmed messages by queue, and deletes old rows. The date is by
--- the database's clock, after the broker's confirmation.
+-- RecordDeliveries records the number of confirmed messages by queue. It deletes rows that became old since the
+-- last minutes, so that it doesn't read dead ones; ForgetDeliveries deletes the others. The date is by the
+-- database's clock, after the broker's confirmation.
 -- name: RecordDeliveries :exec
 with forgotten as (
   delete from scheduler_go.deliveries old
-  where old.queue = any(@queues::text[]) and old.delivered_at < statement_timestamp() - make_interval(secs => @kept::double precision)
+  where old.queue = any(@queues::text[])
+    and old.delivered_at < statement_timestamp() - make_interval(secs => @kept::double precision)
+    and old.delivered_at >= statement_timestamp() - 2 * make_interval(secs => @kept::double precision)
 )
 insert into scheduler_go.deliveries (queue, delivered_at, messages)
 select unnest(@queues::text[]), statement_timestamp(), unnest(@messages::integer[]);

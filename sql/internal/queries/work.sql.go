@@ -555,7 +555,7 @@ func (q *Queries) OutgoingDue(ctx context.Context, urgent bool) (int64, error) {
 
 const queueLedgers = `-- name: QueueLedgers :many
 select q.queue::text as queue,
-  (select count(*) from scheduler_go.work w where w.state = 'outgoing' and w.queue = q.queue and w.place >= (select low from scheduler_go.low_water)) as outgoing,
+  scheduler_go.outgoing_of(q.queue)::bigint as outgoing,
   d.before::bigint as before, d.after::bigint as after
 from (select unnest($1::text[]) as queue, unnest($2::timestamptz[]) as since, unnest($3::timestamptz[]) as asked,
              generate_subscripts($1::text[], 1) as place) q
@@ -648,7 +648,9 @@ func (q *Queries) RaiseLowWater(ctx context.Context, step int64) error {
 const recordDeliveries = `-- name: RecordDeliveries :exec
 with forgotten as (
   delete from scheduler_go.deliveries old
-  where old.queue = any($1::text[]) and old.delivered_at < statement_timestamp() - make_interval(secs => $3::double precision)
+  where old.queue = any($1::text[])
+    and old.delivered_at < statement_timestamp() - make_interval(secs => $3::double precision)
+    and old.delivered_at >= statement_timestamp() - 2 * make_interval(secs => $3::double precision)
 )
 insert into scheduler_go.deliveries (queue, delivered_at, messages)
 select unnest($1::text[]), statement_timestamp(), unnest($2::integer[])
@@ -660,8 +662,9 @@ type RecordDeliveriesParams struct {
 	Kept     float64
 }
 
-// RecordDeliveries records the number of confirmed messages by queue, and deletes old rows. The date is by
-// the database's clock, after the broker's confirmation.
+// RecordDeliveries records the number of confirmed messages by queue. It deletes rows that became old since the
+// last minutes, so that it doesn't read dead ones; ForgetDeliveries deletes the others. The date is by the
+// database's clock, after the broker's confirmation.
 func (q *Queries) RecordDeliveries(ctx context.Context, arg RecordDeliveriesParams) error {
 	_, err := q.db.Exec(ctx, recordDeliveries, arg.Queues, arg.Messages, arg.Kept)
 	return err
