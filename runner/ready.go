@@ -15,7 +15,7 @@ const (
 	lateTasks = 10 * time.Second
 	// wholeLooks is the time that the whole looks of a pass may take. It is a wholeLooksPart-th of the time since the pass
 	// before, if that is more.
-	wholeLooks     = 20 * time.Millisecond
+	wholeLooks     = 5 * time.Millisecond
 	wholeLooksPart = 20
 )
 

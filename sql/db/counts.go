@@ -16,7 +16,7 @@ import (
 // These are the names of walks in the table of walks.
 const (
 	originWalk = "count of origins"
-	readyWalk  = "count of ready tasks"
+	readyWalk  = "ready tasks by type" // 1.0 has another result under "count of ready tasks"
 	runWalk    = "count of runs"
 	lostWalk   = "lost runs"
 )
@@ -27,10 +27,19 @@ const (
 	runsAStep  = 100_000 // numbers of task_run a step
 	typesAStep = 50      // task types a step, up to 10,000 tasks each
 
-	readyYoung = 5 * time.Minute // the greatest age of a count of ready tasks in use
+	readyYoung = 5 * time.Minute  // the greatest age of a count of ready tasks in use
+	wholeEvery = 15               // walks over ready tasks, of which one looks at all dates
+	lateTasks  = 10 * time.Second // how late a task's row may be visible after its date
 
 	unansweredAfter = 24 * time.Hour // a run without an event for that long counts as unanswered
 )
+
+// readyCount is the result of a walk over task types.
+type readyCount struct {
+	Ready []ReadyTasks
+	Since time.Time // the walk's beginning
+	Parts int       // walks since the last whole one, with this one
+}
 
 // CountReady takes steps of a walk that counts the ready tasks, for about atMost. The result is for all
 // processes.
@@ -38,12 +47,31 @@ func (s MonitorStore) CountReady(ctx context.Context, now time.Time, atMost time
 	return s.countReady(now).Take(ctx, s.q, atMost)
 }
 
-func (s MonitorStore) countReady(now time.Time) bulk.Walk[[]ReadyTasks] {
-	return bulk.Walk[[]ReadyTasks]{
+// countReady returns a walk that looks at each type from where the last walk found its oldest ready task, or from
+// that walk's beginning. So under a snapshot it doesn't read the dead rows of all tasks claimed since. One walk in
+// wholeEvery looks at all dates, as does one without a young result. It finds tasks that were written with an
+// earlier date.
+func (s MonitorStore) countReady(now time.Time) bulk.Walk[readyCount] {
+	return bulk.Walk[readyCount]{
 		Name: readyWalk, StepSize: typesAStep,
-		Begin: func(context.Context) (int64, []ReadyTasks, error) { return 0, nil, nil },
-		End:   s.q.EndOfTaskTypes,
-		Step: func(ctx context.Context, first, end int64, found *[]ReadyTasks) error {
+		Begin: func(ctx context.Context) (int64, readyCount, error) {
+			last, young, err := s.lastReadyCount(ctx)
+			found := readyCount{Since: now, Parts: last.Parts + 1}
+			if !young || found.Parts >= wholeEvery {
+				found.Parts = 0
+			}
+			return 0, found, err
+		},
+		End: s.q.EndOfTaskTypes,
+		Step: func(ctx context.Context, first, end int64, found *readyCount) error {
+			p := queries.OldestReadyParams{FirstType: int32(first), Types: int32(end - first), Now: now}
+			if found.Parts > 0 {
+				last, _, err := s.lastReadyCount(ctx)
+				if err != nil {
+					return err
+				}
+				p.Since, p.Found, p.Oldest = last.oldest()
+			}
 			var ready []ReadyTasks
 			err := s.InTx(ctx, func(ctx context.Context, tx *Tx) (err error) {
 				// The planner lacks statistics on ready tasks by type; without this it would scan all
@@ -51,24 +79,46 @@ func (s MonitorStore) countReady(now time.Time) bulk.Walk[[]ReadyTasks] {
 				if _, err := tx.Raw.Exec(ctx, postgres.PinPlans); err != nil {
 					return err
 				}
-				ready, err = tx.q.OldestReady(ctx, queries.OldestReadyParams{FirstType: int32(first), Types: int32(end - first), Now: now})
+				ready, err = tx.q.OldestReady(ctx, p)
 				return err
 			})
 			if err == nil {
-				*found = append(*found, ready...)
+				found.Ready = append(found.Ready, ready...)
 			}
 			return err
 		},
 	}
 }
 
+func (s MonitorStore) lastReadyCount(ctx context.Context) (last readyCount, young bool, err error) {
+	return bulk.RecentResultOf[readyCount](ctx, s.q, readyWalk, readyYoung)
+}
+
+// oldest returns from when on the next walk looks: by type where some tasks were ready, and for the other types.
+func (c readyCount) oldest() (since time.Time, types []string, oldest []time.Time) {
+	of := make(map[string]time.Time)
+	for _, r := range c.Ready {
+		at := r.Oldest
+		if at.Unix() <= 0 { // or earlier
+			at = time.Time{}
+		}
+		if first, ok := of[r.Type]; !ok || at.Before(first) {
+			of[r.Type] = at
+		}
+	}
+	for name, at := range of {
+		types, oldest = append(types, name), append(oldest, at)
+	}
+	return c.Since.Add(-lateTasks), types, oldest
+}
+
 // readyTasks returns the last result of CountReady, or counts if the result is missing or too old.
 func (s MonitorStore) readyTasks(ctx context.Context, now time.Time) ([]ReadyTasks, error) {
-	ready, young, err := bulk.RecentResultOf[[]ReadyTasks](ctx, s.q, readyWalk, readyYoung)
-	if young || err != nil {
-		return ready, err
+	found, young, err := s.lastReadyCount(ctx)
+	if !young && err == nil {
+		found, err = s.countReady(now).Whole(ctx)
 	}
-	return s.countReady(now).Whole(ctx)
+	return found.Ready, err
 }
 
 // PoolCounts counts the candidates of a visit type by pool.

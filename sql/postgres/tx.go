@@ -105,9 +105,9 @@ func (tx *Tx) RetryWhileDiskFull(ctx context.Context, do func() error, again fun
 // connection makes it once: planning takes a third of a grab. UnpinPlans ends the restrictions. JIT stays
 // off until the transaction ends: its default is the server's, not the session's (sessionSettings).
 const (
-	PinPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off;
+	PinPlans = `set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off; set local enable_incremental_sort = off;
 		set local enable_hashjoin = off; set local enable_mergejoin = off; set local plan_cache_mode = force_generic_plan;
 		set local jit = off`
-	UnpinPlans = `set local enable_seqscan to default; set local enable_bitmapscan to default; set local enable_sort to default;
+	UnpinPlans = `set local enable_seqscan to default; set local enable_bitmapscan to default; set local enable_sort to default; set local enable_incremental_sort to default;
 		set local enable_hashjoin to default; set local enable_mergejoin to default; set local plan_cache_mode to default`
 )

@@ -3,10 +3,8 @@
 -- OutgoingByQueue counts the outgoing messages by queue. It returns the oldest one's date and the number
 -- that the broker refused.
 -- name: OutgoingByQueue :many
-select queue, count(*) as messages, min(coalesce(since, claimed))::timestamptz as oldest, count(last_error) as refused
-from scheduler_go.work
-where state = 'outgoing'
-group by queue;
+select o.queue::text as queue, o.messages::bigint as messages, o.oldest::timestamptz as oldest, o.refused::bigint as refused
+from scheduler_go.outgoing_by_queue() o;
 
 -- CountRejected counts the events and journal records that are set aside, in all and in the last hour.
 -- name: CountRejected :one
@@ -15,14 +13,21 @@ from (select count(*) as events, count(*) filter (where received > now() - inter
      (select count(*) as records, count(*) filter (where rejected_at > now() - interval '1 hour') as new_records from scheduler_go.rejected_records) r;
 
 -- OldestReady returns, by type and priority, since when the longest-waiting ready task waits. It reads the
--- ten thousand longest-waiting tasks of each type, for a range of types in their order.
+-- ten thousand longest-waiting tasks of each type, for a range of types in their order. Of @found it reads those
+-- from a date on, of the other types those from @since on; the year 1 means all. Rows are compared as in
+-- ReadyTaskTypes.
 -- name: OldestReady :many
 select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
 from (select type from task_type order by type limit @types offset @first_type) tt
+left join (select unnest(@found::text[]) as type, unnest(@oldest::timestamptz[]) as oldest) last on last.type = tt.type
+cross join lateral (
+  select coalesce(nullif(case when last.type is null then @since::timestamptz else last.oldest end, '0001-01-01Z'), '-infinity') as date offset 0
+) first
 cross join lateral (
   select t.priority, t.next_run from task t
-  where t.type = tt.type and t.status = 'next_run_not_scheduled' and t.next_run <= @now
-  order by t.next_run
+  where (t.type, t.next_run) >= (tt.type, first.date) and (t.type, t.next_run) <= (tt.type, @now::timestamptz)
+    and t.status = 'next_run_not_scheduled'
+  order by t.type, t.next_run
   limit 10000
 ) ready
 group by tt.type, ready.priority;

@@ -15,8 +15,10 @@ import (
 const addRunning = `-- name: AddRunning :exec
 insert into scheduler_go.running as n (run, task, type, started, worker)
 select s.run, r.task, t.type, r.started, s.worker
-from scheduler_go.run_starts s join public.task_run r on r.id = s.run join public.task t on t.id = r.task
-where s.recorded >= $1 and r.status = 'started' and r.started is not null
+from scheduler_go.run_starts s
+cross join lateral (select o.task, o.started from public.task_run o where o.id = s.run and o.status = 'started' and o.started is not null offset 0) r
+cross join lateral (select k.type from public.task k where k.id = r.task offset 0) t
+where s.recorded >= $1
 on conflict (run) do update set started = excluded.started, worker = excluded.worker where n.started <> excluded.started or n.worker <> excluded.worker
 `
 

@@ -189,10 +189,15 @@ func (q *Queries) MetricsAge(ctx context.Context) ([]MetricsAgeRow, error) {
 const oldestReady = `-- name: OldestReady :many
 select tt.type, coalesce(ready.priority::text, '')::text as priority, greatest(min(ready.next_run), 'epoch')::timestamptz as oldest, count(*) as tasks
 from (select type from task_type order by type limit $2 offset $1) tt
+left join (select unnest($3::text[]) as type, unnest($4::timestamptz[]) as oldest) last on last.type = tt.type
+cross join lateral (
+  select coalesce(nullif(case when last.type is null then $5::timestamptz else last.oldest end, '0001-01-01Z'), '-infinity') as date offset 0
+) first
 cross join lateral (
   select t.priority, t.next_run from task t
-  where t.type = tt.type and t.status = 'next_run_not_scheduled' and t.next_run <= $3
-  order by t.next_run
+  where (t.type, t.next_run) >= (tt.type, first.date) and (t.type, t.next_run) <= (tt.type, $6::timestamptz)
+    and t.status = 'next_run_not_scheduled'
+  order by t.type, t.next_run
   limit 10000
 ) ready
 group by tt.type, ready.priority
@@ -201,6 +206,9 @@ group by tt.type, ready.priority
 type OldestReadyParams struct {
 	FirstType int32
 	Types     int32
+	Found     []string
+	Oldest    []time.Time
+	Since     time.Time
 	Now       time.Time
 }
 
@@ -212,9 +220,18 @@ type OldestReadyRow struct {
 }
 
 // OldestReady returns, by type and priority, since when the longest-waiting ready task waits. It reads the
-// ten thousand longest-waiting tasks of each type, for a range of types in their order.
+// ten thousand longest-waiting tasks of each type, for a range of types in their order. Of @found it reads those
+// from a date on, of the other types those from @since on; the year 1 means all. Rows are compared as in
+// ReadyTaskTypes.
 func (q *Queries) OldestReady(ctx context.Context, arg OldestReadyParams) ([]OldestReadyRow, error) {
-	rows, err := q.db.Query(ctx, oldestReady, arg.FirstType, arg.Types, arg.Now)
+	rows, err := q.db.Query(ctx, oldestReady,
+		arg.FirstType,
+		arg.Types,
+		arg.Found,
+		arg.Oldest,
+		arg.Since,
+		arg.Now,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -286,10 +303,8 @@ func (q *Queries) OriginCounts(ctx context.Context) ([]OriginCountsRow, error) {
 
 const outgoingByQueue = `-- name: OutgoingByQueue :many
 
-select queue, count(*) as messages, min(coalesce(since, claimed))::timestamptz as oldest, count(last_error) as refused
-from scheduler_go.work
-where state = 'outgoing'
-group by queue
+select o.queue::text as queue, o.messages::bigint as messages, o.oldest::timestamptz as oldest, o.refused::bigint as refused
+from scheduler_go.outgoing_by_queue() o
 `
 
 type OutgoingByQueueRow struct {
