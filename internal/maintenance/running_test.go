@@ -2,9 +2,12 @@ package maintenance
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/seed"
 )
 
 // Running work is listed, the oldest first, without what has ended since the job's last query.
@@ -60,5 +63,47 @@ func TestWhatRuns(t *testing.T) {
 	counts, err := store.RunningByType(t.Context())
 	if err != nil || counts["load"] != 1 || counts["list"] != 1 {
 		t.Errorf("%v, %v", counts, err)
+	}
+}
+
+// Queries each 15 s read little. Yet whatever a transaction of less than five minutes writes is read, within five
+// minutes of its end and a query.
+func TestStartsAreRead(t *testing.T) {
+	t.Parallel()
+	rng := seed.Rand(t)
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	type start struct{ recorded, visible time.Duration }
+	var unread []start
+	for range 1000 {
+		s := start{recorded: time.Duration(rng.Int64N(int64(time.Hour)))}
+		s.visible = s.recorded + time.Duration(rng.Int64N(int64(overlap)))
+		if rng.IntN(2) == 0 {
+			s.visible = s.recorded + time.Duration(rng.Int64N(int64(shortOverlap)))
+		}
+		unread = append(unread, s)
+	}
+	var read startsRead
+	var spans []time.Duration
+	for at := time.Duration(0); at < 90*time.Minute; at += 15*time.Second + time.Duration(rng.Int64N(int64(20*time.Second))) {
+		now := begin.Add(at)
+		var since time.Time
+		since, read = read.since(now)
+		spans = append(spans, now.Sub(since))
+		unread = slices.DeleteFunc(unread, func(s start) bool { return s.visible <= at && !begin.Add(s.recorded).Before(since) })
+		for _, s := range unread {
+			if quick := s.visible-s.recorded < shortOverlap; s.visible <= at && (quick || at-s.visible > overlap+35*time.Second) {
+				t.Fatalf("at %v, a start of %v, visible from %v on, isn't read", at, s.recorded, s.visible)
+			}
+		}
+	}
+	if len(unread) > 0 {
+		t.Errorf("%d starts were never read", len(unread))
+	}
+	slices.Sort(spans)
+	if median := spans[len(spans)/2]; median > 45*time.Second {
+		t.Errorf("half of the queries read more than %v", median)
+	}
+	if since, _ := read.since(begin); since != begin.Add(-48*time.Hour) {
+		t.Errorf("with the clock set back by an hour, it reads from %v on", since)
 	}
 }
