@@ -19,9 +19,11 @@ func TestHome(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
 		cmd.Dir = directory
 		cmd.Env = append(os.Environ(), "COPIED="+copied, "GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off")
-		out, err := cmd.CombinedOutput()
+		var diagnostics strings.Builder // such as Go's downloads
+		cmd.Stderr = &diagnostics
+		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
+			t.Fatalf("%s: %v\n%s%s", command, err, out, &diagnostics)
 		}
 		return string(out)
 	}
