@@ -367,8 +367,8 @@ func TestLowWaterHidesNothing(t *testing.T) {
 	raise(t, store, "low", 6000)
 }
 
-// PostgreSQL has two indexes of outgoing messages, and can't tell by its statistics which one has fewer dead entries for a queue. A
-// claim counts its queues' messages by the index of queues.
+// Two indexes have the outgoing messages, and the statistics don't say which one has fewer dead entries for a queue. A claim counts by
+// the index of queues.
 func TestQueuesAreCountedByTheirIndexByAnyStatistics(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)

@@ -2,7 +2,7 @@
 
 -- ReadyTaskTypes lists the task types with ready tasks, of some types only with tasks from a date on. A pass
 -- over hundreds of idle types costs this one query. Rows are compared so that only indexes on type and date in this
--- order help: the planner can't tell how many dead entries of claimed tasks there are.
+-- order help: PostgreSQL's statistics lack the number of dead entries of claimed tasks.
 -- name: ReadyTaskTypes :many
 select tt.type
 from task_type tt

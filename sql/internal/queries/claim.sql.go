@@ -34,7 +34,7 @@ type ReadyTaskTypesParams struct {
 // The task types with ready tasks. sql/ledger/claim.go builds the statement of the claim.
 // ReadyTaskTypes lists the task types with ready tasks, of some types only with tasks from a date on. A pass
 // over hundreds of idle types costs this one query. Rows are compared so that only indexes on type and date in this
-// order help: the planner can't tell how many dead entries of claimed tasks there are.
+// order help: PostgreSQL's statistics lack the number of dead entries of claimed tasks.
 func (q *Queries) ReadyTaskTypes(ctx context.Context, arg ReadyTaskTypesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, readyTaskTypes,
 		arg.Types,
