@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/ledger"
 )
 
 // While a snapshot is held for long, PostgreSQL keeps the index entries of tasks that were claimed since, and a look for
@@ -11,8 +12,6 @@ import (
 // writes with an earlier date are found as the types get a whole look in turn.
 
 const (
-	// lateTasks is how late a task's row may be visible after its date: clocks differ, and transactions take time.
-	lateTasks = 10 * time.Second
 	// wholeLooks is the time that the whole looks of a pass may take. It is a wholeLooksPart-th of the time since the pass
 	// before, if that is more.
 	wholeLooks     = 5 * time.Millisecond
@@ -49,7 +48,7 @@ func (l *lookout) look(now time.Time) map[string]time.Time {
 }
 
 // emptied records that claims of the last pass left no ready task of a type.
-func (l *lookout) emptied(name string) { l.from[name] = l.last.Add(-lateTasks) }
+func (l *lookout) emptied(name string) { l.from[name] = l.last.Add(-ledger.LateTasks) }
 
 // looked records what a look found: all types, and whether each was ready.
 func (l *lookout) looked(now time.Time, took time.Duration, from map[string]time.Time, all []model.TaskType, ready map[string]bool) {
@@ -58,7 +57,7 @@ func (l *lookout) looked(now time.Time, took time.Duration, from map[string]time
 	}
 	if all == nil { // nothing was ready
 		for _, name := range l.order {
-			l.from[name] = now.Add(-lateTasks)
+			l.from[name] = now.Add(-ledger.LateTasks)
 		}
 		return
 	}
@@ -69,7 +68,7 @@ func (l *lookout) looked(now time.Time, took time.Duration, from map[string]time
 		at, partial := from[tt.Type]
 		switch {
 		case !ready[tt.Type]:
-			next[tt.Type] = now.Add(-lateTasks)
+			next[tt.Type] = now.Add(-ledger.LateTasks)
 		case partial:
 			next[tt.Type] = at
 		}

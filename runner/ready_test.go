@@ -9,6 +9,7 @@ import (
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv/seed"
+	"swh-scheduler/sql/ledger"
 )
 
 // However slow whole looks are, a task of any date is found by the pass that gives its type one, and each type gets one
@@ -42,7 +43,7 @@ func TestLateTasksAreFound(t *testing.T) {
 					continue
 				}
 				left = append(left, w)
-				if now.Sub(w.date) <= lateTasks || pass-w.pass >= len(types) {
+				if now.Sub(w.date) <= ledger.LateTasks || pass-w.pass >= len(types) {
 					t.Fatalf("pass %d didn't find %+v", pass, w)
 				}
 			}
@@ -85,7 +86,7 @@ func TestWholeLooks(t *testing.T) {
 			got = append(got, len(types)-len(from))
 			for _, tt := range types {
 				at, partial := from[tt.Type]
-				if partial && at != now.Add(-c.wait-lateTasks) {
+				if partial && at != now.Add(-c.wait-ledger.LateTasks) {
 					t.Errorf("%s: %s is looked at from %s before", name, tt.Type, now.Sub(at))
 				}
 			}

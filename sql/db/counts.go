@@ -27,9 +27,8 @@ const (
 	runsAStep  = 100_000 // numbers of task_run a step
 	typesAStep = 50      // task types a step, up to 10,000 tasks each
 
-	readyYoung = 5 * time.Minute  // the greatest age of a count of ready tasks in use
-	wholeEvery = 15               // walks over ready tasks, of which one looks at all dates
-	lateTasks  = 10 * time.Second // how late a task's row may be visible after its date
+	readyYoung = 5 * time.Minute // the greatest age of a count of ready tasks in use
+	wholeEvery = 15              // walks over ready tasks, of which one looks at all dates
 
 	unansweredAfter = 24 * time.Hour // a run without an event for that long counts as unanswered
 )
@@ -109,7 +108,7 @@ func (c readyCount) oldest() (since time.Time, types []string, oldest []time.Tim
 	for name, at := range of {
 		types, oldest = append(types, name), append(oldest, at)
 	}
-	return c.Since.Add(-lateTasks), types, oldest
+	return c.Since.Add(-ledger.LateTasks), types, oldest
 }
 
 // readyTasks returns the last result of CountReady, or counts if the result is missing or too old.

@@ -86,9 +86,7 @@ func TestReadyCountsSkipClaimedTasks(t *testing.T) {
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)")
 	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 't' || n, '', 't' from generate_series(1, 120) n")
-	snapshot := testenv.Connect(t, dsn)
-	testenv.Exec(t, snapshot, "begin isolation level repeatable read")
-	testenv.Exec(t, snapshot, "select count(*) from task")
+	sqltest.HoldSnapshot(t, dsn)
 	now := time.Now()
 	add := func(taskType, age string) {
 		testenv.Exec(t, store.Pool(), "insert into task (type, arguments, next_run, status, policy) values ($1, '{}', $2::timestamptz - $3::interval, 'next_run_not_scheduled', 'oneshot')", taskType, now, age)
@@ -157,9 +155,7 @@ func TestFiguresSkipSentMessages(t *testing.T) {
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)")
-	snapshot := testenv.Connect(t, dsn)
-	testenv.Exec(t, snapshot, "begin isolation level repeatable read")
-	testenv.Exec(t, snapshot, "select count(*) from task")
+	sqltest.HoldSnapshot(t, dsn)
 	add := func(n int, urgent bool) {
 		testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, urgent, claimed, last_error)
 			select gen_random_uuid(), 'q' || n % 2, 'n', '[]', '{}', $2, '2026-01-01Z'::timestamptz + n * interval '1 day', case when n = 1 then 'refused' end from generate_series(1, $1::int) n`, n, urgent)

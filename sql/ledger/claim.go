@@ -28,6 +28,9 @@ func (s Queries) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority
 	return s.q.ReadyTaskTypes(ctx, p)
 }
 
+// LateTasks is how late a task's row may be visible after its date: clocks differ, and transactions take time.
+const LateTasks = 10 * time.Second
+
 // TaskClaim selects the tasks of a claim and the queue of their messages.
 type TaskClaim struct {
 	Type         model.TaskType

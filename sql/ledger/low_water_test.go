@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
@@ -53,16 +52,6 @@ func lowWater(t *testing.T, store *db.Store, mark string) int {
 	return testenv.Value[int](t, store.Pool(), "select "+mark+" from scheduler_go.low_water")
 }
 
-// holdSnapshot holds a snapshot of the database until the test ends.
-func holdSnapshot(t *testing.T, dsn string) {
-	t.Helper()
-	snapshot, err := testenv.Connect(t, dsn).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Exec(t, snapshot, "select count(*) from scheduler_go.work")
-}
-
 // outgoing returns the queues of all outgoing messages, as NextOutgoing reads them.
 func outgoing(t *testing.T, store *db.Store) (queues []string) {
 	t.Helper()
@@ -94,7 +83,7 @@ func TestScansOfOutgoingWorkSkipSentMessages(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
-	holdSnapshot(t, dsn)
+	sqltest.HoldSnapshot(t, dsn)
 	var read []int
 	for i := range 5 {
 		pass(t, store, 5000)
@@ -115,7 +104,7 @@ func TestScansOfChangesSkipDrainedOnes(t *testing.T) {
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	sqltest.Keep(t, store)
 	testenv.Exec(t, store.Pool(), "alter table scheduler_go.candidate_changes set (autovacuum_enabled = false)") // autovacuum would read blocks, too
-	holdSnapshot(t, dsn)
+	sqltest.HoldSnapshot(t, dsn)
 	var read []int
 	for i := range 5 {
 		note(t, store, 12_000)
@@ -151,7 +140,7 @@ func TestScansOfGraphChangesSkipDoneOnes(t *testing.T) {
 	testenv.Exec(t, store.Pool(), "insert into task (id, type, arguments, next_run, status, policy) values (1, 'a', '{}', scheduler_go.never(), 'next_run_not_scheduled', 'oneshot')")
 	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graphs (name, submitted) values ('g', now())")
 	testenv.Exec(t, store.Pool(), "insert into scheduler_go.graph_tasks (task, graph, name, any_result, dependencies, deadline, watch) values (1, 1, 'a', false, 0, '2020-01-01', 1)")
-	holdSnapshot(t, dsn)
+	sqltest.HoldSnapshot(t, dsn)
 	const dead = 50_000
 	for _, table := range []string{"graph_changes", "graph_checks"} {
 		testenv.Exec(t, store.Pool(), "insert into scheduler_go."+table+" (task) select 0 from generate_series(1, $1::int)", dead)
@@ -184,7 +173,7 @@ func TestConfirmFindsMessagesByKey(t *testing.T) {
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)")
-	holdSnapshot(t, dsn)
+	sqltest.HoldSnapshot(t, dsn)
 	pass(t, store, 5000)
 	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
 		select gen_random_uuid(), 'q', 'n', '[]', '{}' from generate_series(1, 100) n`)
@@ -374,7 +363,7 @@ func TestQueuesAreCountedByTheirIndexByAnyStatistics(t *testing.T) {
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)")
-	holdSnapshot(t, dsn)
+	sqltest.HoldSnapshot(t, dsn)
 	testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
 		select gen_random_uuid(), 'q' || n % 1000, 'n', '[]', '{}' from generate_series(1, 20000) n`)
 	testenv.Exec(t, store.Pool(), "delete from scheduler_go.work")
@@ -413,7 +402,7 @@ func TestOldDeliveriesAreSkippedOnceDeleted(t *testing.T) {
 	dsn := testenv.Database(t)
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table scheduler_go.deliveries set (autovacuum_enabled = false)")
-	holdSnapshot(t, dsn)
+	sqltest.HoldSnapshot(t, dsn)
 	testenv.Exec(t, store.Pool(), `insert into scheduler_go.deliveries (queue, delivered_at, messages)
 		select 'q' || n % 10, now() - random() * interval '1 day', 1 from generate_series(1, 40000) n`)
 	testenv.Exec(t, store.Pool(), "delete from scheduler_go.deliveries")

@@ -22,7 +22,7 @@ func TestLooksFromADateSkipClaimedTasks(t *testing.T) {
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)") // autovacuum would read blocks, too
 	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('a', '', 'a'), ('b', '', 'b')")
-	holdSnapshot(t, dsn)
+	sqltest.HoldSnapshot(t, dsn)
 	now := time.Now()
 	add := func(n int, age string) { // in random order, so that entries that follow each other are of rows on different pages
 		testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
@@ -78,7 +78,7 @@ func TestLooksUseTheirIndexByAnyStatistics(t *testing.T) {
 	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
 	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)")
 	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 'type-' || n, '', 'x' from generate_series(1, 100) n")
-	holdSnapshot(t, dsn)
+	sqltest.HoldSnapshot(t, dsn)
 	now := time.Now()
 	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
 		select 'type-' || ceil(random() * 100), '{}', $1::timestamptz - random() * interval '20 minutes', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 40000)`, now)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/db"
 )
@@ -22,6 +24,16 @@ func Keep(t testing.TB, store *db.Store) {
 		}
 	}
 	t.Fatal("the drain doesn't end")
+}
+
+// HoldSnapshot holds a snapshot of the database until the test ends.
+func HoldSnapshot(t testing.TB, dsn string) {
+	t.Helper()
+	snapshot, err := testenv.Connect(t, dsn).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Exec(t, snapshot, "select count(*) from scheduler_go.work")
 }
 
 // CandidateColumns are the columns of candidates without hints.
