@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -172,9 +173,13 @@ func Drain(b *testing.B, store *db.Store) {
 	}
 }
 
-// Start starts a command. stop kills it, as does the end of the benchmark.
+// endsWithUs makes the kernel kill a command when the thread that started it ends.
+var endsWithUs = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
+// Start starts a command. stop kills it, as does the end of the benchmark, also one that is interrupted.
 func Start(b *testing.B, cmd *exec.Cmd) (stop func()) {
 	b.Helper()
+	cmd.SysProcAttr = endsWithUs
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -215,6 +220,7 @@ func Run(b *testing.B, cmd *exec.Cmd) (seconds, processor, memory float64) {
 	b.Helper()
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = endsWithUs
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
