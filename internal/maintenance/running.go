@@ -6,29 +6,31 @@ import (
 	"time"
 
 	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
 	"swh-scheduler/sql/postgres"
 )
 
 const (
-	// overlap bounds the duration of a transaction that writes the start of a run. Once in that time a query reads
-	// that far back, for rows that earlier ones couldn't see.
+	// overlap bounds the duration of a transaction that writes the start of a run. Each start is read again when it is
+	// that old, for rows that earlier queries couldn't see.
 	overlap = 5 * time.Minute
-	// shortOverlap is how far back the other queries read. Few transactions last longer.
+	// shortOverlap is how much of what the query before has read is read again. Few transactions last longer.
 	shortOverlap = 10 * time.Second
 )
 
-// startsRead is the state of the queries for starts of runs. Its zero value has read none.
-type startsRead struct{ last, far time.Time } // the last query, and the last one that read far back
+// startsRead is the time of the last query for starts of runs. Its zero value has read none.
+type startsRead struct{ last time.Time }
 
-// since returns from when on a query at now reads, and the state after it.
-func (r startsRead) since(now time.Time) (time.Time, startsRead) {
+// spans returns which starts a query at now reads, by when they were recorded.
+func (r startsRead) spans(now time.Time) []ledger.Span {
+	end := now.Add(postgres.Day) // clocks differ
 	switch {
 	case r.last.IsZero(), r.last.Add(-overlap).After(now): // or the clock was set back
-		return now.Add(-2 * postgres.Day), startsRead{now, now}
-	case now.Sub(r.far) >= overlap, r.far.After(now):
-		return r.far.Add(-overlap), startsRead{now, now}
+		return []ledger.Span{{From: now.Add(-2 * postgres.Day), To: end}}
+	case now.Sub(r.last) > overlap:
+		return []ledger.Span{{From: r.last.Add(-overlap), To: end}}
 	}
-	return r.last.Add(-shortOverlap), startsRead{now, r.far}
+	return []ledger.Span{{From: r.last.Add(-overlap), To: now.Add(-overlap)}, {From: r.last.Add(-shortOverlap), To: end}}
 }
 
 // Running returns the job that lists running work. A process reads the starts of the last two days first, then those
@@ -39,10 +41,10 @@ func Running(store *db.Store) Job {
 	return Job{Name: "what runs", Period: 15 * time.Second, Origins: true, Do: func(ctx context.Context) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		since, after := read.since(store.Now())
-		err := store.NoteRunning(ctx, since)
+		now := store.Now()
+		err := store.NoteRunning(ctx, read.spans(now))
 		if err == nil {
-			read = after
+			read.last = now
 		}
 		return "", err
 	}}

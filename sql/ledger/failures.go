@@ -70,11 +70,16 @@ func (a Queries) LastFailureOfVisit(ctx context.Context, key model.OriginKey) (*
 	return nil, err
 }
 
-// NoteRunning updates the list of running work. It adds runs whose first start event arrived at since or
-// later, and drops runs that have ended.
-func (s Store) NoteRunning(ctx context.Context, since time.Time) error {
-	if err := s.q.AddRunning(ctx, since); err != nil {
-		return stmt.Failed(err, "list running work")
+// Span is a span of time, from From to before To.
+type Span struct{ From, To time.Time }
+
+// NoteRunning updates the list of running work. It adds runs whose first start event arrived in one of the spans, and
+// drops runs that have ended.
+func (s Store) NoteRunning(ctx context.Context, spans []Span) error {
+	for _, span := range spans {
+		if err := s.q.AddRunning(ctx, queries.AddRunningParams{FromTime: span.From, ToTime: span.To}); err != nil {
+			return stmt.Failed(err, "list running work")
+		}
 	}
 	return stmt.Failed(s.q.DropRunning(ctx), "drop ended runs from the list of running work")
 }

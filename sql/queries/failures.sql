@@ -33,15 +33,15 @@ cross join lateral (select * from scheduler_go.failures o where o.type = k.type 
 -- name: FailuresOfOrigin :many
 select * from scheduler_go.failures where url is not null and hashtextextended(url, 0) = hashtextextended(@url::text, 0) and url = @url::text order by id desc limit @most;
 
--- AddRunning adds the runs that have started and not ended, among those whose first start event arrived at
--- a moment or later.
+-- AddRunning adds the runs that have started and not ended, among those whose first start event arrived in
+-- a span of time.
 -- name: AddRunning :exec
 insert into scheduler_go.running as n (run, task, type, started, worker)
 select s.run, r.task, t.type, r.started, s.worker
 from scheduler_go.run_starts s
 cross join lateral (select o.task, o.started from public.task_run o where o.id = s.run and o.status = 'started' and o.started is not null offset 0) r
 cross join lateral (select k.type from public.task k where k.id = r.task offset 0) t
-where s.recorded >= @since
+where s.recorded >= @from_time and s.recorded < @to_time
 on conflict (run) do update set started = excluded.started, worker = excluded.worker where n.started <> excluded.started or n.worker <> excluded.worker;
 
 -- DropRunning deletes runs that have ended or are deleted.

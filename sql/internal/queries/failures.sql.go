@@ -18,14 +18,19 @@ select s.run, r.task, t.type, r.started, s.worker
 from scheduler_go.run_starts s
 cross join lateral (select o.task, o.started from public.task_run o where o.id = s.run and o.status = 'started' and o.started is not null offset 0) r
 cross join lateral (select k.type from public.task k where k.id = r.task offset 0) t
-where s.recorded >= $1
+where s.recorded >= $1 and s.recorded < $2
 on conflict (run) do update set started = excluded.started, worker = excluded.worker where n.started <> excluded.started or n.worker <> excluded.worker
 `
 
-// AddRunning adds the runs that have started and not ended, among those whose first start event arrived at
-// a moment or later.
-func (q *Queries) AddRunning(ctx context.Context, since time.Time) error {
-	_, err := q.db.Exec(ctx, addRunning, since)
+type AddRunningParams struct {
+	FromTime time.Time
+	ToTime   time.Time
+}
+
+// AddRunning adds the runs that have started and not ended, among those whose first start event arrived in
+// a span of time.
+func (q *Queries) AddRunning(ctx context.Context, arg AddRunningParams) error {
+	_, err := q.db.Exec(ctx, addRunning, arg.FromTime, arg.ToTime)
 	return err
 }
 

@@ -1,0 +1,45 @@
+package ledger_test
+
+import (
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/internal/testenv/sqltest"
+	"swh-scheduler/sql/ledger"
+)
+
+// The list of running work looks up the runs whose starts it is given. It doesn't read the others.
+func TestRunningReadsOnlyRecentStarts(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	for _, statement := range []string{
+		"alter table task_run set (autovacuum_enabled = false)", // autovacuum would read blocks, too
+		"alter table task set (autovacuum_enabled = false)",
+		"insert into task_type (type, description, backend_name) values ('a', '', 'a')",
+		"insert into task (type, arguments, next_run, status, policy) select 'a', '{}', now(), 'next_run_scheduled', 'oneshot' from generate_series(1, 20000)",
+		`insert into task_run (task, backend_id, scheduled, started, status)
+			select id, id::text, now(), now() - interval '1 hour', case when id % 1000 = 0 then 'started' else 'eventful' end::task_run_status from task`,
+		`insert into scheduler_go.run_starts (run, event_time, worker, recorded)
+			select id, 1, 'w', case when id % 1000 = 0 then now() else now() - interval '1 hour' end from task_run`,
+		"analyze",
+	} {
+		testenv.Exec(t, store.Pool(), statement)
+	}
+	for _, rows := range []int{20000, 1000000} {
+		testenv.Exec(t, store.Pool(), "update pg_class set reltuples = $1 where relname in ('task_run', 'task', 'run_starts')", rows)
+		testenv.Exec(t, store.Pool(), "delete from scheduler_go.running")
+		runs, tasks := sqltest.BlocksOf(t, store, "task_run"), sqltest.BlocksOf(t, store, "task")
+		now := time.Now()
+		if err := store.NoteRunning(t.Context(), []ledger.Span{{From: now.Add(-10 * time.Minute), To: now.Add(-5 * time.Minute)}, {From: now.Add(-time.Minute), To: now.Add(time.Minute)}}); err != nil {
+			t.Fatal(err)
+		}
+		runs, tasks = sqltest.BlocksOf(t, store, "task_run")-runs, sqltest.BlocksOf(t, store, "task")-tasks
+		if n := testenv.Value[int](t, store.Pool(), "select count(*) from scheduler_go.running"); n != 20 {
+			t.Errorf("%d runs are listed, want 20", n)
+		}
+		if runs > 200 || tasks > 100 {
+			t.Errorf("with %d rows by the statistics, %d blocks of runs and %d of tasks were read for 20 runs", rows, runs, tasks)
+		}
+	}
+}
