@@ -28,7 +28,7 @@ const (
 	typesAStep = 50      // task types a step, up to 10,000 tasks each
 
 	readyYoung = 5 * time.Minute // the greatest age of a count of ready tasks in use
-	wholeEvery = 15              // walks over ready tasks, of which one looks at all dates
+	wholeEvery = 15              // walks over ready tasks, of which one looks at all dates of a type
 
 	unansweredAfter = 24 * time.Hour // a run without an event for that long counts as unanswered
 )
@@ -37,7 +37,7 @@ const (
 type readyCount struct {
 	Ready []ReadyTasks
 	Since time.Time // the walk's beginning
-	Parts int       // walks since the last whole one, with this one
+	Turn  int       // 1 to wholeEvery: which steps look at all dates; 0: all steps
 }
 
 // CountReady takes steps of a walk that counts the ready tasks, for about atMost. The result is for all
@@ -47,24 +47,24 @@ func (s MonitorStore) CountReady(ctx context.Context, now time.Time, atMost time
 }
 
 // countReady returns a walk that looks at each type from where the last walk found its oldest ready task, or from
-// that walk's beginning. So under a snapshot it doesn't read the dead rows of all tasks claimed since. One walk in
-// wholeEvery looks at all dates, as does one without a young result. It finds tasks that were written with an
-// earlier date.
+// that walk's beginning. So under a snapshot it doesn't read the dead rows of all tasks claimed since. One step in
+// wholeEvery, in turn, looks at all dates, and all steps do without a young result. They find tasks that were written
+// with an earlier date.
 func (s MonitorStore) countReady(now time.Time) bulk.Walk[readyCount] {
 	return bulk.Walk[readyCount]{
 		Name: readyWalk, StepSize: typesAStep,
 		Begin: func(ctx context.Context) (int64, readyCount, error) {
 			last, young, err := s.lastReadyCount(ctx)
-			found := readyCount{Since: now, Parts: last.Parts + 1}
-			if !young || found.Parts >= wholeEvery {
-				found.Parts = 0
+			found := readyCount{Since: now, Turn: last.Turn%wholeEvery + 1}
+			if !young {
+				found.Turn = 0
 			}
 			return 0, found, err
 		},
 		End: s.q.EndOfTaskTypes,
 		Step: func(ctx context.Context, first, end int64, found *readyCount) error {
 			p := queries.OldestReadyParams{FirstType: int32(first), Types: int32(end - first), Now: now}
-			if found.Parts > 0 {
+			if found.Turn > 0 && int(first/typesAStep)%wholeEvery != found.Turn-1 {
 				last, _, err := s.lastReadyCount(ctx)
 				if err != nil {
 					return err
