@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,8 +12,14 @@ import (
 	"swh-scheduler/internal/service"
 )
 
-// observePeriod is the period of a QueueGauges.
-const observePeriod = 30 * time.Second
+const (
+	observePeriod = 30 * time.Second // of a QueueGauges
+	// A QueueGauges observes observedTogether queues, waits for up to observePause, and so on. Claims would wait for the
+	// answers about a thousand queues otherwise. After observeSlowly it observes the rest together.
+	observedTogether = 16
+	observePause     = 200 * time.Millisecond
+	observeSlowly    = observePeriod / 2
+)
 
 // QueueGauges show the present numbers of messages and consumers of queues, also of queues without claims.
 type QueueGauges struct {
@@ -53,8 +60,11 @@ func (g *QueueGauges) RunOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	observed, err := g.observe(ctx, queues)
+	if err != nil {
+		return err
+	}
 	g.consumers.Reset() // removes queues that are gone
-	observed := g.Observer.Observe(ctx, time.Now, queues, g.Unacknowledged)
 	for _, queue := range queues {
 		length, err := observed[queue].Length(0)
 		switch {
@@ -71,4 +81,24 @@ func (g *QueueGauges) RunOnce(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// observe observes queues, some at a time. It returns an error only if ctx ends.
+func (g *QueueGauges) observe(ctx context.Context, queues []string) (map[string]celery.Observation, error) {
+	observed := make(map[string]celery.Observation, len(queues))
+	began := time.Now()
+	pause := min(observePause, observeSlowly*observedTogether/time.Duration(max(1, len(queues))))
+	for len(queues) > 0 {
+		n := min(observedTogether, len(queues))
+		if time.Since(began) > observeSlowly {
+			n = len(queues)
+		}
+		maps.Copy(observed, g.Observer.Observe(ctx, time.Now, queues[:n], g.Unacknowledged))
+		if queues = queues[n:]; len(queues) > 0 {
+			if err := service.Sleep(ctx, pause); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return observed, nil
 }

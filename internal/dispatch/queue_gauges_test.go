@@ -6,12 +6,15 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"swh-scheduler/celery"
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/testenv"
 )
@@ -57,4 +60,56 @@ func TestQueueGauges(t *testing.T) {
 	if n := testutil.CollectAndCount(reg, "swh_scheduler_queue_messages"); n != 1 {
 		t.Errorf("messages of %d queues, one is left", n)
 	}
+}
+
+// A thousand queues are observed some at a time, as claims wait for answers, too. If the broker is slow, the rest are
+// observed together.
+func TestQueueGaugesAskSlowly(t *testing.T) {
+	var queues []string
+	for n := range 1000 {
+		queues = append(queues, fmt.Sprint("queue-", n))
+	}
+	for name, tc := range map[string]struct {
+		answer      time.Duration // the broker's time for an Observe
+		most        int           // queues of an Observe
+		least, last time.Duration // of the whole
+	}{
+		"fast": {10 * time.Millisecond, 16, 10 * time.Second, 15 * time.Second},
+		"slow": {5 * time.Second, 1000, 15 * time.Second, 25 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				broker := &slowBroker{answer: tc.answer}
+				reg := prometheus.NewRegistry()
+				g := dispatch.QueueGauges{Observer: broker, Log: slog.New(slog.DiscardHandler), Queues: func(context.Context) ([]string, error) { return queues, nil }}
+				g.Register(reg, nil)
+				began := time.Now()
+				if err := g.RunOnce(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < tc.least || took > tc.last || broker.most > tc.most {
+					t.Errorf("it took %v, up to %d queues were observed together", took, broker.most)
+				}
+				if n := testutil.CollectAndCount(reg, "swh_scheduler_queue_consumers"); n != 1000 {
+					t.Errorf("%d queues are shown", n)
+				}
+			})
+		})
+	}
+}
+
+// slowBroker is an Observer of queues without messages.
+type slowBroker struct {
+	answer time.Duration
+	most   int // queues observed together
+}
+
+func (b *slowBroker) Observe(_ context.Context, now func() time.Time, queues []string, _ bool) map[string]celery.Observation {
+	time.Sleep(b.answer)
+	b.most = max(b.most, len(queues))
+	observed := make(map[string]celery.Observation)
+	for _, queue := range queues {
+		observed[queue] = celery.Observation{Asked: now(), Exists: true}
+	}
+	return observed
 }
