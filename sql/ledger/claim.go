@@ -91,7 +91,6 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 	for _, g := range asked {
 		all += g.Count
 	}
-	*work = slices.Grow(*work, all)
 	// part returns the groups with the counts of positions first to end, of all positions in the order of
 	// groups.
 	part := func(first, end int) []TaskGroup {
@@ -137,6 +136,9 @@ on conflict do nothing`, arguments)
 // claimTasksOnce runs the claim once and adds the messages to work. It returns the number of tasks by
 // group, and the number set aside.
 func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
+	if err := tx.pinPlans(ctx, c); err != nil {
+		return nil, 0, err
+	}
 	rows, err := tx.Raw.Query(ctx, c.statement(), c.arguments(groups))
 	if err != nil {
 		return nil, 0, err
@@ -163,12 +165,28 @@ func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGrou
 	return taken, odd, err
 }
 
-// arena copies texts into large blocks: one allocation for many.
+// pinPlans makes a connection plan claims once: planning would take a third of a small one. Claims that divide a type's
+// tasks, or order them by priority, are planned each time, as their indexes depend on the values.
+func (tx *Tx) pinPlans(ctx context.Context, c TaskClaim) error {
+	pin := !c.WithPriority && !c.Tried && (c.By == "" || c.By == model.ShareByTaskType)
+	if pin == tx.pinned {
+		return nil
+	}
+	settings := postgres.UnpinPlans
+	if pin {
+		settings = postgres.PinPlans
+	}
+	_, err := tx.Raw.Exec(ctx, settings)
+	tx.pinned = pin && err == nil
+	return err
+}
+
+// arena copies texts into blocks of growing size: one allocation for many texts, and a small one for few.
 type arena []byte
 
 func (a *arena) copy(text []byte) []byte {
 	if cap(*a)-len(*a) < len(text) {
-		*a = make([]byte, 0, max(64<<10, len(text)))
+		*a = make([]byte, 0, max(min(2*cap(*a), 64<<10), 512, len(text)))
 	}
 	from := len(*a)
 	*a = append(*a, text...)

@@ -110,7 +110,7 @@ func TestLooksUseTheirIndexByAnyStatistics(t *testing.T) {
 			if len(types) != ready {
 				t.Errorf("%d types are ready, want %d", len(types), ready)
 			}
-			if look, claim := looked-before, claimed-looked; look > 600 || claim > 15 {
+			if look, claim := looked-before, claimed-looked; look > 700 || claim > 15 {
 				t.Errorf("with %d ready tasks and %d entries by the statistics, a look read %d blocks, and a claim %d", ready, entries, look, claim)
 			}
 		}

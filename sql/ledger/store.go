@@ -22,6 +22,8 @@ type Store struct {
 type Tx struct {
 	*postgres.Tx
 	Queries
+
+	pinned bool // postgres.PinPlans is in effect
 }
 
 // sizes are the batch sizes of maintenance.
@@ -33,7 +35,7 @@ func New(db *postgres.DB) Store {
 }
 
 // WithTx returns the ledger's methods on a transaction.
-func (s Store) WithTx(tx *postgres.Tx) Tx { return Tx{tx, Queries{tx.Q}} }
+func (s Store) WithTx(tx *postgres.Tx) Tx { return Tx{Tx: tx, Queries: Queries{tx.Q}} }
 
 func (s Store) inTx(ctx context.Context, begin postgres.BeginStatement, do func(context.Context, *Tx) error) error {
 	return postgres.TransactOn(ctx, s.db, begin, s.WithTx, do)

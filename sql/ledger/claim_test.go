@@ -1,0 +1,71 @@
+package ledger_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/testenv"
+	"swh-scheduler/sql/db"
+	"swh-scheduler/sql/ledger"
+)
+
+// A connection plans plain claims once. Claims by priority have a plan for their values, also after a plain one in the same
+// transaction.
+func TestPlainClaimsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('a', '', 'a')")
+	plain := ledger.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "a"}, Queue: "a", Now: time.Now(), Groups: []ledger.TaskGroup{{Count: 10}}}
+	urgent := plain
+	urgent.WithPriority = true
+	for range 3 {
+		claim(t, store, plain, urgent, plain)
+	}
+	type plans struct{ Generic, Custom int }
+	for of, want := range map[string]plans{"is null": {6, 0}, "is not null": {0, 3}} {
+		got := testenv.Rows[plans](t, store.Pool(), "select generic_plans, custom_plans from pg_prepared_statements where statement like '%wanted as%and priority ' || $1 || '%'", of)
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("claims where priority %s have had plans of these kinds: %v, want %v", of, got, want)
+		}
+	}
+}
+
+// A claim of a few tasks takes memory for these, not for the free slots of the queue.
+func TestSmallClaimsTakeLittleMemory(t *testing.T) { // not parallel, as it reads the memory of the process
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('a', '', 'a')")
+	testenv.Exec(t, store.Pool(), "insert into task (type, arguments, next_run, status, policy) select 'a', '{}', now(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 50)")
+	one := ledger.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "a"}, Queue: "a", Now: time.Now(), Groups: []ledger.TaskGroup{{Count: 1}}}
+	claim(t, store, one) // connects
+	many := one
+	many.Groups = []ledger.TaskGroup{{Count: 10000}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	claim(t, store, many) // of the other 49
+	for range 9 {
+		claim(t, store, many) // of none
+	}
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) / 10; took > 100_000 { // 3 MB with room for 10,000 tasks
+		t.Errorf("a claim took %d bytes", took)
+	}
+}
+
+// claim makes claims in a transaction.
+func claim(t *testing.T, store *db.Store, claims ...ledger.TaskClaim) {
+	t.Helper()
+	err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		for _, c := range claims {
+			if _, _, err := tx.ClaimTasks(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
