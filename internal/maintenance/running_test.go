@@ -2,12 +2,9 @@ package maintenance
 
 import (
 	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"swh-scheduler/internal/testenv"
-	"swh-scheduler/internal/testenv/seed"
 )
 
 // Running work is listed, the oldest first, without what has ended since the job's last query.
@@ -63,55 +60,5 @@ func TestWhatRuns(t *testing.T) {
 	counts, err := store.RunningByType(t.Context())
 	if err != nil || counts["load"] != 1 || counts["list"] != 1 {
 		t.Errorf("%v, %v", counts, err)
-	}
-}
-
-// Queries each 15 s read little. Yet whatever a transaction of less than five minutes writes is read, within five
-// minutes of its end and a query.
-func TestStartsAreRead(t *testing.T) {
-	t.Parallel()
-	rng := seed.Rand(t)
-	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	type start struct{ recorded, visible time.Duration }
-	var unread []start
-	for range 1000 {
-		s := start{recorded: time.Duration(rng.Int64N(int64(time.Hour)))}
-		s.visible = s.recorded + time.Duration(rng.Int64N(int64(overlap)))
-		if rng.IntN(2) == 0 {
-			s.visible = s.recorded + time.Duration(rng.Int64N(int64(shortOverlap)))
-		}
-		unread = append(unread, s)
-	}
-	var read startsRead
-	for at, pause := time.Duration(0), time.Duration(0); at < 90*time.Minute; at += pause {
-		pause = 15*time.Second + time.Duration(rng.Int64N(int64(20*time.Second)))
-		if rng.IntN(20) == 0 { // another process has the job meanwhile
-			pause = time.Duration(rng.Int64N(int64(10 * time.Minute)))
-		}
-		now := begin.Add(at)
-		spans := read.spans(now)
-		total := time.Duration(0)
-		for _, span := range spans {
-			unread = slices.DeleteFunc(unread, func(s start) bool {
-				recorded := begin.Add(s.recorded)
-				return s.visible <= at && !recorded.Before(span.From) && recorded.Before(span.To)
-			})
-			total += min(now.Sub(span.From), span.To.Sub(span.From))
-		}
-		if since := now.Sub(read.last); at > 0 && since < overlap && total > 2*since+shortOverlap {
-			t.Errorf("%v after the query before, one reads the starts of %v", since, total)
-		}
-		read.last = now
-		for _, s := range unread {
-			if quick := s.visible-s.recorded < shortOverlap; s.visible <= at && (quick || at-s.recorded > overlap) {
-				t.Fatalf("at %v, a start of %v, visible from %v on, isn't read", at, s.recorded, s.visible)
-			}
-		}
-	}
-	if len(unread) > 0 {
-		t.Errorf("%d starts were never read", len(unread))
-	}
-	if spans := read.spans(begin); len(spans) != 1 || spans[0].From != begin.Add(-48*time.Hour) {
-		t.Errorf("with the clock set back by an hour, it reads %v", spans)
 	}
 }

@@ -70,46 +70,6 @@ func (a Queries) LastFailureOfVisit(ctx context.Context, key model.OriginKey) (*
 	return nil, err
 }
 
-// Span is a span of time, from From to before To.
-type Span struct{ From, To time.Time }
-
-// NoteRunning updates the list of running work. It adds runs whose first start event arrived in one of the spans, and
-// drops runs that have ended.
-func (s Store) NoteRunning(ctx context.Context, spans []Span) error {
-	for _, span := range spans {
-		if err := s.q.AddRunning(ctx, queries.AddRunningParams{FromTime: span.From, ToTime: span.To}); err != nil {
-			return stmt.Failed(err, "list running work")
-		}
-	}
-	return stmt.Failed(s.q.DropRunning(ctx), "drop ended runs from the list of running work")
-}
-
-// RunningRun is a run of a task that has started and not ended.
-type RunningRun = queries.RunningRunsRow
-
-// RunningVisit is a visit in the ledger that has started and not ended.
-type RunningVisit = queries.RunningVisitsRow
-
-// Running lists the running work of a task type and of its tasks' Celery name, the oldest first; all if
-// both are "". It reads ten times as many rows of each as it returns. It lacks runs that started after
-// NoteRunning, and visits without groups, lanes and hosters.
-func (a Queries) Running(ctx context.Context, taskType, name string, limit int) (runs []RunningRun, visits []RunningVisit, err error) {
-	if runs, err = a.q.RunningRuns(ctx, queries.RunningRunsParams{Type: taskType, Looked: int32(10 * limit), Most: int32(limit)}); err == nil {
-		visits, err = a.q.RunningVisits(ctx, queries.RunningVisitsParams{TaskName: name, Looked: int32(10 * limit), Most: int32(limit)})
-	}
-	return runs, visits, stmt.Failed(err, "list running work")
-}
-
-// RunningByType counts the running runs by task type.
-func (a Queries) RunningByType(ctx context.Context) (map[string]int64, error) {
-	rows, err := a.q.RunningByType(ctx)
-	counts := make(map[string]int64, len(rows))
-	for _, r := range rows {
-		counts[r.Type] = r.Runs
-	}
-	return counts, stmt.Failed(err, "count running work")
-}
-
 // SlowRun is a successful run, with its runtime in seconds.
 type SlowRun = queries.SlowestRunsRow
 
