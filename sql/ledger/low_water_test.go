@@ -395,6 +395,40 @@ func TestQueuesAreCountedByTheirIndexByAnyStatistics(t *testing.T) {
 	}
 }
 
+// The count of due messages walks the index of places from the low-water mark on. The index of queues would be read as a
+// whole, with all dead rows.
+func TestDueMessagesAreCountedByTheirIndexByAnyStatistics(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := testenv.OpenLocal(t, dsn+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "alter table scheduler_go.work set (autovacuum_enabled = false)")
+	sqltest.HoldSnapshot(t, dsn)
+	add := func(n int) {
+		testenv.Exec(t, store.Pool(), `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs)
+			select gen_random_uuid(), 'q' || n % 1000, 'n', '[]', '{}' from generate_series(1, $1::int) n`, n)
+	}
+	add(20000)
+	testenv.Exec(t, store.Pool(), "update scheduler_go.low_water set low = (select max(place) + 1 from scheduler_go.work)")
+	testenv.Exec(t, store.Pool(), "delete from scheduler_go.work")
+	add(32)
+	for _, rows := range []int{-1, 0, 32, 20000} {
+		for _, entries := range [][2]int{{0, 0}, {10, 10}, {20000, 20000}, {20000, 10}, {10, 20000}} {
+			testenv.Exec(t, store.Pool(), "update pg_class set reltuples = $1, relpages = pg_relation_size(oid) / 8192 where relname = 'work'", rows)
+			testenv.Exec(t, store.Pool(), "update pg_class set reltuples = $1 where relname = 'work_outgoing_idx'", entries[0])
+			testenv.Exec(t, store.Pool(), "update pg_class set reltuples = $1 where relname = 'work_outgoing_queue_idx'", entries[1])
+			before := sqltest.BlocksOf(t, store, "work")
+			for urgent, want := range map[bool]int{false: 32, true: 0} {
+				if due, err := store.OutgoingDue(t.Context(), urgent); err != nil || due != want {
+					t.Errorf("%d messages are due, want %d: %v", due, want, err)
+				}
+			}
+			if n := sqltest.BlocksOf(t, store, "work") - before; n > 60 {
+				t.Errorf("%d blocks were read, with %d rows and %v entries by the statistics", n, rows, entries)
+			}
+		}
+	}
+}
+
 // While a snapshot is held, deliveries of the last day stay in their index as dead rows. To record and count others doesn't read them.
 // The old ones of the last minutes are deleted.
 func TestOldDeliveriesAreSkippedOnceDeleted(t *testing.T) {
