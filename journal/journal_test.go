@@ -241,8 +241,8 @@ func TestMembersComeAndGo(t *testing.T) {
 		}
 	}
 	s.awaitVisits(origins, days)
-	stopFirst()
 	s.awaitCommitted(origins * days)
+	stopFirst()
 }
 
 // Records of the same new origins come through different partitions to different members. There is no
