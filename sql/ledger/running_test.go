@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +45,29 @@ func TestRunningReadsOnlyRecentStarts(t *testing.T) {
 		}
 		if runs > 200 || tasks > 100 {
 			t.Errorf("with %d rows by the statistics, %d blocks of runs and %d of tasks were read for 20 runs", rows, runs, tasks)
+		}
+	}
+}
+
+// With the clock set back since the last update, the list of running work reads the starts of two days again.
+func TestRunningAfterTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	for _, statement := range []string{
+		"insert into task_type (type, description, backend_name) values ('a', '', 'a')",
+		"insert into task (type, arguments, next_run, status, policy) select 'a', '{}', now(), 'next_run_scheduled', 'oneshot' from generate_series(1, 2)",
+		"insert into task_run (task, backend_id, scheduled, started, status) select id, id::text, now(), now(), 'started' from task",
+		"insert into scheduler_go.run_starts (run, event_time, worker, recorded) select id, 1, 'w', now() - id * interval '47 hours' from task_run",
+	} {
+		testenv.Exec(t, store.Pool(), statement)
+	}
+	for _, now := range []time.Time{time.Now().Add(time.Hour), time.Now()} {
+		testenv.Exec(t, store.Pool(), "delete from scheduler_go.running")
+		if err := store.NoteRunning(t.Context(), now, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if listed := testenv.Column[int64](t, store.Pool(), "select task from scheduler_go.running"); !slices.Equal(listed, []int64{1}) {
+			t.Errorf("at %v, the runs of tasks %v are listed, want the one that started 47 hours ago", now, listed)
 		}
 	}
 }
