@@ -26,9 +26,9 @@
 // The answer to an error is the Python exception that the Python scheduler would raise (exception.go). It is in
 // msgpack whatever the client accepts, with the Python scheduler's status:
 //
-//   - 400 for StaleData and UnknownPolicy, which clients know;
+//   - 400 for StaleData and UnknownPolicy, which clients know, and for wrong arguments of our own calls;
 //   - 503 if a retry helps, which clients make by themselves: the database is unavailable, or a deadlock was broken;
-//   - 500 for everything else, wrong arguments included;
+//   - 500 for everything else, wrong arguments of the other calls included;
 //   - 401, 403, 404, 405, 413 and 415 as HTTP has them.
 //
 // No answer holds a password or the text of a query; the log has the rest.

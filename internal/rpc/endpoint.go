@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"net/http"
 	"reflect"
 	"strings"
 	"time"
@@ -72,6 +73,9 @@ func define[A, R any](path string, allowed roles, name, description string, visi
 	}, visit, result, nil}
 	m.handle = func(c *call) error {
 		arguments, err := readCall(c, s, visit)
+		if x, ok := errors.AsType[*exception](err); ok && x.status == 0 && !m.python() {
+			x.status = http.StatusBadRequest
+		}
 		if err != nil {
 			return err
 		}
@@ -90,6 +94,9 @@ func define[A, R any](path string, allowed roles, name, description string, visi
 	}
 	return m
 }
+
+// python reports whether the Python scheduler has the call. It answers 500 to wrong arguments.
+func (ep *endpoint) python() bool { return strings.HasPrefix(ep.name, backend) }
 
 // within bounds a role's arguments of a call: check returns an error for arguments that it may not use.
 func (m *method[A, R]) within(role roles, check func(*call, A) error) *method[A, R] {

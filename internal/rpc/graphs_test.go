@@ -91,7 +91,7 @@ func TestGraphs(t *testing.T) {
 	call("submit", `{"graph": {"tasks": [{"name": "b", "type": "nope"}]}}`, http.StatusBadRequest)
 	call("submit", `{"graph": {"tasks": [{"name": "b", "type": "step", "depends_on": [99]}]}}`, http.StatusBadRequest)
 	call("submit", `{"graph": 1}`, http.StatusBadRequest)
-	call("submit", `{}`, http.StatusInternalServerError)
+	call("submit", `{}`, http.StatusBadRequest)
 	call("cancel", `{"graph_id": 99}`, http.StatusBadRequest)
 	call("retry", `{"graph_id": 99}`, http.StatusBadRequest)
 

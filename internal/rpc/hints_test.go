@@ -34,15 +34,16 @@ func TestHintOrigins(t *testing.T) {
 			http.StatusOK, model.HintAnswer{Moved: 1, Disabled: 1, Newer: 1, Unknown: 1}, ""},
 		{`{"hints": [{"url": "a\u0000b", "source": "s"}, {"url": "https://a.example/3", "source": "s", "visit_type": null, "changed_at": "9999-01-01T00:00:00Z"}]}`, http.StatusOK,
 			model.HintAnswer{Moved: 1, Refused: 1, Refusals: []model.HintRefusal{{URL: "a\x00b", Why: "the URL has a blank or a control character"}}}, ""},
-		{`{"hints": [{"url": "https://a.example/1"}]}`, http.StatusOK, model.HintAnswer{}, "source"},
-		{`{"hints": [{"url": 1, "source": "s"}]}`, http.StatusInternalServerError, model.HintAnswer{}, "url"},
-		{`{"hints": [{"url": "https://a.example/1", "source": "s", "changed_at": "yesterday"}]}`, http.StatusInternalServerError, model.HintAnswer{}, "changed_at"},
+		{`{"hints": [{"url": "https://a.example/1"}]}`, http.StatusBadRequest, model.HintAnswer{}, "source"},
+		{`{}`, http.StatusBadRequest, model.HintAnswer{}, "hints"},
+		{`{"hints": [{"url": 1, "source": "s"}]}`, http.StatusBadRequest, model.HintAnswer{}, "url"},
+		{`{"hints": [{"url": "https://a.example/1", "source": "s", "changed_at": "yesterday"}]}`, http.StatusBadRequest, model.HintAnswer{}, "changed_at"},
 		{`{"hints": [` + strings.Repeat(`{"url": "https://a.example/1", "source": "s"},`, 1000) + `{"url": "https://a.example/1", "source": "s"}]}`, http.StatusBadRequest, model.HintAnswer{}, "at most 1000 hints"},
 	} {
 		response, text := post(t, url+"/origins/hint", mimeJSON, []byte(c.body))
 		if c.says != "" {
-			if !strings.Contains(string(text), c.says) {
-				t.Errorf("%.100s: %s: %q, want %q", c.body, response.Status, text, c.says)
+			if response.StatusCode != c.status || !strings.Contains(string(text), c.says) {
+				t.Errorf("%.100s: %s: %q, want %d: %q", c.body, response.Status, text, c.status, c.says)
 			}
 			continue
 		}
