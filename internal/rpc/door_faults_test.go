@@ -384,8 +384,8 @@ func TestDoorConnectionsAreSmall(t *testing.T) {
 		tls  *tls.Config
 		most uint64
 	}{
-		"plain": {nil, 48 << 10},
-		"TLS":   {&tls.Config{Certificates: []tls.Certificate{certificate.Certificate}}, 64 << 10},
+		"plain": {nil, 40 << 10},
+		"TLS":   {&tls.Config{Certificates: []tls.Certificate{certificate.Certificate}}, 48 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, dsn, func(o *Options) { o.DoorLimits.PerClient, o.TLS = many, c.tls })

@@ -26,15 +26,16 @@ func newBuffer() *buffer {
 	return &buffer{part: small, small: small}
 }
 
-// keep keeps the bytes from whole to have for the next read.
-func (b *buffer) keep(whole, have int) {
+// keep keeps the bytes from whole to have for the next read. Between two messages, that is none, and the
+// connection may be idle.
+func (b *buffer) keep(whole, have int, between bool) {
 	rest := b.part[whole:have]
 	switch {
 	case b.large == nil && have == len(b.part):
 		b.large = bulk.Get().(*[bulkSize]byte)
 		b.part = b.large[:]
 		b.held = copy(b.part, rest)
-	case b.large != nil && have < downSize:
+	case b.large != nil && (have < downSize || between):
 		b.part = b.small
 		b.held = copy(b.part, rest)
 		bulk.Put(b.large)

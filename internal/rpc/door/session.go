@@ -118,7 +118,7 @@ func (s *session) toClient() {
 					return
 				}
 			}
-			b.keep(whole, have)
+			b.keep(whole, have, s.down.between())
 			between = b.held > 0 || s.down.between()
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
