@@ -70,6 +70,61 @@ func TestLooksFromADateSkipClaimedTasks(t *testing.T) {
 	}
 }
 
+// A look for ready tasks reads no tasks that run later, however many types have them.
+func TestLooksSkipLaterTasks(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)")
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 'type-' || n, '', 'x' from generate_series(1, 100) n")
+	now := time.Now()
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
+		select 'type-' || 1 + n % 100, '{}', $1::timestamptz + interval '1 day', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 20000) n`, now)
+	testenv.Exec(t, store.Pool(), "vacuum analyze task")
+	from := map[string]time.Time{"type-1": now.Add(-time.Minute)}
+	for _, withPriority := range []bool{false, true} {
+		before := sqltest.BlocksOf(t, store, "task")
+		types, err := store.ReadyTaskTypes(t.Context(), now, withPriority, from)
+		if err != nil || len(types) > 0 {
+			t.Errorf("%v are ready (%v)", types, err)
+		}
+		if read := sqltest.BlocksOf(t, store, "task") - before; read > 500 {
+			t.Errorf("priority %t: %d blocks were read", withPriority, read)
+		}
+	}
+}
+
+// A claim reads no tasks that run later, however many its type has, and with any limit.
+func TestClaimsSkipLaterTasks(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)")
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 'type-' || n, '', 'x' from generate_series(1, 10) n")
+	now := time.Now()
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
+		select 'type-' || 1 + n % 10, '{}', $1::timestamptz + random() * interval '30 days', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 30000) n`, now)
+	testenv.Exec(t, store.Pool(), "vacuum analyze task")
+	for _, withPriority := range []bool{false, true} {
+		for _, most := range []int{3, 100, 1000, 10000} {
+			testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy, priority)
+				select 'type-1', '{}', $1::timestamptz - interval '1 second', 'next_run_not_scheduled', 'oneshot', case when $2 then 'high'::task_priority end from generate_series(1, 3)`, now, withPriority)
+			before := sqltest.BlocksOf(t, store, "task")
+			err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				_, work, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "type-1", BackendName: "a"}, Queue: "a", Now: now, WithPriority: withPriority, Groups: []ledger.TaskGroup{{Count: most}}})
+				if len(work) != 3 {
+					t.Errorf("%d are claimed, want 3", len(work))
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read := sqltest.BlocksOf(t, store, "task") - before; read > 200 {
+				t.Errorf("with priority %t, up to %d tasks: %d blocks were read", withPriority, most, read)
+			}
+		}
+	}
+}
+
 // By its statistics, PostgreSQL knows few ready tasks but not how many entries their index has: a vacuum counts dead ones, an
 // analysis doesn't. Looks and claims use that index for any number.
 func TestLooksUseTheirIndexByAnyStatistics(t *testing.T) {

@@ -20,6 +20,7 @@ cross join lateral (
   where (t.type, t.next_run) >= (tt.type, coalesce(later.since, '-infinity')) and (t.type, t.next_run) <= (tt.type, $3::timestamptz)
     and t.status = 'next_run_not_scheduled'
     and (t.priority is not null) = $4::boolean
+  order by t.type, t.next_run
   limit 1 -- keeps the planner from reading the tasks of all types at once
 ) ready
 `
@@ -33,8 +34,9 @@ type ReadyTaskTypesParams struct {
 
 // The task types with ready tasks. sql/ledger/claim.go builds the statement of the claim.
 // ReadyTaskTypes lists the task types with ready tasks, of some types only with tasks from a date on. A pass
-// over hundreds of idle types costs this one query. Rows are compared so that only indexes on type and date in this
-// order help: PostgreSQL's statistics lack the number of dead entries of claimed tasks.
+// over hundreds of idle types costs this one query. Rows are compared and ordered so that only indexes on type and
+// date in this order help: PostgreSQL's statistics lack the number of dead entries of claimed tasks. Without the
+// order it would read the whole table for each type, if all tasks run later.
 func (q *Queries) ReadyTaskTypes(ctx context.Context, arg ReadyTaskTypesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, readyTaskTypes,
 		arg.Types,
