@@ -70,16 +70,23 @@ func TestLooksFromADateSkipClaimedTasks(t *testing.T) {
 	}
 }
 
+// withLaterTasks opens a database with types of tasks, type-1 and so on, whose tasks run within 30 days after now.
+func withLaterTasks(t *testing.T, now time.Time, types, tasks int) *db.Store {
+	t.Helper()
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)") // autovacuum would read blocks, too
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 'type-' || n, '', 'x' from generate_series(1, $1::int) n", types)
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
+		select 'type-' || 1 + n % $2::int, '{}', $1::timestamptz + interval '1 minute' + random() * interval '30 days', 'next_run_not_scheduled', 'oneshot' from generate_series(1, $3::int) n`, now, types, tasks)
+	testenv.Exec(t, store.Pool(), "vacuum analyze task")
+	return store
+}
+
 // A look for ready tasks reads no tasks that run later, however many types have them.
 func TestLooksSkipLaterTasks(t *testing.T) {
 	t.Parallel()
-	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
-	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)")
-	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 'type-' || n, '', 'x' from generate_series(1, 100) n")
 	now := time.Now()
-	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
-		select 'type-' || 1 + n % 100, '{}', $1::timestamptz + interval '1 day', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 20000) n`, now)
-	testenv.Exec(t, store.Pool(), "vacuum analyze task")
+	store := withLaterTasks(t, now, 100, 20000)
 	from := map[string]time.Time{"type-1": now.Add(-time.Minute)}
 	for _, withPriority := range []bool{false, true} {
 		before := sqltest.BlocksOf(t, store, "task")
@@ -96,13 +103,8 @@ func TestLooksSkipLaterTasks(t *testing.T) {
 // A claim reads no tasks that run later, however many its type has, and with any limit.
 func TestClaimsSkipLaterTasks(t *testing.T) {
 	t.Parallel()
-	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
-	testenv.Exec(t, store.Pool(), "alter table task set (autovacuum_enabled = false)")
-	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) select 'type-' || n, '', 'x' from generate_series(1, 10) n")
 	now := time.Now()
-	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
-		select 'type-' || 1 + n % 10, '{}', $1::timestamptz + random() * interval '30 days', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 30000) n`, now)
-	testenv.Exec(t, store.Pool(), "vacuum analyze task")
+	store := withLaterTasks(t, now, 10, 30000)
 	for _, withPriority := range []bool{false, true} {
 		for _, most := range []int{3, 100, 1000, 10000} {
 			testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy, priority)
