@@ -20,6 +20,7 @@ func TestMigrateRemove(t *testing.T) {
   the triggers of table listers: REMOVED
   the triggers of table origin_visit_stats: REMOVED
   the triggers of table task: REMOVED
+  the index scheduler_go_task_with_priority: REMOVED
   the schema scheduler_go: REMOVED
 `
 	execute(t, dsn, `insert into scheduler_go.work (task_id, queue, task_name, args, kwargs) values (gen_random_uuid(), 'q', 't', '[]', '{}')`)

@@ -127,6 +127,44 @@ func TestClaimsSkipLaterTasks(t *testing.T) {
 	}
 }
 
+// A look for tasks with priority, and a claim of them, read no tasks without, and none that have ended, whether
+// PostgreSQL plans the look for its values or for any.
+func TestTasksWithPrioritySkipOthers(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	store := withLaterTasks(t, now, 10, 10)
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy, priority)
+		select 'type-1', '{}'::jsonb, $1::timestamptz - interval '1 hour', 'next_run_not_scheduled'::task_status, 'oneshot'::task_policy, null::task_priority from generate_series(1, 30000)
+		union all select 'type-1', '{}', $1::timestamptz - interval '1 hour', 'completed', 'oneshot', 'high' from generate_series(1, 30000)`, now)
+	testenv.Exec(t, store.Pool(), "vacuum analyze task")
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy, priority)
+		select 'type-1', '{}', $1::timestamptz - interval '1 second', 'next_run_not_scheduled', 'oneshot', 'high' from generate_series(1, 3)`, now)
+	for n := range 10 { // the first five plans are for the values
+		before := sqltest.BlocksOf(t, store, "task")
+		types, err := store.ReadyTaskTypes(t.Context(), now, true, nil)
+		if err != nil || len(types) != 1 {
+			t.Errorf("%v are ready (%v), want type-1", types, err)
+		}
+		if read := sqltest.BlocksOf(t, store, "task") - before; read > 100 {
+			t.Errorf("look %d: %d blocks were read", n, read)
+		}
+	}
+	before := sqltest.BlocksOf(t, store, "task")
+	err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		_, work, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "type-1", BackendName: "a"}, Queue: "a", Now: now, WithPriority: true, Groups: []ledger.TaskGroup{{Count: 1000}}})
+		if len(work) != 3 {
+			t.Errorf("%d are claimed, want 3", len(work))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read := sqltest.BlocksOf(t, store, "task") - before; read > 100 {
+		t.Errorf("claim: %d blocks were read", read)
+	}
+}
+
 // By its statistics, PostgreSQL knows few ready tasks but not how many entries their index has: a vacuum counts dead ones, an
 // analysis doesn't. Looks and claims use that index for any number.
 func TestLooksUseTheirIndexByAnyStatistics(t *testing.T) {

@@ -128,6 +128,7 @@ func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 		}
 		need := needOf(o.Shares, o.Hosters, o.Policies)
 		need.ByCooldown = need.ByCooldown || o.ShorterCooldowns
+		need.tasks = append(need.tasks, ofPriority)
 		missing, err := missingOf(ctx, conn, need)
 		if err != nil {
 			return err

@@ -122,8 +122,8 @@ func TestMigratePeersDatabase(t *testing.T) {
 		return r
 	}
 	planned := remove(migrate.RemoveOptions{DryRun: true})
-	if status(t, dsn); len(planned.Removed) != 5 {
-		t.Errorf("removal is planned as %q, want the triggers of four tables, and the schema", planned.Removed)
+	if status(t, dsn); len(planned.Removed) != 6 {
+		t.Errorf("removal is planned as %q, want the triggers of four tables, an index, and the schema", planned.Removed)
 	}
 	if removed := remove(migrate.RemoveOptions{Logger: testLog(t)}); !cmp.Equal(removed, planned) {
 		t.Errorf("removed %+v, planned was %+v", removed, planned)
@@ -134,6 +134,9 @@ func TestMigratePeersDatabase(t *testing.T) {
 	}
 	if left := texts(t, conn, "select tgname from pg_trigger where not tgisinternal"); len(left) != 1 {
 		t.Errorf("going back left the triggers %v, want the Python scheduler's one", left)
+	}
+	if left := texts(t, conn, "select relname from pg_class where starts_with(relname, 'scheduler_go')"); len(left) > 0 {
+		t.Errorf("going back left the indexes %v", left)
 	}
 	if again := remove(migrate.RemoveOptions{}); len(again.Removed) != 0 {
 		t.Errorf("going back twice removed %q", again.Removed)

@@ -18,8 +18,8 @@ import (
 // need is the indexes and columns that a configuration needs.
 type need struct {
 	candidates.Need
-	tasks   []model.ShareKey // indexes of ready tasks by these keys
-	indexes bool             // indexes of candidates that should exist already
+	tasks   []taskIndex
+	indexes bool // indexes of candidates that should exist already
 }
 
 func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[string][]model.WeightedPolicy) (need need) {
@@ -37,19 +37,17 @@ func needOf(shares map[string]model.Shares, hosters model.Hosters, policies map[
 		if _, visits := model.LoadedVisitType(taskType); visits && s.By.OfVisits() {
 			need.ByLister = true
 		}
-		if s.By != model.ShareByTaskType {
-			need.tasks = append(need.tasks, s.By)
+		if index := ofGroups(s.By); s.By != model.ShareByTaskType && !slices.Contains(need.tasks, index) {
+			need.tasks = append(need.tasks, index)
 		}
 	}
-	slices.Sort(need.tasks)
-	need.tasks = slices.Compact(need.tasks)
 	return need
 }
 
 // ownIndexPrefix is the prefix of our indexes on the Python scheduler's tables.
 const ownIndexPrefix = "scheduler_go_"
 
-// TaskGroup returns the SQL expression of a task's group, which buildIndexes indexes. Its only input is a
+// TaskGroup returns the SQL expression of a task's group, which ofGroups indexes. Its only input is a
 // name of letters, digits and _.
 func TaskGroup(by model.ShareKey) string {
 	kwarg := func(name string) string { return "coalesce(arguments #>> '{kwargs," + name + "}', '')" }
@@ -63,31 +61,36 @@ func TaskGroup(by model.ShareKey) string {
 	return kwarg(name)
 }
 
-// taskGroupIndex returns the name of the index on ready tasks by group. It is in the Python scheduler's
-// schema; Remove drops it.
-func taskGroupIndex(by model.ShareKey) string {
-	return ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_")
+// taskIndex is an index of some ready tasks. It is in the Python scheduler's schema; Remove drops it. Its texts are made of
+// fixed parts and TaskGroup.
+type taskIndex struct{ name, columns, of string }
+
+// ofPriority is the index of ready tasks with priority. Without it, a look for them would read all ready tasks, or
+// all tasks that ever had a priority.
+var ofPriority = taskIndex{ownIndexPrefix + "task_with_priority", "type, next_run", "priority is not null"}
+
+// ofGroups returns the index of ready tasks by group.
+func ofGroups(by model.ShareKey) taskIndex {
+	return taskIndex{ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_"), "type, (" + TaskGroup(by) + "), next_run", "priority is null"}
 }
 
-// buildIndexes creates the missing indexes for shares and hosters concurrently.
+// buildIndexes creates the missing indexes of candidates and tasks concurrently.
 func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.Logger) error {
 	if missing.ByLister || missing.ByCooldown || missing.indexes {
 		if err := candidates.BuildIndexes(ctx, conn, missing.Need, log); err != nil {
 			return err
 		}
 	}
-	for _, by := range missing.tasks {
-		name := taskGroupIndex(by)
-		quoted := pgx.Identifier{"public", name}.Sanitize()
-		log.Info("building the index of ready tasks by group", "by", by)
+	for _, index := range missing.tasks {
+		log.Info("building an index of ready tasks", "index", index.name)
 		// An interrupted run may have left an invalid index.
-		if _, err := conn.Exec(ctx, "drop index concurrently if exists "+quoted); err != nil {
+		if _, err := conn.Exec(ctx, "drop index concurrently if exists "+pgx.Identifier{"public", index.name}.Sanitize()); err != nil {
 			return err
 		}
-		_, err := conn.Exec(ctx, "create index concurrently "+pgx.Identifier{name}.Sanitize()+" on public.task (type, ("+TaskGroup(by)+
-			"), next_run) where status = 'next_run_not_scheduled' and priority is null")
+		_, err := conn.Exec(ctx, "create index concurrently "+pgx.Identifier{index.name}.Sanitize()+" on public.task ("+index.columns+
+			") where status = 'next_run_not_scheduled' and "+index.of)
 		if err != nil {
-			return fmt.Errorf("build the index of ready tasks by %s: %w", by, err)
+			return fmt.Errorf("build the index %s of ready tasks: %w", index.name, err)
 		}
 	}
 	return nil
@@ -137,15 +140,15 @@ func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, e
 			missing.indexes = len(lacking) > 0
 		}
 	}
-	for _, by := range need.tasks {
+	for _, index := range need.tasks {
 		var made bool
 		err := db.QueryRow(ctx, `select exists (select from pg_index
-			where indexrelid = to_regclass($1) and indisvalid)`, pgx.Identifier{"public", taskGroupIndex(by)}.Sanitize()).Scan(&made)
+			where indexrelid = to_regclass($1) and indisvalid)`, pgx.Identifier{"public", index.name}.Sanitize()).Scan(&made)
 		if err != nil {
 			return missing, err
 		}
 		if !made {
-			missing.tasks = append(missing.tasks, by)
+			missing.tasks = append(missing.tasks, index)
 		}
 	}
 	return missing, nil

@@ -5,7 +5,7 @@ with members as ( -- what belongs to an extension is that extension's business
   select classid, objid from pg_depend where deptype = 'e'
 ), relations as (
   select c.* from pg_class c
-   where c.relnamespace = 'public'::regnamespace
+   where c.relnamespace = 'public'::regnamespace and not starts_with(c.relname, 'scheduler_go_') -- our indexes
      and (('pg_class'::regclass)::oid, c.oid) not in (select classid, objid from members)
 ), functions as (
   select p.* from pg_proc p
