@@ -31,7 +31,7 @@ func newBuffer() *buffer {
 func (b *buffer) keep(whole, have int, between bool) {
 	rest := b.part[whole:have]
 	switch {
-	case b.large == nil && have == len(b.part):
+	case b.large == nil && have == len(b.part) && !between:
 		b.large = bulk.Get().(*[bulkSize]byte)
 		b.part = b.large[:]
 		b.held = copy(b.part, rest)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 func TestToClient(t *testing.T) {
 	t.Parallel()
 	random := seed.Rand(t)
-	var stream []byte
+	first := encode(t, &pgproto3.ReadyForQuery{TxStatus: 'T'})
+	stream := slices.Clone(first)
 	for range 300 {
 		size := []int{10, 500, 5000, downSize, 20_000, 3 * bulkSize}[random.IntN(6)]
 		stream = append(stream, encode(t, &pgproto3.DataRow{Values: [][]byte{bytes.Repeat([]byte("x"), random.IntN(size))}})...)
@@ -30,18 +32,16 @@ func TestToClient(t *testing.T) {
 	go s.toClient()
 	go func() {
 		defer func() { _ = server.Close() }()
-		paused := false
-		for rest := stream; len(rest) > 0; {
-			n := min(len(rest), 1+random.IntN([]int{100, 8 << 10, 100 << 10}[random.IntN(3)]))
+		n := len(first) // a pause after it is between two messages
+		for rest := stream; len(rest) > 0; n = min(len(rest), 1+random.IntN([]int{100, 8 << 10, 100 << 10}[random.IntN(3)])) {
 			if _, err := server.Write(rest[:n]); err != nil {
 				t.Error(err)
 				return
 			}
-			rest = rest[n:]
-			if random.IntN(20) == 0 || len(rest) < len(stream) && !paused {
-				paused = true // once at least
+			if n == len(first) || random.IntN(20) == 0 {
 				time.Sleep(2 * time.Millisecond)
 			}
+			rest = rest[n:]
 		}
 	}()
 	all, err := io.ReadAll(client)
