@@ -23,12 +23,12 @@ type kafkaNode struct {
 // jvm returns a command that runs a class of Kafka. The serial collector and a small heap
 // suit a few topics on a small machine. The optimizing compiler doesn't pay off in
 // the short life of a test server. Temporary files are removed with the node's directory.
-func (n *kafkaNode) jvm(class string, args ...string) (*exec.Cmd, error) {
+func (n *kafkaNode) jvm(ctx context.Context, class string, args ...string) (*exec.Cmd, error) {
 	java, classPath, err := findKafka()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(java, append([]string{"-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+	cmd := exec.CommandContext(ctx, java, append([]string{"-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Djava.io.tmpdir=" + n.directory(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classPath, class}, args...)...)
 	cmd.Env, cmd.Dir = n.environ(), n.directory()
 	return cmd, nil
@@ -50,12 +50,10 @@ func (n *kafkaNode) format(ctx context.Context, cluster string) error {
 	if err := os.WriteFile(n.config(), []byte(properties.String()), 0o644); err != nil {
 		return err
 	}
-	cmd, err := n.jvm("kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", n.config())
+	cmd, err := n.jvm(ctx, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", n.config())
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("format its storage: %w\n%s", err, out)
 	}
@@ -64,7 +62,7 @@ func (n *kafkaNode) format(ctx context.Context, cluster string) error {
 
 // start starts the node, and returns when it answers.
 func (n *kafkaNode) start(ctx context.Context) error {
-	cmd, err := n.jvm("kafka.Kafka", n.config())
+	cmd, err := n.jvm(context.WithoutCancel(ctx), "kafka.Kafka", n.config()) // stop ends it
 	if err != nil {
 		return err
 	}
