@@ -102,13 +102,7 @@ var theArchiveImage = sync.OnceValues(func() (archiveImage, error) {
 	if err != nil {
 		return image, err
 	}
-	build := exec.Command("go", "build", "-trimpath", "-o", image.program, "../cmd/swh-scheduler") // as make build does
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, out)
-	}
-	return image, err
+	return image, testenv.BuildAsShipped("swh-scheduler/cmd/swh-scheduler", image.program)
 })
 
 func theImage(t *testing.T) archiveImage {

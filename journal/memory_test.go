@@ -92,7 +92,11 @@ func TestBatchThatDecompressesTooFarStopsItsPartition(t *testing.T) { // not in 
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(logs.String(), want) {
 		t.Errorf("error %v, want %q, and in the log:\n%s", err, want, logs.String())
 	}
-	if got := peak(); got > 128<<20 && !testenv.Race { // the race detector delays the collector
+	most := uint64(128 << 20)
+	if testenv.Race {
+		most = 192 << 20 // sync.Pool then drops some buffers
+	}
+	if got := peak(); got > most {
 		t.Errorf("the heap grew by %d MiB", got>>20)
 	}
 	s.setCommitted(0, 2) // as an operator does

@@ -2,18 +2,14 @@ package listener
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"swh-scheduler/internal/testenv"
 )
-
-// processEnv has the database and the broker of a listener that a test runs as a process of its
-// own, so that its memory can be told.
-const processEnv = "SWH_TEST_LISTENER_PROCESS"
 
 // hugeBodies are messages of just under 4 MiB, the longest that are read whole.
 func hugeBodies() map[string][]byte {
@@ -52,25 +48,20 @@ func hugeBodies() map[string][]byte {
 // Messages full of the smallest events keep the listener's memory below the shipped limit. Later messages are
 // applied.
 func TestHugeMessagesAreBounded(t *testing.T) {
-	if os.Getenv(processEnv) != "" {
-		dsn, broker, _ := strings.Cut(os.Getenv(processEnv), " ")
-		if err := newTestListener(t, consumer(t, broker), openStore(t, dsn)).Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if testenv.Race {
-		t.Skip("the race detector takes memory of its own")
-	}
 	t.Parallel()
 	const most = 160 // MiB, of the 256 that a container has
+	program := filepath.Join(t.TempDir(), "swh-scheduler")
+	if err := testenv.BuildAsShipped("swh-scheduler/cmd/swh-scheduler", program); err != nil {
+		t.Fatal(err)
+	}
 	for name, body := range hugeBodies() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pg, server := ownDatabase(t), testenv.RabbitMQ(t)
 			x := newExchange(t, server.URL)
-			cmd := exec.Command(os.Args[0], "-test.run=^TestHugeMessagesAreBounded$")
-			cmd.Env = append(os.Environ(), processEnv+"="+pg.dsn+" "+server.URL, "GOMEMLIMIT=205MiB")
+			config := testenv.File(t, "scheduler.yml", fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", pg.dsn, server.URL))
+			cmd := exec.Command(program, "-C", config, "start-listener")
+			cmd.Env = []string{"GOMEMLIMIT=205MiB"}
 			cmd.Stderr = t.Output()
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

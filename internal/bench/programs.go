@@ -112,10 +112,8 @@ func ByServers(b *testing.B, programs []Program) []Program {
 func build(b *testing.B, program string) (path string) {
 	b.Helper()
 	path = filepath.Join(b.TempDir(), filepath.Base(program))
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, program)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("build %s: %v\n%s", program, err, out)
+	if err := testenv.BuildAsShipped(program, path); err != nil {
+		b.Fatal(err)
 	}
 	return path
 }

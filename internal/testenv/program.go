@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -24,6 +25,17 @@ func BuildProgramIn(root, path string) error {
 	args := slices.Concat([]string{"build", "-C", root}, raceFlags, []string{"-ldflags=-s -w", "-o", path, "swh-scheduler/cmd/swh-scheduler"})
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %q: %w\n%s", args, err, out)
+	}
+	return nil
+}
+
+// BuildAsShipped builds a program of this module at path as `make build` does: without the race detector, whose memory
+// and time would count.
+func BuildAsShipped(program, path string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", program, err, out)
 	}
 	return nil
 }
