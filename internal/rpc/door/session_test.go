@@ -38,7 +38,7 @@ func TestToClient(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if n == len(first) || random.IntN(20) == 0 {
+			if len(rest) == len(stream) || random.IntN(20) == 0 {
 				time.Sleep(2 * time.Millisecond)
 			}
 			rest = rest[n:]

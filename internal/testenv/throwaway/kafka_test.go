@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An interrupted start of Kafka ends with an error: it formatted the storage with a command that had not started yet.
+// A start of Kafka that is interrupted before its first command has started ends with an error, not a panic.
 func TestKafkaStartsAreInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
