@@ -52,6 +52,7 @@ func New(o Options) (*Reporter, error) {
 	client, err := sdk.NewClient(sdk.ClientOptions{
 		Dsn: address.String(), Environment: o.Environment, Release: o.Release,
 		Debug: o.Debug != nil, DebugWriter: o.Debug,
+		DisableTelemetryBuffer: true, // its Close waits for 5 s, and leaves a goroutine, if it misses its own signal: v0.50.0
 	})
 	if err != nil {
 		return nil, notDSN
