@@ -136,7 +136,7 @@ on conflict do nothing`, arguments)
 // claimTasksOnce runs the claim once and adds the messages to work. It returns the number of tasks by
 // group, and the number set aside.
 func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
-	if err := tx.pinPlans(ctx, c); err != nil {
+	if err := tx.setPlans(ctx, c); err != nil {
 		return nil, 0, err
 	}
 	rows, err := tx.Raw.Query(ctx, c.statement(), c.arguments(groups))
@@ -165,19 +165,21 @@ func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGrou
 	return taken, odd, err
 }
 
-// pinPlans makes a connection plan claims once: planning would take a third of a small one. Claims that divide a type's
-// tasks, or order them by priority, are planned each time, as their indexes depend on the values.
-func (tx *Tx) pinPlans(ctx context.Context, c TaskClaim) error {
-	pin := !c.WithPriority && !c.Tried && (c.By == "" || c.By == model.ShareByTaskType)
-	if pin == tx.pinned {
-		return nil
-	}
-	settings := postgres.UnpinPlans
-	if pin {
+// setPlans makes a connection plan claims once: planning would take a third of a small one. Claims that divide a type's
+// tasks, or order them by priority, are planned for their values each time. A plan for any values would read all tasks that
+// ever had a priority.
+func (tx *Tx) setPlans(ctx context.Context, c TaskClaim) error {
+	settings := postgres.UnpinPlans + "; set local plan_cache_mode = force_custom_plan"
+	if !c.WithPriority && (c.By == "" || c.By == model.ShareByTaskType) {
 		settings = postgres.PinPlans
 	}
+	if settings == tx.plans {
+		return nil
+	}
 	_, err := tx.Raw.Exec(ctx, settings)
-	tx.pinned = pin && err == nil
+	if err == nil {
+		tx.plans = settings
+	}
 	return err
 }
 

@@ -23,7 +23,7 @@ type Tx struct {
 	*postgres.Tx
 	Queries
 
-	pinned bool // postgres.PinPlans is in effect
+	plans string // the settings of claims that are in effect
 }
 
 // sizes are the batch sizes of maintenance.
