@@ -10,17 +10,17 @@ import (
 	"swh-scheduler/sql/db"
 )
 
-// The bounds of a batch. It has fewer messages than the prefetch, so that the broker sends the next ones while a
-// batch is applied.
+// The bounds of a batch.
 const (
 	maxEvents   = 2000
 	maxBytes    = 8 << 20
-	maxMessages = prefetch / 2
+	maxMessages = 500
 	maxDelay    = 100 * time.Millisecond
 )
 
 // batch holds the outcomes of a run of messages, in their order.
 type batch struct {
+	turn     *turn
 	outcomes []settle.Outcome
 	rejected []db.RejectedEvent
 	events   int
@@ -31,6 +31,8 @@ type batch struct {
 	applied int // outcomes that are written, or among rejected
 	kept    int // rejected events that are written
 }
+
+func newBatch(before *turn) *batch { return &batch{turn: newTurn(before)} }
 
 func (b *batch) full() bool {
 	return b.events >= maxEvents || b.bytes >= maxBytes || b.messages >= maxMessages

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,6 +56,7 @@ func (s *script) Close() error {
 type notebook struct {
 	nothing
 	began time.Time
+	m     sync.Mutex
 	calls []call
 	err   error
 }
@@ -64,7 +66,9 @@ type call struct {
 	Outcomes int
 }
 
-func (n *notebook) ApplyOutcomes(_ context.Context, o []settle.Outcome) error {
+func (n *notebook) ApplyInTurn(_ context.Context, o []settle.Outcome, _ func()) error {
+	n.m.Lock()
+	defer n.m.Unlock()
 	n.calls = append(n.calls, call{time.Since(n.began), len(o)})
 	return n.err
 }
@@ -148,7 +152,7 @@ type hanging struct {
 	hangs          int64
 }
 
-func (h *hanging) ApplyOutcomes(ctx context.Context, _ []settle.Outcome) error {
+func (h *hanging) ApplyInTurn(ctx context.Context, _ []settle.Outcome, _ func()) error {
 	if h.calls.Add(1) <= h.hangs {
 		<-ctx.Done()
 		return ctx.Err()
@@ -236,7 +240,7 @@ type stubborn struct {
 	heal chan bool
 }
 
-func (d *stubborn) ApplyOutcomes(context.Context, []settle.Outcome) error {
+func (d *stubborn) ApplyInTurn(context.Context, []settle.Outcome, func()) error {
 	<-d.heal
 	return nil
 }
@@ -303,7 +307,7 @@ func TestFaultsAreLoggedOnceAMinute(t *testing.T) {
 func TestFullBatchEndsWithItsMessage(t *testing.T) {
 	t.Parallel()
 	l := newTestListener(t, nil, &notebook{})
-	b := &batch{}
+	b := newBatch(firstTurn())
 	bodies := streams(t, "run", maxEvents/2)
 	for _, body := range bodies {
 		l.read(b, delivery(body))

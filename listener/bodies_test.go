@@ -23,7 +23,7 @@ func TestBodiesThatThePeerDrops(t *testing.T) {
 		"UTF-32":   {"\xff\xfe\x00\x00{\x00\x00\x00}\x00\x00\x00", json, 0},
 	} {
 		l := newTestListener(t, nil, &nothing{})
-		b := &batch{}
+		b := newBatch(firstTurn())
 		l.read(b, celery.Delivery{Body: []byte(c.body), ContentType: c.contentType})
 		if len(b.outcomes) != c.starts {
 			t.Errorf("%s: %d outcomes, want %d", name, len(b.outcomes), c.starts)

@@ -3,11 +3,11 @@
 //
 // # Flow
 //
-// The listener reads events from the durable queue celeryev.listener into a batch, with a prefetch of 1,000
+// The listener reads events from the durable queue celeryev.listener into a batch, with a prefetch of 1,500
 // messages. A batch ends when it has enough events or bytes, or is a tenth of a second old. Each event is
 // interpreted when it is read (outcome.go). The listener applies a batch in one transaction, or in parts after a
-// time-out or a refused value. Then it acknowledges the batch and all messages before it. Several listeners may
-// share the queue.
+// time-out or a refused value. Two batches are applied at the same time, and their changes keep the order of events (turn.go).
+// The listener acknowledges a batch once it and all before it are written. Several listeners may share the queue.
 //
 // # Events
 //
@@ -76,8 +76,8 @@
 //
 // # Failures
 //
-// Killed between commit and acknowledgement, the batch is delivered again and changes nothing. While the database or
-// the broker is unavailable, the listener keeps the batch and retries it with back-off; the prefetch bounds the
+// Killed between commit and acknowledgement, batches are delivered again and change nothing. While the database or
+// the broker is unavailable, the listener keeps its batches and retries them with back-off; the prefetch bounds the
 // messages that wait behind it. When PostgreSQL refuses a batch, the listener halves it until it finds the refused
 // outcome. That one goes to the table scheduler_go.rejected_events, the others are applied. The same holds for an
 // outcome that causes a fault of the program (a panic): it is tried a second time, alone, and then set aside.
@@ -89,6 +89,6 @@
 // acknowledged after the last one. A message with more than 10,000 events that is delivered again is set aside: it
 // may have ended a listener. A message of more than 4 MiB is not read.
 //
-// When it is stopped, the listener takes no more messages, applies the batch in hand (unless the database is
-// unavailable) and acknowledges it.
+// When it is stopped, the listener takes no more messages, applies the batches in hand (unless the database is
+// unavailable) and acknowledges them.
 package listener

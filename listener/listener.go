@@ -18,8 +18,8 @@ import (
 	"swh-scheduler/sql/postgres"
 )
 
-// prefetch is how many unacknowledged messages the broker sends.
-const prefetch = 1000
+// prefetch is how many unacknowledged messages the broker sends: those of the batches that are applied, and of the next one.
+const prefetch = (atOnce + 1) * maxMessages
 
 // ConsumerOptions are the options of a celery.Consumer that is a Listener's Source. The queue is the Python
 // scheduler's.
@@ -53,9 +53,10 @@ type Source interface {
 // Store is the listener's part of the database.
 type Store interface {
 	Now() time.Time
-	// ApplyOutcomes writes all outcomes or none, and may be called again with the same ones. A
-	// *postgres.RefusedError is caused by one of the outcomes, any other error by the database.
-	ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) error
+	// ApplyInTurn writes all outcomes or none, and may be called again with the same ones. A
+	// *postgres.RefusedError is caused by one of the outcomes, any other error by the database. Outcomes that are applied
+	// after a call of locked follow these, unless these fail.
+	ApplyInTurn(ctx context.Context, outcomes []settle.Outcome, locked func()) error
 	// RejectEvents stores the events that are of our runs.
 	RejectEvents(ctx context.Context, events []db.RejectedEvent) error
 }
@@ -78,6 +79,8 @@ type Listener struct {
 	pulse      *service.Pulse
 	size       bulk.BatchSize // of transactions
 	unread     *reading       // a message of which a batch has only a part; nil for none
+	slots      chan struct{}  // one token for each batch that is applied
+	newest     *turn          // of the newest batch that is or was applied
 }
 
 // New makes a Listener, which does nothing before Run. It registers the metrics at once; two Listeners on one
@@ -88,11 +91,13 @@ func New(o Options) *Listener {
 		Options: o,
 		metrics: newMetrics(o.Registerer, w, o.Store.Now),
 		workers: w,
+		slots:   make(chan struct{}, atOnce),
+		newest:  firstTurn(),
 	}
 }
 
-// Run works until ctx ends, then applies and acknowledges the batch in hand, within the grace period of a
-// service.Group. If the database is unavailable, the broker will deliver the batch again. Run then closes the source
+// Run works until ctx ends, then applies and acknowledges the batches in hand, within the grace period of a
+// service.Group. If the database is unavailable, the broker will deliver them again. Run then closes the source
 // and returns nil. It returns an error only if the source ends for good.
 func (l *Listener) Run(ctx context.Context) error {
 	l.pulse = service.HealthOf(ctx).Pulse(l.Log, "applying events")
@@ -108,8 +113,11 @@ func (l *Listener) Run(ctx context.Context) error {
 	for err == nil && ctx.Err() == nil {
 		var b *batch
 		if b, err = l.collect(ctx, deliveries, ended); !b.empty() {
-			l.settle(ctx, b)
+			l.begin(ctx, b)
 		}
+	}
+	for range atOnce {
+		l.slots <- struct{}{} // no batch is applied any more
 	}
 	<-ended
 	if closeErr := l.Source.Close(); closeErr != nil {
@@ -125,7 +133,7 @@ var errSourceEnded = errors.New("nothing reads the event queue any more")
 
 // collect gathers a batch. When ctx or the source ends, it returns what it has.
 func (l *Listener) collect(ctx context.Context, deliveries <-chan celery.Delivery, ended <-chan struct{}) (*batch, error) {
-	b := &batch{}
+	b := newBatch(l.newest)
 	if l.unread != nil {
 		l.readOn(b)
 	}
@@ -150,39 +158,6 @@ func (l *Listener) collect(ctx context.Context, deliveries <-chan celery.Deliver
 	return b, nil
 }
 
-// settle applies a batch, retries until the database takes it, and acknowledges it. It gives up only when ctx or the
-// grace period has ended; the batch is then delivered again.
-func (l *Listener) settle(ctx context.Context, b *batch) {
-	inFlight := service.InFlight(ctx)
-	var backoff service.Backoff
-	for err := l.try(inFlight, b); err != nil; err = l.try(inFlight, b) {
-		if inFlight.Err() != nil {
-			return
-		}
-		l.metrics.databaseErrors.Inc()
-		l.pulse.Failed(err)
-		if backoff.Wait(ctx) != nil {
-			return
-		}
-	}
-	l.trace(b.outcomes)
-	if b.last != nil {
-		if err := l.Source.AckUpTo(*b.last); err != nil {
-			// The connection was lost: the batch comes again, and changes nothing.
-			l.Log.Debug("batch not acknowledged", "error", err)
-		} else {
-			l.metrics.lag.acknowledged(time.Now(), l.Store.Now())
-		}
-	}
-	l.pulse.Done(0)
-}
-
-// try applies a batch within a time limit, during which the listener does not count as stuck.
-func (l *Listener) try(ctx context.Context, b *batch) error {
-	l.pulse.Begin()
-	return service.Within(ctx, applyTimeout, func(ctx context.Context) error { return l.apply(ctx, b) })
-}
-
 // trace adds the ends of runs to the traces of their tasks.
 func (l *Listener) trace(outcomes []settle.Outcome) {
 	for _, o := range outcomes {
@@ -198,7 +173,9 @@ func (l *Listener) trace(outcomes []settle.Outcome) {
 func (l *Listener) apply(ctx context.Context, b *batch) (err error) {
 	started := time.Now()
 	b.applied, err = l.size.Write(b.applied, len(b.outcomes), func(first, end int) error {
-		return service.Within(ctx, writeTimeout, func(ctx context.Context) error { return l.Store.ApplyOutcomes(ctx, b.outcomes[first:end]) })
+		return service.Within(ctx, writeTimeout, func(ctx context.Context) error {
+			return l.Store.ApplyInTurn(ctx, b.outcomes[first:end], b.lockedUpTo(end))
+		})
 	}, func(i int, refused *postgres.RefusedError) {
 		fault, panicked := errors.AsType[*service.PanicError](refused)
 		if panicked {

@@ -156,7 +156,7 @@ type nothing struct{ outcomes int }
 
 func (*nothing) Now() time.Time { return time.Now() }
 
-func (n *nothing) ApplyOutcomes(_ context.Context, o []settle.Outcome) error {
+func (n *nothing) ApplyInTurn(_ context.Context, o []settle.Outcome, _ func()) error {
 	n.outcomes += len(o)
 	return nil
 }
@@ -179,7 +179,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		l := newTestListener(t, nil, &nothing{})
-		b := &batch{}
+		b := newBatch(firstTurn())
 		l.read(b, delivery(body))
 		if len(b.outcomes)+len(b.rejected) > b.events {
 			t.Errorf("%d outcomes and %d rejections of %d events", len(b.outcomes), len(b.rejected), b.events)

@@ -29,7 +29,7 @@ func (f *faulty) Now() time.Time {
 	return f.Store.Now()
 }
 
-func (f *faulty) ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) error {
+func (f *faulty) ApplyInTurn(ctx context.Context, outcomes []settle.Outcome, locked func()) error {
 	for _, o := range outcomes {
 		if f.guilty[o.BackendID] && o.End != nil || f.times > 0 {
 			f.times--
@@ -40,7 +40,7 @@ func (f *faulty) ApplyOutcomes(ctx context.Context, outcomes []settle.Outcome) e
 			_ = none.Status
 		}
 	}
-	return f.Store.ApplyOutcomes(ctx, outcomes)
+	return f.Store.ApplyInTurn(ctx, outcomes, locked)
 }
 
 // A panic in some events' outcomes doesn't end the listener. These events are retried alone and set aside with the

@@ -134,7 +134,7 @@ func (l *Listener) readEvent(b *batch, e celery.Event, received time.Time) {
 		l.metrics.event(e.Type)
 	}
 	if sent := eventTime(e, received, func(Problem, string) {}); sent > 0 {
-		l.metrics.lag.read(sent)
+		l.metrics.lag.read(b.turn.number, sent)
 	}
 	switch {
 	case e.UUID == "" && !truthy(e.Fields["uuid"]):

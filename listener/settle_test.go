@@ -37,7 +37,7 @@ func TestBatchTriedAgainSetsAsideOnce(t *testing.T) {
 	pg.exec(t, `update task set type = 'broken' where id = (select task from task_run where backend_id = 'run-1')`)
 	store := &absent{Store: openStore(t, pg.dsn), away: 2}
 	l := newTestListener(t, nil, store)
-	b := &batch{}
+	b := newBatch(firstTurn())
 	l.read(b, delivery(message(t,
 		taskEvent("task-result", "run-0", 1),                       // without a result: nobody understands it
 		resultEvent("run-1", map[string]any{"status": "eventful"}), // PostgreSQL refuses it
@@ -79,7 +79,7 @@ func TestSettingAsideGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	store := &narrow{away: "b"}
 	l := newTestListener(t, nil, store)
-	b := &batch{}
+	b := newBatch(firstTurn())
 	l.read(b, delivery(message(t, taskEvent("task-result", "a", 1), taskEvent("task-result", "b", 1), taskEvent("task-result", "c", 1))))
 	tries := 1
 	for ; l.apply(t.Context(), b) != nil && tries < 10; tries++ {
@@ -93,7 +93,7 @@ func TestSettingAsideGoesOnWhereItWas(t *testing.T) {
 func TestBadEventLeavesTheOthersOfItsMessage(t *testing.T) {
 	t.Parallel()
 	l := newTestListener(t, nil, &nothing{})
-	b := &batch{}
+	b := newBatch(firstTurn())
 	l.read(b, delivery([]byte(`[{"type": "task-started", "uuid": "a"}, 1, {"uuid": "b"}, {"type": "task-started", "uuid": "c"}]`)))
 	var started []string
 	for _, o := range b.outcomes {
@@ -108,7 +108,7 @@ func TestBadEventLeavesTheOthersOfItsMessage(t *testing.T) {
 func TestOversizedMessageIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	l := newTestListener(t, nil, &nothing{})
-	b := &batch{}
+	b := newBatch(firstTurn())
 	l.read(b, celery.Delivery{Body: make([]byte, 2*excerptLength), Oversized: true})
 	if !b.last.Oversized || b.messages != 1 || len(b.outcomes) != 0 {
 		t.Errorf("%+v", b)

@@ -82,7 +82,7 @@ func TestEndsReceivedTwiceCountOnce(t *testing.T) {
 			`{"type": "task-result", "uuid": "2", "hostname": "a", "result": {"status": "eventful"}}`,
 			`{"type": "task-failed", "uuid": "1", "hostname": "b"}`, // the broker gave it to another worker
 		} {
-			l.read(&batch{}, celery.Delivery{Body: []byte(event), ContentType: "application/json"})
+			l.read(newBatch(firstTurn()), celery.Delivery{Body: []byte(event), ContentType: "application/json"})
 		}
 	}
 	want := map[string]db.Worker{"a": {LastEvent: now, Ended: 2, Failed: 1}, "b": {LastEvent: now, Ended: 1, Failed: 1}}

@@ -174,7 +174,7 @@ func delivery(body []byte) celery.Delivery {
 // feed applies messages as one batch, without a broker.
 func feed(t testing.TB, l *Listener, bodies ...[]byte) {
 	t.Helper()
-	b := &batch{}
+	b := newBatch(firstTurn())
 	for _, body := range bodies {
 		l.read(b, delivery(body))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -393,6 +394,46 @@ func TestApplyOutcomesOfOneTask(t *testing.T) {
 	apply(t, store, batch...)
 	if got, want := readTask(t, store, one), readTask(t, store, many); got != want {
 		t.Errorf("after one batch: %s; after many: %s", got, want)
+	}
+}
+
+// The same ends in batches that overlap, each begun once the one before it has its locks, move the task on in the same order.
+func TestApplyInTurnKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	store := outcomesStore(t)
+	ends := []model.RunStatus{"failed", "eventful", "failed", "failed", "uneventful", "failed", "permfailed", "failed"}
+	var ids, other []string
+	for i := range ends {
+		ids, other = append(ids, fmt.Sprint("overlaps", (i*5)%len(ends))), append(other, fmt.Sprint("follows", (i*5)%len(ends)))
+	}
+	overlaps, follows := addTask(t, store, "good", ids...), addTask(t, store, "good", other...)
+	var batches sync.WaitGroup
+	var begin func(i int)
+	begin = func(i int) {
+		if i == len(ends) {
+			return
+		}
+		batches.Go(func() {
+			err := store.ApplyInTurn(t.Context(), []settle.Outcome{ended(fmt.Sprint("overlaps", i), ends[i], i)}, func() {
+				begin(i + 1)
+				if i+1 < len(ends) {
+					testenv.Becomes(t, "the next batch waits", true, func() bool {
+						return testenv.Value[bool](t, store.Pool(), "select exists (select from pg_locks where not granted)")
+					})
+				}
+			})
+			if err != nil {
+				t.Errorf("batch %d: %v", i, err)
+			}
+		})
+	}
+	begin(0)
+	batches.Wait()
+	for i, status := range ends {
+		apply(t, store, ended(fmt.Sprint("follows", i), status, i))
+	}
+	if got, want := readTask(t, store, overlaps), readTask(t, store, follows); got != want {
+		t.Errorf("after batches that overlap: %s; that follow each other: %s", got, want)
 	}
 }
 

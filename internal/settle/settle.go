@@ -29,6 +29,12 @@ type Store struct {
 //
 // It returns a *postgres.RefusedError if PostgreSQL refuses one of them.
 func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
+	return s.ApplyInTurn(ctx, outcomes, nil)
+}
+
+// ApplyInTurn is ApplyOutcomes for batches that overlap. It calls locked when the transaction has the locks of all runs, tasks and
+// messages of the batch: what begins then waits for its changes to them. A transaction that is repeated calls it again.
+func (s Store) ApplyInTurn(ctx context.Context, outcomes []Outcome, locked func()) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
@@ -38,6 +44,7 @@ func (s Store) ApplyOutcomes(ctx context.Context, outcomes []Outcome) error {
 	var hosters []hosterEnd
 	err := s.Settle(ctx, keysOf(byID), func(runs []ledger.LockedRun, work []ledger.LockedWork) ledger.Settlement {
 		decided := decide(byID, runs, work, uuid.New)
+		decided.Locked = locked
 		awaitResults(s.Hosters, byID, work, &decided)
 		shown, records = observe(byID, runs, work, decided), decided.Records
 		decided.Ends, decided.Failures = s.Metrics.ends(shown), s.Metrics.failed(shown)

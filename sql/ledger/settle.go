@@ -60,6 +60,8 @@ type LockedWork struct {
 
 // Settlement is the changes of a batch of events to the database.
 type Settlement struct {
+	Locked func() // called once the tasks, too, are locked; nil for none
+
 	StartEvents []StartEventOf
 	Begun       []RunBegin    // open runs that started
 	LateStarts  []RunBegin    // of runs that had ended
@@ -306,7 +308,13 @@ func (tx *Tx) writeSettlement(ctx context.Context, s Settlement) error {
 	for _, r := range s.Revoked {
 		tasks = append(tasks, r.Task)
 	}
-	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks), stmt.Arrays(s.Failures, tx.q.RecordFailures)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(s.Ends)})...)
+	locked := func(context.Context) error {
+		if s.Locked != nil {
+			s.Locked()
+		}
+		return nil
+	}
+	return stmt.InOrder(ctx, slices.Concat([]stmt.Step{stmt.Keys(tasks, tx.q.LockTasks), locked, stmt.Arrays(s.Failures, tx.q.RecordFailures)}, tx.settleWork(s), tx.learn(s), tx.settleRuns(s), []stmt.Step{tx.countEnded(s.Ends)})...)
 }
 
 // settleRuns returns the steps that write changes of runs.
