@@ -172,7 +172,7 @@ func lastLine(e celery.Event, note func(Problem, string)) *string {
 		return nil
 	}
 	text := pytext.RStrip(*traceback)
-	return new(text[strings.LastIndexByte(text, '\n')+1:])
+	return new(strings.Clone(text[strings.LastIndexByte(text, '\n')+1:])) // without the rest of the traceback
 }
 
 // optionalText returns the value of a field, or nil if it is missing, null, or no text. The last of these is

@@ -13,7 +13,7 @@ const atOnce = 2
 
 // turn is a batch's place in the order of batches. A batch begins once the one before it holds its locks, so their changes to the same
 // runs, tasks and messages keep the order of events. Only if PostgreSQL refuses or ends a batch, the next one may precede it.
-// Batches are acknowledged in their order.
+// Batches are acknowledged in their order. The time limits of a batch include its wait for the locks of the one before it.
 type turn struct {
 	number  int
 	before  *turn         // nil once that has ended
@@ -42,8 +42,18 @@ func firstTurn() *turn {
 
 func (t *turn) end(settled bool) {
 	t.before, t.settled = nil, settled
-	t.hold()
 	close(t.ended)
+	t.hold()
+}
+
+// givenUp reports whether the batch has ended unwritten, or one before it.
+func (t *turn) givenUp() bool {
+	select {
+	case <-t.ended:
+		return !t.settled
+	default:
+		return false
+	}
 }
 
 // lockedUpTo returns the function to call when outcomes up to end are locked; nil if others follow.
@@ -60,14 +70,19 @@ func (l *Listener) begin(ctx context.Context, b *batch) {
 	<-l.newest.locked
 	l.newest = b.turn
 	go func() {
-		defer func() { <-l.slots }()
-		b.turn.end(l.settle(ctx, b))
+		settled := l.settle(ctx, b)
+		<-l.slots
+		b.turn.end(settled)
 	}()
 }
 
 // settle applies a batch, and retries until the database takes it. After the batch before it, it acknowledges the batch. It reports
 // false if it gives up, as ctx or the grace period has ended, or if the batch before it has: both are then delivered again.
 func (l *Listener) settle(ctx context.Context, b *batch) bool {
+	before := b.turn.before
+	if before.givenUp() {
+		return false
+	}
 	inFlight := service.InFlight(ctx)
 	var backoff service.Backoff
 	for err := l.try(inFlight, b); err != nil; err = l.try(inFlight, b) {
@@ -81,8 +96,7 @@ func (l *Listener) settle(ctx context.Context, b *batch) bool {
 		}
 	}
 	b.turn.hold()
-	before := b.turn.before
-	if <-before.ended; !before.settled {
+	if <-before.ended; before.givenUp() {
 		return false
 	}
 	l.trace(b.outcomes)

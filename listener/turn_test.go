@@ -137,6 +137,33 @@ func TestGivenUpBatchIsNotAcknowledgedByTheNextOne(t *testing.T) {
 	})
 }
 
+// When the listener is stopped and gives a batch up, the batches after it aren't applied: they would precede it.
+func TestBatchAfterAGivenUpOneIsNotApplied(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source, store, stop := overlapping(t, 3)
+		first := store.next()
+		first.locked()
+		second := store.next()
+		stopped := make(chan bool)
+		go func() {
+			stop()
+			close(stopped)
+		}()
+		synctest.Wait()
+		second.answer <- errors.New("away")
+		if c := store.next(); c.id != "" {
+			t.Errorf("batch %s is applied", c.id)
+			c.answer <- nil
+		}
+		first.answer <- nil
+		<-stopped
+		if len(source.got) != 1 || <-source.got != 0 {
+			t.Error("the first batch isn't acknowledged alone")
+		}
+	})
+}
+
 // The delay counts from the first event that isn't acknowledged, also while the batch before it is.
 func TestLagOfBatchesThatOverlap(t *testing.T) {
 	t.Parallel()

@@ -101,6 +101,9 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 		}
 		return some
 	}
+	if err := tx.setPlans(ctx, c); err != nil { // not at a savepoint, whose end would undo it
+		return 0, err
+	}
 	aside, err := bulk.BisectIn(ctx, tx.Tx, all, func(first, end int) (int64, error) {
 		before := len(*work)
 		got, n, err := tx.claimTasksOnce(ctx, c, part(first, end), work)
@@ -136,9 +139,6 @@ on conflict do nothing`, arguments)
 // claimTasksOnce runs the claim once and adds the messages to work. It returns the number of tasks by
 // group, and the number set aside.
 func (tx *Tx) claimTasksOnce(ctx context.Context, c TaskClaim, groups []TaskGroup, work *[]Work) (taken []int, odd int, err error) {
-	if err := tx.setPlans(ctx, c); err != nil {
-		return nil, 0, err
-	}
 	rows, err := tx.Raw.Query(ctx, c.statement(), c.arguments(groups))
 	if err != nil {
 		return nil, 0, err

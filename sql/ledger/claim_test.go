@@ -33,6 +33,30 @@ func TestPlainClaimsArePlannedOnce(t *testing.T) {
 	}
 }
 
+// A claim that PostgreSQL refuses leaves its transaction the settings of plans for the rest: a plan that is made without them stays
+// with the connection.
+func TestRefusedClaimKeepsThePlans(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('a', '', 'a')")
+	testenv.Exec(t, store.Pool(), "insert into task (id, type, arguments, next_run, status, policy) select n, 'a', '{}', now(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 3) n")
+	testenv.Exec(t, store.Pool(), "alter table task add check (id <> 2 or status <> 'next_run_scheduled')")
+	err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		_, work, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "a"}, Queue: "a", Now: time.Now().Add(time.Minute), Groups: []ledger.TaskGroup{{Count: 10}}})
+		if err != nil || len(work) != 2 {
+			t.Errorf("%d tasks are claimed, want 2: %v", len(work), err)
+		}
+		var mode string
+		if err := tx.Raw.QueryRow(ctx, "show plan_cache_mode").Scan(&mode); err != nil || mode != "force_generic_plan" {
+			t.Errorf("plan_cache_mode is %s: %v", mode, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A claim of a few tasks takes memory for these, not for the free slots of the queue.
 func TestSmallClaimsTakeLittleMemory(t *testing.T) { // not parallel, as it reads the memory of the process
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
