@@ -407,28 +407,36 @@ func TestApplyInTurnKeepsTheOrder(t *testing.T) {
 		ids, other = append(ids, fmt.Sprint("overlaps", (i*5)%len(ends))), append(other, fmt.Sprint("follows", (i*5)%len(ends)))
 	}
 	overlaps, follows := addTask(t, store, "good", ids...), addTask(t, store, "good", other...)
-	var batches sync.WaitGroup
-	var begin func(i int)
-	begin = func(i int) {
-		if i == len(ends) {
-			return
-		}
-		batches.Go(func() {
-			err := store.ApplyInTurn(t.Context(), []settle.Outcome{ended(fmt.Sprint("overlaps", i), ends[i], i)}, func() {
-				begin(i + 1)
-				if i+1 < len(ends) {
-					testenv.Becomes(t, "the next batch waits", true, func() bool {
-						return testenv.Value[bool](t, store.Pool(), "select exists (select from pg_locks where not granted)")
-					})
-				}
+	failed := make(chan error, len(ends))
+	var release, previous chan struct{} // of the newest batch and the one before it
+	for i, status := range ends {
+		locked := make(chan struct{})
+		previous, release = release, make(chan struct{})
+		hold := release
+		go func() {
+			failed <- store.ApplyInTurn(t.Context(), []settle.Outcome{ended(fmt.Sprint("overlaps", i), status, i)}, sync.OnceFunc(func() {
+				close(locked)
+				<-hold
+			}))
+		}()
+		if previous != nil {
+			testenv.Becomes(t, "the batch waits for the one before it", true, func() bool {
+				return testenv.Value[bool](t, store.Pool(), "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')")
 			})
-			if err != nil {
-				t.Errorf("batch %d: %v", i, err)
-			}
-		})
+			close(previous)
+		}
+		select {
+		case <-locked:
+		case <-time.After(testenv.Patience):
+			t.Fatalf("batch %d doesn't lock its rows", i)
+		}
 	}
-	begin(0)
-	batches.Wait()
+	close(release)
+	for range ends {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
 	for i, status := range ends {
 		apply(t, store, ended(fmt.Sprint("follows", i), status, i))
 	}
