@@ -38,9 +38,9 @@ func (l *lag) acknowledged(batch int, at, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.since = at
-	first := l.first()
+	first, before := l.first(), len(l.inHand)
 	l.inHand = slices.DeleteFunc(l.inHand, func(e firstEvent) bool { return e.batch <= batch })
-	if first > 0 && l.first() != first {
+	if len(l.inHand) < before {
 		l.last = max(0, model.UnixSeconds(now)-first)
 	}
 }

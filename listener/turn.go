@@ -64,7 +64,7 @@ func (b *batch) lockedUpTo(end int) func() {
 	return b.turn.hold
 }
 
-// begin applies a batch beside the one before it. It waits until that one holds its locks, and all others have ended.
+// begin applies a batch in the background. First it waits until the batch before holds its locks, and all earlier ones have ended.
 func (l *Listener) begin(ctx context.Context, b *batch) {
 	l.slots <- struct{}{}
 	<-l.newest.locked

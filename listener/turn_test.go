@@ -81,7 +81,7 @@ func (d *desk) next() deskCall {
 	}
 }
 
-// A batch begins beside the one before it, once that one has its locks. A third one waits. Batches are acknowledged in their order.
+// The second batch begins once the first has its locks. A third waits for an end. The acknowledgements keep the order.
 func TestBatchesOverlapInTheirOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
