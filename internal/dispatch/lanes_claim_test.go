@@ -222,6 +222,20 @@ func TestTimeOutIsNotRememberedAsATime(t *testing.T) {
 	}
 }
 
+// A runtime that was heard before the remembered one, but is written after it, doesn't replace it.
+func TestOlderTimeReplacesNoNewerOne(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(1, 1)...)
+	l.remember(1, 30)
+	l.exec("update scheduler_go.lane_memory set recorded = now() + interval '1 hour'")
+	l.claim(1)
+	sent := l.outboxOf("express:" + lanedQueue)[0]
+	l.apply(l.start(sent.id), l.done(sent.id, 40*time.Second))
+	if n := l.count("scheduler_go.lane_memory where seconds = 30 and before = 0"); n != 1 {
+		t.Error("the newer time is not remembered")
+	}
+}
+
 // Work that may still be in its queue is not given up, however long it waits there.
 func TestLaneWorkInItsQueueIsNotGivenUp(t *testing.T) {
 	t.Parallel()

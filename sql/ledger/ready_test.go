@@ -130,11 +130,10 @@ func TestClaimsSkipLaterTasks(t *testing.T) {
 	}
 }
 
-// A look for tasks with priority, and a claim of them, read no tasks without, and none that have ended, whether
-// PostgreSQL plans the look for its values or for any.
-func TestTasksWithPrioritySkipOthers(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
+// withUrgentTasks opens a database with a type, type-1, of ready tasks: 10 with priority, 30,000 without. 30,000 with priority
+// have ended.
+func withUrgentTasks(t *testing.T, now time.Time) *db.Store {
+	t.Helper()
 	store := withLaterTasks(t, now, 10, 10)
 	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy, priority)
 		select 'type-1', '{}'::jsonb, $1::timestamptz - interval '1 hour', 'next_run_not_scheduled'::task_status, 'oneshot'::task_policy, null::task_priority from generate_series(1, 30000)
@@ -142,6 +141,15 @@ func TestTasksWithPrioritySkipOthers(t *testing.T) {
 	testenv.Exec(t, store.Pool(), "vacuum analyze task")
 	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy, priority)
 		select 'type-1', '{}', $1::timestamptz - interval '1 second', 'next_run_not_scheduled', 'oneshot', 'high' from generate_series(1, 10)`, now)
+	return store
+}
+
+// A look for tasks with priority, and a claim of them, read no tasks without, and none that have ended, whether
+// PostgreSQL plans the look for its values or for any.
+func TestTasksWithPrioritySkipOthers(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	store := withUrgentTasks(t, now)
 	for n := range 10 { // the first five plans are for the values
 		before := sqltest.BlocksOf(t, store, "task")
 		types, err := store.ReadyTaskTypes(t.Context(), now, true, nil)
@@ -166,6 +174,24 @@ func TestTasksWithPrioritySkipOthers(t *testing.T) {
 		}
 		if read := sqltest.BlocksOf(t, store, "task") - before; read > 120 { // more than 400 by a plan for any values
 			t.Errorf("claim %d: %d blocks were read", n, read)
+		}
+	}
+}
+
+// What other schedulers ask for, ready tasks with priority, reads no tasks without and none that have ended, either.
+func TestGrabsOfTasksWithPrioritySkipOthers(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	store := withUrgentTasks(t, now)
+	for i, ask := range []func(context.Context, string, time.Time, int) ([]model.Task, error){store.PeekReadyPriorityTasks, store.GrabReadyPriorityTasks} {
+		for n := range 10 { // the first five plans are for the values
+			before := sqltest.BlocksOf(t, store, "task")
+			if tasks, err := ask(t.Context(), "type-1", now, 1); err != nil || len(tasks) != 1 {
+				t.Fatalf("%v are ready (%v), want a task", tasks, err)
+			}
+			if read := sqltest.BlocksOf(t, store, "task") - before; read > 120 {
+				t.Errorf("%s, call %d: %d blocks were read", []string{"peek", "grab"}[i], n, read)
+			}
 		}
 	}
 }

@@ -148,7 +148,8 @@ where r.id = o.id;
 -- name: ForgetHeldVisits :exec
 delete from scheduler_go.held_visits where task_id = any(@task_ids::uuid[]);
 
--- RememberWork records runtimes of work.
+-- RememberWork records runtimes of work. Of two batches of events the later one may be written first: an older runtime
+-- doesn't replace a newer one.
 -- name: RememberWork :exec
 insert into scheduler_go.lane_memory as m (memory, seconds, before, at_least, behind, recorded)
 select o.memory, o.seconds, 0, o.at_least, o.behind, o.recorded
@@ -157,7 +158,8 @@ from (select unnest(@key::bigint[]) as memory, unnest(@seconds::real[]) as secon
 order by o.memory
 on conflict (memory) do update
 set seconds = excluded.seconds, before = case when m.at_least then 0 else m.seconds end,
-    at_least = excluded.at_least, behind = excluded.behind, recorded = excluded.recorded;
+    at_least = excluded.at_least, behind = excluded.behind, recorded = excluded.recorded
+where excluded.recorded >= m.recorded;
 
 -- CountWork adds runtimes to sketches.
 -- name: CountWork :exec

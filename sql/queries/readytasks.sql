@@ -1,17 +1,23 @@
 -- Ready tasks, for a scheduler that sends them itself.
 
 -- GrabReadyTasks marks the ready tasks of a type as scheduled, the longest-waiting first. Concurrent calls
--- take different tasks.
+-- take different tasks. It has two conditions on priorities for the reason of ReadyTasks.
 -- name: GrabReadyTasks :many
-with ready as (
-  select task.id from task
-  where task.type = @type and task.status = 'next_run_not_scheduled' and task.next_run <= @now
-    and (task.priority is not null) = @with_priority::boolean
-  order by task.next_run, task.id
+with others as (
+  select t.id from task t
+  where not @with_priority::boolean and t.priority is null and t.type = @type and t.status = 'next_run_not_scheduled' and t.next_run <= @now
+  order by t.next_run, t.id
+  limit sqlc.narg(max_tasks)::bigint
+  for update skip locked
+), urgent as (
+  select t.id from task t
+  where @with_priority::boolean and t.priority is not null and t.type = @type and t.status = 'next_run_not_scheduled' and t.next_run <= @now
+  order by t.next_run, t.id
   limit sqlc.narg(max_tasks)::bigint
   for update skip locked
 )
-update task set status = 'next_run_scheduled' from ready
+update task set status = 'next_run_scheduled'
+from (select id from others union all select id from urgent) ready
 where task.id = ready.id
 returning task.*;
 

@@ -36,13 +36,16 @@ where (sqlc.narg(ids)::bigint[] is null or id = any(sqlc.narg(ids)::bigint[]))
 order by id
 limit sqlc.narg(max_tasks)::bigint;
 
--- ReadyTasks returns the ready tasks of a type, without priority or with any, the longest-waiting first.
+-- ReadyTasks returns the ready tasks of a type, without priority or with any, the longest-waiting first. Tasks with
+-- priority have an index, which serves a plan for any values only if their condition has none. One of the halves is empty.
 -- name: ReadyTasks :many
-select * from task
-where type = @type and status = 'next_run_not_scheduled' and next_run <= @now
-  and (priority is not null) = @with_priority::boolean
-order by next_run, id
-limit sqlc.narg(max_tasks)::bigint;
+(select t.* from task t
+ where not @with_priority::boolean and t.priority is null and t.type = @type and t.status = 'next_run_not_scheduled' and t.next_run <= @now
+ order by t.next_run, t.id limit sqlc.narg(max_tasks)::bigint)
+union all
+(select t.* from task t
+ where @with_priority::boolean and t.priority is not null and t.type = @type and t.status = 'next_run_not_scheduled' and t.next_run <= @now
+ order by t.next_run, t.id limit sqlc.narg(max_tasks)::bigint);
 
 -- SetTaskStatus sets the status of tasks: all, or only those due and not completed. It sets the next run
 -- unless that is null.

@@ -589,6 +589,7 @@ order by o.memory
 on conflict (memory) do update
 set seconds = excluded.seconds, before = case when m.at_least then 0 else m.seconds end,
     at_least = excluded.at_least, behind = excluded.behind, recorded = excluded.recorded
+where excluded.recorded >= m.recorded
 `
 
 type RememberWorkParams struct {
@@ -599,7 +600,8 @@ type RememberWorkParams struct {
 	Received []time.Time
 }
 
-// RememberWork records runtimes of work.
+// RememberWork records runtimes of work. Of two batches of events the later one may be written first: an older runtime
+// doesn't replace a newer one.
 func (q *Queries) RememberWork(ctx context.Context, arg RememberWorkParams) error {
 	_, err := q.db.Exec(ctx, rememberWork,
 		arg.Key,

@@ -12,34 +12,40 @@ import (
 
 const grabReadyTasks = `-- name: GrabReadyTasks :many
 
-with ready as (
-  select task.id from task
-  where task.type = $1 and task.status = 'next_run_not_scheduled' and task.next_run <= $2
-    and (task.priority is not null) = $3::boolean
-  order by task.next_run, task.id
+with others as (
+  select t.id from task t
+  where not $1::boolean and t.priority is null and t.type = $2 and t.status = 'next_run_not_scheduled' and t.next_run <= $3
+  order by t.next_run, t.id
+  limit $4::bigint
+  for update skip locked
+), urgent as (
+  select t.id from task t
+  where $1::boolean and t.priority is not null and t.type = $2 and t.status = 'next_run_not_scheduled' and t.next_run <= $3
+  order by t.next_run, t.id
   limit $4::bigint
   for update skip locked
 )
-update task set status = 'next_run_scheduled' from ready
+update task set status = 'next_run_scheduled'
+from (select id from others union all select id from urgent) ready
 where task.id = ready.id
 returning task.id, task.type, task.arguments, task.next_run, task.current_interval, task.status, task.policy, task.retries_left, task.priority
 `
 
 type GrabReadyTasksParams struct {
+	WithPriority bool
 	Type         string
 	Now          time.Time
-	WithPriority bool
 	MaxTasks     *int64
 }
 
 // Ready tasks, for a scheduler that sends them itself.
 // GrabReadyTasks marks the ready tasks of a type as scheduled, the longest-waiting first. Concurrent calls
-// take different tasks.
+// take different tasks. It has two conditions on priorities for the reason of ReadyTasks.
 func (q *Queries) GrabReadyTasks(ctx context.Context, arg GrabReadyTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, grabReadyTasks,
+		arg.WithPriority,
 		arg.Type,
 		arg.Now,
-		arg.WithPriority,
 		arg.MaxTasks,
 	)
 	if err != nil {

@@ -78,26 +78,29 @@ func (q *Queries) MakeTaskTable(ctx context.Context) error {
 }
 
 const readyTasks = `-- name: ReadyTasks :many
-select id, type, arguments, next_run, current_interval, status, policy, retries_left, priority from task
-where type = $1 and status = 'next_run_not_scheduled' and next_run <= $2
-  and (priority is not null) = $3::boolean
-order by next_run, id
-limit $4::bigint
+(select t.id, t.type, t.arguments, t.next_run, t.current_interval, t.status, t.policy, t.retries_left, t.priority from task t
+ where not $1::boolean and t.priority is null and t.type = $2 and t.status = 'next_run_not_scheduled' and t.next_run <= $3
+ order by t.next_run, t.id limit $4::bigint)
+union all
+(select t.id, t.type, t.arguments, t.next_run, t.current_interval, t.status, t.policy, t.retries_left, t.priority from task t
+ where $1::boolean and t.priority is not null and t.type = $2 and t.status = 'next_run_not_scheduled' and t.next_run <= $3
+ order by t.next_run, t.id limit $4::bigint)
 `
 
 type ReadyTasksParams struct {
+	WithPriority bool
 	Type         string
 	Now          time.Time
-	WithPriority bool
 	MaxTasks     *int64
 }
 
-// ReadyTasks returns the ready tasks of a type, without priority or with any, the longest-waiting first.
+// ReadyTasks returns the ready tasks of a type, without priority or with any, the longest-waiting first. Tasks with
+// priority have an index, which serves a plan for any values only if their condition has none. One of the halves is empty.
 func (q *Queries) ReadyTasks(ctx context.Context, arg ReadyTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, readyTasks,
+		arg.WithPriority,
 		arg.Type,
 		arg.Now,
-		arg.WithPriority,
 		arg.MaxTasks,
 	)
 	if err != nil {
