@@ -61,6 +61,7 @@ type Runner struct {
 	Options
 	now                func() time.Time
 	cameIn             atomic.Int64 // nanoseconds since 1970 of the last call of PriorityCameIn
+	mostAtOnce         atomic.Int64 // the most tasks of a claim now
 	lookout            lookout
 	claimed            *prometheus.CounterVec
 	released, neverRun prometheus.Counter
@@ -69,7 +70,7 @@ type Runner struct {
 // New makes a Runner; its counters are registered on o.Reg.
 func New(o Options) *Runner {
 	reg := promauto.With(o.Reg)
-	return &Runner{
+	r := &Runner{
 		Options: o, now: o.Store.Now,
 		claimed: reg.NewCounterVec(prometheus.CounterOpts{
 			Name: "swh_scheduler_runner_scheduled_task_total", Help: "Tasks claimed for scheduling, by task type (the Python scheduler's counter).",
@@ -82,10 +83,16 @@ func New(o Options) *Runner {
 			Help: "Tasks of graphs that will not run: a dependency failed, their deadline is over, or their graph was cancelled.",
 		}),
 	}
+	r.mostAtOnce.Store(claimAtMost)
+	return r
 }
 
-// Run claims ready tasks every Period, and when it is woken, until ctx ends.
+// Run claims ready tasks every Period, and when it is woken, until ctx ends. Its first claims are small: it can't know
+// whether tasks with priority come in.
 func (r *Runner) Run(ctx context.Context) error {
+	if !r.WithPriority {
+		r.mostAtOnce.Store(claimAtMostBeside)
+	}
 	pauses := pauses{period: r.Period, idle: patientPasses}
 	return (&service.Loop{
 		Name: "claiming tasks", Log: r.Log, Period: r.Period, Listen: r.Listen,
@@ -162,22 +169,24 @@ const (
 	// claimAtMost is the most tasks of a claim, whose messages are in memory until its commit. The next pass
 	// follows at once.
 	claimAtMost = 2000
-	// claimAtMostBeside is the same while tasks with priority come in. A task's commit waits until what larger
+	// claimAtMostBeside is the same at the start and while tasks with priority come in. Then it doubles with each pass. A task's commit waits until what larger
 	// claims wrote is on disk, and its message waits for the processor beside theirs.
-	claimAtMostBeside = 100
+	claimAtMostBeside = 50
 	// besidePriority is how long a notification of a task with priority keeps claims small.
 	besidePriority = 10 * time.Second
 )
 
 // PriorityCameIn makes a runner of tasks without priority claim less at once for a while: one with priority became ready.
-func (r *Runner) PriorityCameIn() { r.cameIn.Store(r.now().UnixNano()) }
+func (r *Runner) PriorityCameIn() {
+	r.cameIn.Store(r.now().UnixNano())
+	r.mostAtOnce.Store(claimAtMostBeside)
+}
 
-// mostAtOnce returns the most tasks of a claim.
-func (r *Runner) mostAtOnce() int {
-	if !r.WithPriority && r.now().UnixNano()-r.cameIn.Load() < int64(besidePriority) {
-		return claimAtMostBeside
+// claimMore doubles the most tasks of a claim, unless tasks with priority come in.
+func (r *Runner) claimMore() {
+	if most := r.mostAtOnce.Load(); r.now().UnixNano()-r.cameIn.Load() >= int64(besidePriority) {
+		r.mostAtOnce.CompareAndSwap(most, min(2*most, claimAtMost))
 	}
-	return claimAtMost
 }
 
 // tooManyOutgoing reports whether so many messages are outgoing that further claims would mark tasks as scheduled
@@ -225,6 +234,9 @@ func (r *Runner) pass(ctx context.Context) (n int, ready bool, err error) {
 		if jobs[i].emptied {
 			r.lookout.emptied(jobs[i].name())
 		}
+	}
+	if n > 0 {
+		r.claimMore()
 	}
 	return n, true, errors.Join(failed...)
 }
@@ -324,7 +336,7 @@ func (r *Runner) claimTogether(ctx context.Context, jobs []job, together []int, 
 	}
 	taken, work := make([]map[string]int, len(claims)), make([][]ledger.Work, len(claims))
 	for i, c := range claims {
-		c.Size = min(c.Size, max(1, r.mostAtOnce()/len(claims)))
+		c.Size = min(c.Size, max(1, int(r.mostAtOnce.Load())/len(claims)))
 		if err == nil && c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, queues[i].Limit)) {
 			taken[i], work[i], err = r.take(ctx, c, jobs[together[i]])
 		}

@@ -1,7 +1,9 @@
 package runner
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -27,6 +29,22 @@ func TestWanted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Claims double with each pass, except for ten seconds after a task with priority came in.
+func TestClaimsDouble(t *testing.T) {
+	now := time.Now()
+	r := &Runner{now: func() time.Time { return now }}
+	r.PriorityCameIn()
+	var got []int64
+	for range 10 {
+		got = append(got, r.mostAtOnce.Load())
+		r.claimMore()
+		now = now.Add(besidePriority / 2)
+	}
+	if want := []int64{50, 50, 50, 100, 200, 400, 800, 1600, 2000, 2000}; !slices.Equal(got, want) {
+		t.Errorf("the most tasks of claims are %v, want %v", got, want)
 	}
 }
 
