@@ -222,7 +222,7 @@ func TestTimeOutIsNotRememberedAsATime(t *testing.T) {
 	}
 }
 
-// A runtime that was heard before the remembered one, but is written after it, doesn't replace it.
+// A runtime doesn't replace one that was heard later, even if it is written after that.
 func TestOlderTimeReplacesNoNewerOne(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 1)...)
