@@ -169,8 +169,9 @@ const (
 	// claimAtMost is the most tasks of a claim, whose messages are in memory until its commit. The next pass
 	// follows at once.
 	claimAtMost = 2000
-	// claimAtMostBeside is the same at the start and while tasks with priority come in. Then it doubles with each pass. A task's commit waits until what larger
-	// claims wrote is on disk, and its message waits for the processor beside theirs.
+	// claimAtMostBeside is the same at the start and while tasks with priority come in. Then it doubles with each pass.
+	// A task's commit waits until what larger claims wrote is on disk, and its message waits for the processor beside
+	// theirs.
 	claimAtMostBeside = 50
 	// besidePriority is how long a notification of a task with priority keeps claims small.
 	besidePriority = 10 * time.Second
