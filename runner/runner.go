@@ -170,8 +170,7 @@ const (
 	// follows at once.
 	claimAtMost = 2000
 	// claimAtMostBeside is the same at the start and while tasks with priority come in. Then it doubles with each pass.
-	// A task's commit waits until what larger claims wrote is on disk, and its message waits for the processor beside
-	// theirs.
+	// Beside larger claims, a task with priority waits longer: its commit for the disk, its message for the processor.
 	claimAtMostBeside = 50
 	// besidePriority is how long a notification of a task with priority keeps claims small.
 	besidePriority = 10 * time.Second

@@ -222,7 +222,7 @@ func TestTimeOutIsNotRememberedAsATime(t *testing.T) {
 	}
 }
 
-// A runtime doesn't replace one that was heard later, even if it is written after that.
+// Of two runtimes, the one that was heard later stays, whichever is written last.
 func TestOlderTimeReplacesNoNewerOne(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 1)...)
