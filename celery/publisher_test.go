@@ -486,6 +486,52 @@ func TestRetiredWhilePublishing(t *testing.T) {
 	}
 }
 
+// Close ends connections that stay open for late answers, however long its calls need to end.
+func TestCloseEndsRetiredConnections(t *testing.T) {
+	t.Parallel()
+	env, ch := withQueue(t)
+	testenv.Declare(t, ch, "other", nil)
+	url, proxy := testenv.Through(t, env.URL, testenv.BrokerProxy)
+	p := publisher(t, parsed.Broker(t, url), celery.PublisherOptions{ConfirmTimeout: 500 * time.Millisecond})
+	if err := p.Connect(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := p.Session()
+	proxy.Hold(testenv.Confirms, 0)
+	var publishing sync.WaitGroup
+	publish := func(ctx context.Context, queue string) {
+		publishing.Go(func() {
+			if err := p.Publish(ctx, tasks(queue, 1))[0]; !errors.Is(err, celery.ErrUnconfirmed) {
+				t.Errorf("%s: %v", queue, err)
+			}
+		})
+	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	publish(short, "queue")
+	publishing.Wait()
+
+	publish(deadline(t), "other")
+	testenv.Becomes(t, "sent over another connection", true, func() bool {
+		now, _, unanswered := p.Session()
+		return now != first && unanswered == 1
+	})
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = p.Close()
+	}()
+	publishing.Wait()
+	proxy.Release()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Errorf("Close waits for %d connections that nothing closes", proxy.Connections())
+		proxy.Cut()
+		<-closed
+	}
+}
+
 // The publisher closes a silent connection after three heartbeats.
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,9 @@ func (p *Publisher) retire(s *publishSession) {
 	p.log.Warn("a connection to the broker doesn't answer; taking another one")
 	p.tasks.Go(func() {
 		p.awaitRetired(s, time.Now())
+		if s.open() { // Close finds it in the map, and closes it
+			return
+		}
 		p.sessionM.Lock()
 		delete(p.retired, s)
 		p.sessionM.Unlock()
@@ -38,7 +41,7 @@ func (p *Publisher) retire(s *publishSession) {
 }
 
 // awaitRetired closes a session's connection when all its messages are answered, and resets it when it delays queues
-// that answer on another connection.
+// that answer on another connection. It returns with an open connection when Close begins.
 func (p *Publisher) awaitRetired(s *publishSession, since time.Time) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -52,7 +55,7 @@ func (p *Publisher) awaitRetired(s *publishSession, since time.Time) {
 		}
 		select {
 		case <-tick.C:
-		case <-p.ctx.Done(): // Close closes it
+		case <-p.ctx.Done():
 			return
 		}
 	}
