@@ -20,7 +20,7 @@ TESTFLAGS ?=
 PACKAGES  ?= ./...
 
 # Go's default limit for a package, ten minutes, is too short for a slow machine.
-TEST_TIMEOUT ?= 40m
+TEST_TIMEOUT ?= 20m
 GOTEST       ?= go test
 
 # Directories that `make fuzz` fuzzes (all if empty), and the time for each target.
