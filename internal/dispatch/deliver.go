@@ -127,8 +127,9 @@ func (d *Deliverer) Run(ctx context.Context) error {
 				reachable = err == nil || done.Confirmed > 0 || ctx.Err() != nil
 				return service.Result{Again: more}, err
 			},
-			Period: idlePoll,
-			Wake:   s.wake,
+			Period:   idlePoll,
+			Wake:     s.wake,
+			CutShort: true, // Drain continues
 		}
 		err := loop.Run(ctx)
 		if !reachable {
@@ -140,6 +141,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopBound)
 	defer cancel()
+	defer service.OnAbandon(ctx, cancel)()
 	if _, err := d.Drain(last); err != nil {
 		d.log.Warn("stopped before all messages were sent; the rest is sent at the next start", "error", err)
 	}
@@ -213,10 +215,15 @@ type turn struct{ read, send sync.Mutex }
 // DrainUntil drains whenever there may be rows, and a last time when done is closed. It stops at the first error. It
 // returns the outcomes of all rows.
 func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Delivered, error) {
+	running, fail := context.WithCancel(ctx)
+	defer fail()
 	total, err := d.each(func(s *stream) (total Delivered, err error) {
 		for last := false; ; {
 			n, _, err := d.round(ctx, s, nil)
 			total.add(n)
+			if err != nil {
+				fail() // ends the other stream: the claimer may wait for this one
+			}
 			if err != nil || last {
 				return total, err
 			}
@@ -224,7 +231,7 @@ func (d *Deliverer) DrainUntil(ctx context.Context, done <-chan struct{}) (Deliv
 			case <-s.wake:
 			case <-done:
 				last = true
-			case <-ctx.Done():
+			case <-running.Done():
 				return total, ctx.Err()
 			}
 		}

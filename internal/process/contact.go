@@ -29,7 +29,7 @@ func (p *Process) Probe(name string, ask func(ctx context.Context) error) servic
 	s := service.NewService(p.Log, name)
 	p.Health.Watch(s)
 	loop := service.Loop{
-		Name: "asking " + name, Log: p.Log, Period: contactPeriod,
+		Name: "asking " + name, Log: p.Log, Period: contactPeriod, CutShort: true,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
 			if err := ask(ctx); ctx.Err() == nil {
 				s.Tried(err)

@@ -138,6 +138,15 @@ func firstError(parts []*part) error {
 	return nil
 }
 
+// OnAbandon calls do at the end of the Group's grace period, unless stop is called before. It is for work that has a
+// time limit of its own after ctx has ended.
+func OnAbandon(ctx context.Context, do func()) (stop func() bool) {
+	if inFlight, ok := ctx.Value(inFlightKey{}).(context.Context); ok {
+		return context.AfterFunc(inFlight, do)
+	}
+	return func() bool { return false }
+}
+
 type inFlightKey struct{}
 
 // InFlight returns the context for work that should be finished after ctx, a component's own context, has ended. It

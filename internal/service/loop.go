@@ -22,10 +22,12 @@ type Loop struct {
 	Name string
 	Log  *slog.Logger
 	// RunOnce does one round of work. Its context is that of InFlight, which outlives ctx, so that a round is
-	// finished.
+	// finished, or ctx itself with CutShort.
 	RunOnce func(ctx context.Context) (Result, error)
-	Period  time.Duration // between the end of a round and the next
-	Jitter  bool          // delay the first round by a random part of Period
+	// CutShort is for rounds that need no end: those that only measure, or that Run's caller continues.
+	CutShort bool
+	Period   time.Duration // between the end of a round and the next
+	Jitter   bool          // delay the first round by a random part of Period
 	// Wake, if not nil, starts the next round early, but not after an error: that would defeat the back-off.
 	Wake <-chan struct{}
 	// Listen, if not nil, calls wake when there is new work, until ctx ends or it fails: it replaces Wake. While it
@@ -36,8 +38,7 @@ type Loop struct {
 	Optional bool
 }
 
-// Run works until ctx ends, finishes the round it is in, and returns nil. An
-// error of RunOnce never ends it.
+// Run works until ctx ends, waits for the end of its round, and returns nil. An error of RunOnce never ends it.
 func (l *Loop) Run(ctx context.Context) error {
 	if l.Listen != nil {
 		var listening sync.WaitGroup
@@ -56,9 +57,13 @@ func (l *Loop) Run(ctx context.Context) error {
 	HealthOf(ctx).add(pulse)
 	defer pulse.Remove() // an ended loop is no longer expected to report
 	pulse.Done(wait)
+	round := InFlight(ctx)
+	if l.CutShort {
+		round = ctx
+	}
 	for l.wait(ctx, wait, wake) {
 		pulse.Begin()
-		result, err := l.RunOnce(InFlight(ctx))
+		result, err := l.RunOnce(round)
 		if err != nil {
 			pulse.Failed(err)
 			wait, wake = l.Backoff.Next(), nil
@@ -76,11 +81,11 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // Every calls do once a period until ctx ends, as an optional loop (Loop.Optional). name is the name of the work.
 // The first call comes at once, the second early by a random part of the period, so that daemons that start together
-// don't stay in step.
+// don't stay in step. A stop cuts a call short.
 func Every(ctx context.Context, period time.Duration, log *slog.Logger, name string, do func(ctx context.Context) error) error {
 	next := rand.N(period)
 	return (&Loop{
-		Name: name, Log: log, Period: period, Optional: true,
+		Name: name, Log: log, Period: period, Optional: true, CutShort: true,
 		RunOnce: func(ctx context.Context) (Result, error) {
 			result, err := Result{Next: next}, do(ctx)
 			if err == nil {

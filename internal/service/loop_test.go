@@ -206,3 +206,39 @@ func TestEvery(t *testing.T) {
 		}
 	})
 }
+
+// A stop waits for the end of a round, but cuts a call of Every short, which is no failure.
+func TestStopsDuringARound(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		run  func(ctx context.Context, log *slog.Logger, round func(ctx context.Context) error) error
+		want time.Duration
+	}{
+		{"a loop", func(ctx context.Context, log *slog.Logger, round func(ctx context.Context) error) error {
+			return (&Loop{Name: "work", Log: log, Period: time.Hour, RunOnce: func(ctx context.Context) (Result, error) {
+				return Result{}, round(ctx)
+			}}).Run(ctx)
+		}, 20 * time.Second},
+		{"a call of Every", func(ctx context.Context, log *slog.Logger, round func(ctx context.Context) error) error {
+			return Every(ctx, time.Hour, log, "work", round)
+		}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logged bytes.Buffer
+				log := slog.New(slog.NewTextHandler(&logged, nil))
+				ctx, stop := context.WithCancel(t.Context())
+				began := time.Now()
+				err := Group{Log: log}.Run(ctx, Component{Name: "component", Run: func(component context.Context) error {
+					return tc.run(component, log, func(ctx context.Context) error {
+						stop()
+						return Sleep(ctx, 20*time.Second)
+					})
+				}})
+				if took := time.Since(began); err != nil || took != tc.want || logged.Len() > 0 {
+					t.Errorf("the stop took %s, want %s; error %v, log %q", took, tc.want, err, logged.String())
+				}
+			})
+		})
+	}
+}
