@@ -54,14 +54,19 @@ type Keeper struct {
 func (k *Keeper) Run(ctx context.Context) error {
 	return (&service.Loop{
 		Name: cmp.Or(k.Name, "maintenance"), Log: k.Log,
-		RunOnce: func(ctx context.Context) (service.Result, error) { return service.Result{}, k.RunOnce(ctx) },
-		Period:  pollPeriod, Jitter: true, Optional: true,
+		RunOnce: func(inFlight context.Context) (service.Result, error) {
+			return service.Result{}, k.runOnce(inFlight, ctx)
+		},
+		Period: pollPeriod, Jitter: true, Optional: true,
 	}).Run(ctx)
 }
 
 // RunOnce runs the due jobs, which one statement finds. A job that fails doesn't stop the others. Every round returns
 // its failure until the job succeeds, in any process.
-func (k *Keeper) RunOnce(ctx context.Context) error {
+func (k *Keeper) RunOnce(ctx context.Context) error { return k.runOnce(ctx, ctx) }
+
+// runOnce is RunOnce. It begins no job after stopping has ended.
+func (k *Keeper) runOnce(ctx, stopping context.Context) error {
 	jobs, err := k.own(ctx)
 	if err != nil {
 		return err
@@ -80,7 +85,7 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 	var failed []error
 	for _, job := range jobs {
 		failure := failures[job.Name]
-		if slices.Contains(due, job.Name) {
+		if slices.Contains(due, job.Name) && stopping.Err() == nil {
 			done, err := k.Store.RunJob(ctx, job.Name, job.Period, retryAfter, cmp.Or(job.Timeout, DefaultTimeout), job.Do)
 			if done || err != nil {
 				failure = err
