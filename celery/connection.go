@@ -46,7 +46,10 @@ func (c *connection) killAfter(ctx context.Context) (stop func() bool) {
 // closeTimeout bounds an orderly close.
 const closeTimeout = 2 * time.Second
 
+// close ends the connection in order if the broker answers in time. A deadline alone doesn't bound it: the library sets
+// the socket's anew at each frame, such as a heartbeat.
 func (c *connection) close() {
+	defer time.AfterFunc(closeTimeout, c.kill).Stop()
 	c.socket.held.end()
 	if err := c.CloseDeadline(time.Now().Add(closeTimeout)); err != nil {
 		c.kill()

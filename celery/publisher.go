@@ -167,11 +167,12 @@ func newPublisher(b Broker, o PublisherOptions) *Publisher {
 	return p
 }
 
-// Close stops sending, waits up to ConfirmTimeout for messages in flight, and closes the connection. Calls that are
-// still sending get ErrNotSent for the rest.
+// Close stops sending, waits up to ConfirmTimeout for messages in flight, and closes the connections, all at once. Calls
+// that are still sending get ErrNotSent for the rest.
 func (p *Publisher) Close() error {
+	var closing sync.WaitGroup
 	if p.forSuspects != nil {
-		_ = p.forSuspects.Close()
+		closing.Go(func() { _ = p.forSuspects.Close() })
 	}
 	p.callsM.Lock()
 	p.isClosed = true
@@ -180,12 +181,13 @@ func (p *Publisher) Close() error {
 	p.calls.Wait()
 	p.sessionM.Lock()
 	for s := range p.retired {
-		s.conn.close()
+		closing.Go(s.conn.close)
+	}
+	if s := p.session; s != nil && !p.retired[s] {
+		closing.Go(s.conn.close)
 	}
 	p.sessionM.Unlock()
-	if s := p.current(); s != nil {
-		s.conn.close()
-	}
+	closing.Wait()
 	p.tasks.Wait()
 	return nil
 }
