@@ -149,6 +149,7 @@ func (a Address) dial(ctx context.Context, dial pgconn.DialFunc) (net.Conn, erro
 	conn, err := a.ask(requestCtx, transport)
 	if err != nil {
 		cancel()
+		transport.CloseIdleConnections() // of a refusal: no other request uses this transport
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
