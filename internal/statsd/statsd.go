@@ -31,8 +31,11 @@ var names = map[string]string{
 	"swh_journal_client_status":                  "swh_journal_client.status",
 }
 
-// period is how often counters are sent.
-const period = 10 * time.Second
+const (
+	period = 10 * time.Second // how often counters are sent
+	// lookupTime bounds the lookup of the server's address. A process that stops waits for it twice at most.
+	lookupTime = 2 * time.Second
+)
 
 // Sender sends counters.
 type Sender struct {
@@ -102,7 +105,7 @@ func (s *Sender) send() {
 	if err != nil {
 		s.log.Debug("some counters are not sent to StatsD", "error", err)
 	}
-	connection, err := net.Dial("udp4", s.address)
+	connection, err := (&net.Dialer{Timeout: lookupTime}).Dial("udp4", s.address)
 	if err != nil {
 		s.log.Debug("StatsD can't be reached", "error", err)
 		return
