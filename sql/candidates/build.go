@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/internal/service"
 	"swh-scheduler/sql/bulk"
 	"swh-scheduler/sql/internal/queries"
 	"swh-scheduler/sql/internal/stmt"
@@ -146,7 +147,12 @@ func candidateIndexNames(ctx context.Context, db stmt.Session, condition string)
 		where indrelid = 'scheduler_go.candidates'::regclass and `+condition)
 }
 
+// startBuild waits for the table a little longer than PostgreSQL takes to cancel an autovacuum: all claims of visits wait
+// behind it, and a dump may hold the table for hours.
 func startBuild(ctx context.Context, tx pgx.Tx, q *queries.Queries) error {
+	if _, err := tx.Exec(ctx, "select set_config('lock_timeout', (setting::bigint + 500)::text, true) from pg_settings where name = 'deadlock_timeout'"); err != nil {
+		return err
+	}
 	indexes, err := candidateIndexNames(ctx, tx, "true")
 	if err != nil {
 		return err
@@ -239,6 +245,12 @@ func BuildAll(ctx context.Context, db beginner, log *slog.Logger) error {
 		build, err := BuildStep(ctx, db, &size)
 		if postgres.TimedOut(err) && ctx.Err() == nil && size.Of(copyBatch) < rows {
 			continue // half as many rows at the next step
+		}
+		if postgres.SQLState(err) == "55P03" && build.Phase == PhaseEmpty { // a dump reads the old candidates
+			if waited := service.Sleep(ctx, progressEvery); waited == nil {
+				log.Info("waiting for the table of candidates, which others use")
+				continue
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("%w; the finished part remains: run the command again to continue", err)

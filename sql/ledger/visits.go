@@ -199,10 +199,16 @@ func (tx *Tx) writeVisits(ctx context.Context, maxPending int64, known []model.V
 		rows[i] = row{s, s.LastSuccessful != nil, !hasRow[model.OriginKey{URL: s.URL, VisitType: s.VisitType}]}
 	}
 	writeStats := func(ctx context.Context, p queries.WriteVisitStatsParams) (err error) {
-		if p.Open, err = tx.q.OpenCandidates(ctx, maxPending); err != nil {
+		open, err := tx.q.OpenCandidates(ctx, maxPending)
+		if err != nil {
 			return err
 		}
-		written, err := tx.q.WriteVisitStats(ctx, p)
+		var written int64
+		if open {
+			written, err = tx.q.WriteVisitStats(ctx, p)
+		} else {
+			written, err = tx.q.RecordVisitStats(ctx, queries.RecordVisitStatsParams(p))
+		}
 		if err == nil && written < int64(len(rows)) {
 			err = errStatsAppeared
 		}

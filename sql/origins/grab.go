@@ -189,7 +189,7 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 			return nil, err
 		}
 		q.args["moving"] = moving
-		q.effects = append([]string{setAside}, marks(f)...)
+		q.effects = append([]string{setAside}, marks(f, moving)...)
 	}
 	migrated := true
 	if dryRun { // a dry run also works on a database that is not migrated
@@ -201,9 +201,13 @@ func (g *Grabs) grab(ctx context.Context, q *grabQuery, f model.VisitFilter, dry
 	return tx.selectVisits(ctx, q, f, now, dryRun, migrated)
 }
 
-// marks returns the effects by which a grab marks its origins.
-func marks(f model.VisitFilter) []string {
-	effects := []string{markScheduled, moveMarked, noteMarked}
+// marks returns the effects by which a grab marks its origins. Without the lock of candidates (moving) none writes
+// candidates: the table's lock would wait for an index that a build creates.
+func marks(f model.VisitFilter, moving bool) []string {
+	effects := []string{markScheduled, noteMarked}
+	if moving {
+		effects = append(effects, moveMarked)
+	}
 	if p := f.Rule(); p != nil && p.ByTarget {
 		effects = append(effects, moveQueuePosition)
 	}
@@ -308,7 +312,7 @@ const markScheduled = `marked as (
 const moveMarked = `parked_now as (
 	update scheduler_go.candidates
 	set last_scheduled = @now::timestamptz, due = @now::timestamptz + interval '168 hours', parked = @now::timestamptz + interval '168 hours' >= now()
-	where ctid = any(array(select at from found where @moving::boolean and ` + noneSetAside + ` and url not in (select url from noted_only) order by at))
+	where ctid = any(array(select at from found where ` + noneSetAside + ` and url not in (select url from noted_only) order by at))
 )`
 
 // noteMarked records the changes of markScheduled that moveMarked leaves, in place of the triggers, which runGrab turns

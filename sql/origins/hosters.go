@@ -247,7 +247,7 @@ func (g *Grabs) grabWithinLimits(ctx context.Context, q *grabQuery, f model.Visi
 			}
 		}
 	}
-	q.effects = marks(f)
+	q.effects = marks(f, moving)
 	var visits []GrabbedVisit
 	if err := tx.withSettings(ctx, q, func() (err error) {
 		visits, err = tx.mark(ctx, q, append(ofClosed, ofOpen...))

@@ -55,9 +55,8 @@ from scheduler_go.changed_visit_types() t;
 -- last_scheduled, which the daemons that schedule visits set at any time. An origin without a successful visit keeps
 -- null for its date and its snapshot.
 --
--- With the lock of candidates (@open), it moves the candidates of its origins as a drain would. What listers write
--- stays as the candidates have it: a change of that is pending. Without the lock, or during a build, it records the
--- origins for a drain.
+-- The caller holds the lock of candidates: it moves the candidates of its origins as a drain would. What listers write
+-- stays as the candidates have it: a change of that is pending. During a build, it records the origins for a drain.
 -- name: WriteVisitStats :one
 with v as materialized (
   select unnest(@url::text[]) as url,
@@ -96,7 +95,7 @@ with v as materialized (
 ), written as (
   select * from updated union all select * from inserted
 ), built as materialized (
-  select by_freshness from scheduler_go.candidate_build where @open::boolean and phase = 'ready'
+  select by_freshness from scheduler_go.candidate_build where phase = 'ready'
 ), moved as (
   update scheduler_go.candidates c
   set due = due.at, parked = due.at >= now(), last_scheduled = w.last_scheduled,
@@ -110,6 +109,51 @@ with v as materialized (
 ), noted as (
   insert into scheduler_go.candidate_changes (visit_type, url, listed)
   select w.visit_type, w.url, false from written w where not exists (select from built)
+)
+select count(*) from written;
+
+-- RecordVisitStats is WriteVisitStats without the lock of candidates: it records the origins for a drain. It doesn't write
+-- candidates, as the table's lock would wait for an index that a build creates.
+-- name: RecordVisitStats :one
+with v as materialized (
+  select unnest(@url::text[]) as url,
+         unnest(@visit_type::text[]) as visit_type,
+         unnest(@fresh::boolean[]) as fresh,
+         unnest(@succeeded::boolean[]) as succeeded,
+         unnest(@last_successful::timestamptz[]) as last_successful,
+         unnest(@last_visit::timestamptz[]) as last_visit,
+         unnest(@last_visit_status::text[])::last_visit_status as last_visit_status,
+         unnest(@last_snapshot::bytea[]) as last_snapshot,
+         unnest(@next_visit_queue_position::bigint[]) as next_visit_queue_position,
+         unnest(@next_position_offset::integer[]) as next_position_offset,
+         unnest(@successive_visits::integer[]) as successive_visits
+), updated as (
+  update origin_visit_stats s
+  set last_successful = case when v.succeeded then v.last_successful else s.last_successful end,
+      last_visit = v.last_visit,
+      last_visit_status = v.last_visit_status,
+      last_snapshot = coalesce(v.last_snapshot, s.last_snapshot),
+      next_visit_queue_position = v.next_visit_queue_position,
+      next_position_offset = v.next_position_offset,
+      successive_visits = v.successive_visits
+  from v
+  where not v.fresh and s.url = v.url and s.visit_type = v.visit_type
+  returning s.*
+), inserted as (
+  insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
+    last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
+  select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit, v.last_visit_status,
+         v.last_snapshot, v.next_visit_queue_position, v.next_position_offset, v.successive_visits
+  from v
+  where v.fresh
+  order by v.url, v.visit_type
+  on conflict (url, visit_type) do nothing
+  returning *
+), written as (
+  select * from updated union all select * from inserted
+), noted as (
+  insert into scheduler_go.candidate_changes (visit_type, url, listed)
+  select w.visit_type, w.url, false from written w
 )
 select count(*) from written;
 

@@ -189,6 +189,85 @@ func (q *Queries) RecordVisitFailures(ctx context.Context, arg RecordVisitFailur
 	return err
 }
 
+const recordVisitStats = `-- name: RecordVisitStats :one
+with v as materialized (
+  select unnest($1::text[]) as url,
+         unnest($2::text[]) as visit_type,
+         unnest($3::boolean[]) as fresh,
+         unnest($4::boolean[]) as succeeded,
+         unnest($5::timestamptz[]) as last_successful,
+         unnest($6::timestamptz[]) as last_visit,
+         unnest($7::text[])::last_visit_status as last_visit_status,
+         unnest($8::bytea[]) as last_snapshot,
+         unnest($9::bigint[]) as next_visit_queue_position,
+         unnest($10::integer[]) as next_position_offset,
+         unnest($11::integer[]) as successive_visits
+), updated as (
+  update origin_visit_stats s
+  set last_successful = case when v.succeeded then v.last_successful else s.last_successful end,
+      last_visit = v.last_visit,
+      last_visit_status = v.last_visit_status,
+      last_snapshot = coalesce(v.last_snapshot, s.last_snapshot),
+      next_visit_queue_position = v.next_visit_queue_position,
+      next_position_offset = v.next_position_offset,
+      successive_visits = v.successive_visits
+  from v
+  where not v.fresh and s.url = v.url and s.visit_type = v.visit_type
+  returning s.url, s.visit_type, s.last_successful, s.last_visit, s.last_visit_status, s.last_scheduled, s.last_snapshot, s.next_visit_queue_position, s.next_position_offset, s.successive_visits
+), inserted as (
+  insert into origin_visit_stats (url, visit_type, last_successful, last_visit, last_visit_status,
+    last_snapshot, next_visit_queue_position, next_position_offset, successive_visits)
+  select v.url, v.visit_type, case when v.succeeded then v.last_successful end, v.last_visit, v.last_visit_status,
+         v.last_snapshot, v.next_visit_queue_position, v.next_position_offset, v.successive_visits
+  from v
+  where v.fresh
+  order by v.url, v.visit_type
+  on conflict (url, visit_type) do nothing
+  returning url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position, next_position_offset, successive_visits
+), written as (
+  select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position, next_position_offset, successive_visits from updated union all select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position, next_position_offset, successive_visits from inserted
+), noted as (
+  insert into scheduler_go.candidate_changes (visit_type, url, listed)
+  select w.visit_type, w.url, false from written w
+)
+select count(*) from written
+`
+
+type RecordVisitStatsParams struct {
+	URL                    []string
+	VisitType              []string
+	Fresh                  []bool
+	Succeeded              []bool
+	LastSuccessful         []time.Time
+	LastVisit              []time.Time
+	LastVisitStatus        []string
+	LastSnapshot           [][]byte
+	NextVisitQueuePosition []int64
+	NextPositionOffset     []int32
+	SuccessiveVisits       []int32
+}
+
+// RecordVisitStats is WriteVisitStats without the lock of candidates: it records the origins for a drain. It doesn't write
+// candidates, as the table's lock would wait for an index that a build creates.
+func (q *Queries) RecordVisitStats(ctx context.Context, arg RecordVisitStatsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, recordVisitStats,
+		arg.URL,
+		arg.VisitType,
+		arg.Fresh,
+		arg.Succeeded,
+		arg.LastSuccessful,
+		arg.LastVisit,
+		arg.LastVisitStatus,
+		arg.LastSnapshot,
+		arg.NextVisitQueuePosition,
+		arg.NextPositionOffset,
+		arg.SuccessiveVisits,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const recordVisitTurns = `-- name: RecordVisitTurns :exec
 insert into scheduler_go.visit_turns (origin, at, status, before, visits, last_before)
 select hashtextextended(o.visit_type || ' ' || o.url, 0), o.at, o.status, o.before, o.visits, o.last_before
@@ -455,7 +534,7 @@ with v as materialized (
 ), written as (
   select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position, next_position_offset, successive_visits from updated union all select url, visit_type, last_successful, last_visit, last_visit_status, last_scheduled, last_snapshot, next_visit_queue_position, next_position_offset, successive_visits from inserted
 ), built as materialized (
-  select by_freshness from scheduler_go.candidate_build where $12::boolean and phase = 'ready'
+  select by_freshness from scheduler_go.candidate_build where phase = 'ready'
 ), moved as (
   update scheduler_go.candidates c
   set due = due.at, parked = due.at >= now(), last_scheduled = w.last_scheduled,
@@ -485,7 +564,6 @@ type WriteVisitStatsParams struct {
 	NextVisitQueuePosition []int64
 	NextPositionOffset     []int32
 	SuccessiveVisits       []int32
-	Open                   bool
 }
 
 // WriteVisitStats updates locked rows, inserts the fresh ones in the order of their keys, and returns the number of written
@@ -493,9 +571,8 @@ type WriteVisitStatsParams struct {
 // last_scheduled, which the daemons that schedule visits set at any time. An origin without a successful visit keeps
 // null for its date and its snapshot.
 //
-// With the lock of candidates (@open), it moves the candidates of its origins as a drain would. What listers write
-// stays as the candidates have it: a change of that is pending. Without the lock, or during a build, it records the
-// origins for a drain.
+// The caller holds the lock of candidates: it moves the candidates of its origins as a drain would. What listers write
+// stays as the candidates have it: a change of that is pending. During a build, it records the origins for a drain.
 func (q *Queries) WriteVisitStats(ctx context.Context, arg WriteVisitStatsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, writeVisitStats,
 		arg.URL,
@@ -509,7 +586,6 @@ func (q *Queries) WriteVisitStats(ctx context.Context, arg WriteVisitStatsParams
 		arg.NextVisitQueuePosition,
 		arg.NextPositionOffset,
 		arg.SuccessiveVisits,
-		arg.Open,
 	)
 	var count int64
 	err := row.Scan(&count)
