@@ -35,9 +35,12 @@
 //     (and, by the journal client, outgoing and sent ones, which it keeps from being requeued)
 //  5. rows of listed_origins by lister, URL and visit type
 //  6. outgoing rows of work, by deliveries, which skip locked ones
+//  7. the advisory lock of hosters' first refusals, then rows of refusing_hosters by hoster
 //
 // Runs come before tasks because ending a run fires the trigger that moves its task on.
-// The Python scheduler takes no advisory lock and locks rows in no fixed order: a deadlock with it
+// There is one exception: the journal client inserts rows of origin_visit_stats after it has locked known ones, so
+// that a claim of an origin without a row may deadlock with it.
+// The Python scheduler takes no advisory lock and locks rows in no fixed order. A deadlock
 // is an ordinary error, which the caller retries.
 //
 // # Failures

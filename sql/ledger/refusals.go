@@ -67,6 +67,9 @@ func (tx *Tx) learnRefusals(e HosterEnds, loads []refusals.Load) stmt.Step {
 		if len(e.Ended) == 0 {
 			return nil
 		}
+		if err := tx.lockFirstRefusals(ctx, e.Refused); err != nil {
+			return err
+		}
 		rows, err := tx.q.LockRefusingHosters(ctx, e.Ended)
 		if err != nil || len(rows) == 0 && len(e.Refused) == 0 {
 			return err
@@ -79,6 +82,19 @@ func (tx *Tx) learnRefusals(e HosterEnds, loads []refusals.Load) stmt.Step {
 		}
 		return stmt.InOrder(ctx, stmt.Arrays(visits, tx.q.RecordRefusedVisits), stmt.Keys(ids, tx.q.ForgetHeldVisits), writeRefusingHosters(tx.q, states))
 	}
+}
+
+// lockFirstRefusals makes two transactions that both write a hoster's first refusals follow each other: the second one
+// reads what the first one found.
+func (tx *Tx) lockFirstRefusals(ctx context.Context, hosters []string) error {
+	if len(hosters) == 0 {
+		return nil
+	}
+	known, err := tx.q.RefusingHosters(ctx, hosters)
+	if err != nil || len(known) == len(hosters) {
+		return err
+	}
+	return tx.q.LockFirstRefusals(ctx)
 }
 
 // writeRefusingHosters returns the step that writes states.

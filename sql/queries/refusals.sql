@@ -4,6 +4,10 @@
 -- name: RefusingHosters :many
 select * from scheduler_go.refusing_hosters where hoster = any(@hosters::text[]);
 
+-- LockFirstRefusals waits for other transactions with the first refusals of hosters, which have no row to lock.
+-- name: LockFirstRefusals :exec
+select pg_advisory_xact_lock(hashtextextended('swh-scheduler first refusals', 0));
+
 -- LockRefusingHosters returns the states of hosters, and locks them in order.
 -- name: LockRefusingHosters :many
 select * from scheduler_go.refusing_hosters where hoster = any(@hosters::text[]) order by hoster for update;

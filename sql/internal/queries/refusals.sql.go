@@ -123,6 +123,16 @@ func (q *Queries) LoadsOfHosters(ctx context.Context, hosters []string) ([]Loads
 	return items, nil
 }
 
+const lockFirstRefusals = `-- name: LockFirstRefusals :exec
+select pg_advisory_xact_lock(hashtextextended('swh-scheduler first refusals', 0))
+`
+
+// LockFirstRefusals waits for other transactions with the first refusals of hosters, which have no row to lock.
+func (q *Queries) LockFirstRefusals(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockFirstRefusals)
+	return err
+}
+
 const lockRefusingHosters = `-- name: LockRefusingHosters :many
 select hoster, max_load, closed, level, lowered, until, waits, rounds, raised, since, score, refused, kind, reason, in_flight, counted, mixed, seconds, ended from scheduler_go.refusing_hosters where hoster = any($1::text[]) order by hoster for update
 `
