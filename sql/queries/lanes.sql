@@ -214,14 +214,14 @@ with history as (
 delete from scheduler_go.lane_memory m where m.recorded < @memory_before;
 
 -- LanedVisits returns the sent visits of the origins that may be requeued, or refused by their hosters, and
--- locks them against it.
+-- locks them against it. Settled work has hosters while it waits for its result.
 -- name: LanedVisits :many
 select w.url::text as url, w.visit_type::text as visit_type, w.task_id, w.since::timestamptz as since
 from scheduler_go.work w
 where w.task_id = any(array(
     select f.task_id from (select unnest(@url::text[]) as url, unnest(@visit_type::text[]) as visit_type) k
     cross join lateral (select s.task_id from scheduler_go.work s where s.url = k.url and s.visit_type = k.visit_type offset 0) f))
-  and w.state in ('outgoing', 'sent') and (w.lanes_left > 0 or w.hosters is not null)
+  and (w.state in ('outgoing', 'sent') and w.lanes_left > 0 or w.state in ('outgoing', 'sent', 'settled') and w.hosters is not null)
 order by w.task_id
 for key share of w;
 
@@ -239,10 +239,10 @@ insert into scheduler_go.held_visits (task_id, url, visit_type, date)
 select unnest(@task_id::uuid[]), unnest(@url::text[]), unnest(@visit_type::text[]), unnest(@date::timestamptz[])
 on conflict do nothing;
 
--- ReleasedVisits lists held failed visits whose try has ended otherwise than by a time-out.
+-- ReleasedVisits lists held failed visits whose try has ended otherwise than by a time-out, with a known result.
 -- name: ReleasedVisits :many
 select h.url, h.visit_type, h.date from scheduler_go.held_visits h
-where not exists (select from scheduler_go.work w where w.task_id = h.task_id and w.state in ('outgoing', 'sent'))
+where not exists (select from scheduler_go.work w where w.task_id = h.task_id and (w.state in ('outgoing', 'sent') or w.state = 'settled' and w.hosters is not null))
 order by h.date
 limit @max_visits;
 

@@ -400,7 +400,7 @@ from scheduler_go.work w
 where w.task_id = any(array(
     select f.task_id from (select unnest($1::text[]) as url, unnest($2::text[]) as visit_type) k
     cross join lateral (select s.task_id from scheduler_go.work s where s.url = k.url and s.visit_type = k.visit_type offset 0) f))
-  and w.state in ('outgoing', 'sent') and (w.lanes_left > 0 or w.hosters is not null)
+  and (w.state in ('outgoing', 'sent') and w.lanes_left > 0 or w.state in ('outgoing', 'sent', 'settled') and w.hosters is not null)
 order by w.task_id
 for key share of w
 `
@@ -418,7 +418,7 @@ type LanedVisitsRow struct {
 }
 
 // LanedVisits returns the sent visits of the origins that may be requeued, or refused by their hosters, and
-// locks them against it.
+// locks them against it. Settled work has hosters while it waits for its result.
 func (q *Queries) LanedVisits(ctx context.Context, arg LanedVisitsParams) ([]LanedVisitsRow, error) {
 	rows, err := q.db.Query(ctx, lanedVisits, arg.URL, arg.VisitType)
 	if err != nil {
@@ -548,7 +548,7 @@ func (q *Queries) RecordTimeouts(ctx context.Context, arg RecordTimeoutsParams) 
 
 const releasedVisits = `-- name: ReleasedVisits :many
 select h.url, h.visit_type, h.date from scheduler_go.held_visits h
-where not exists (select from scheduler_go.work w where w.task_id = h.task_id and w.state in ('outgoing', 'sent'))
+where not exists (select from scheduler_go.work w where w.task_id = h.task_id and (w.state in ('outgoing', 'sent') or w.state = 'settled' and w.hosters is not null))
 order by h.date
 limit $1
 `
@@ -559,7 +559,7 @@ type ReleasedVisitsRow struct {
 	Date      time.Time
 }
 
-// ReleasedVisits lists held failed visits whose try has ended otherwise than by a time-out.
+// ReleasedVisits lists held failed visits whose try has ended otherwise than by a time-out, with a known result.
 func (q *Queries) ReleasedVisits(ctx context.Context, maxVisits int32) ([]ReleasedVisitsRow, error) {
 	rows, err := q.db.Query(ctx, releasedVisits, maxVisits)
 	if err != nil {
