@@ -45,7 +45,7 @@ func newStart(s *ledger.Settlement, r ledger.LockedRun, t *report) bool {
 	if t.start == nil || r.Newest != nil && !before(*r.Newest, t.start.Start.observed()) {
 		return false
 	}
-	s.StartEvents = append(s.StartEvents, ledger.StartEventOf{Run: r.ID, Start: t.start.Start.observed(), Received: t.start.Received})
+	s.StartEvents = append(s.StartEvents, ledger.StartEventOf{Run: r.ID, Start: t.start.Start.observed()})
 	return true
 }
 

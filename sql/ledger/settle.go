@@ -91,9 +91,8 @@ type Settlement struct {
 // These are changes of one run or one message. Metadata is merged into the run's.
 type (
 	StartEventOf struct {
-		Run      int64
-		Start    StartEvent
-		Received time.Time
+		Run   int64
+		Start StartEvent
 	}
 	RunBegin struct {
 		Run      int64

@@ -24,10 +24,11 @@ where id = any(@ids::bigint[])
 order by id
 for no key update;
 
--- RecordStarts writes the newest start of each run.
+-- RecordStarts writes the newest start of each run. recorded is the date of the transaction: a listener may have received
+-- the start long before, during an outage, and the list of running work reads by that date what it couldn't see before.
 -- name: RecordStarts :exec
 insert into scheduler_go.run_starts as s (run, event_time, worker, recorded)
-select unnest(@run::bigint[]), unnest(@event_time::double precision[]), unnest(@worker::text[]), unnest(@received::timestamptz[])
+select unnest(@run::bigint[]), unnest(@event_time::double precision[]), unnest(@worker::text[]), now()
 on conflict (run) do update set event_time = excluded.event_time, worker = excluded.worker;
 
 -- StartRuns marks open runs as started.

@@ -302,7 +302,7 @@ func (q *Queries) RecordDurations(ctx context.Context, arg RecordDurationsParams
 
 const recordStarts = `-- name: RecordStarts :exec
 insert into scheduler_go.run_starts as s (run, event_time, worker, recorded)
-select unnest($1::bigint[]), unnest($2::double precision[]), unnest($3::text[]), unnest($4::timestamptz[])
+select unnest($1::bigint[]), unnest($2::double precision[]), unnest($3::text[]), now()
 on conflict (run) do update set event_time = excluded.event_time, worker = excluded.worker
 `
 
@@ -310,17 +310,12 @@ type RecordStartsParams struct {
 	Run       []int64
 	EventTime []float64
 	Worker    []string
-	Received  []time.Time
 }
 
-// RecordStarts writes the newest start of each run.
+// RecordStarts writes the newest start of each run. recorded is the date of the transaction: a listener may have received
+// the start long before, during an outage, and the list of running work reads by that date what it couldn't see before.
 func (q *Queries) RecordStarts(ctx context.Context, arg RecordStartsParams) error {
-	_, err := q.db.Exec(ctx, recordStarts,
-		arg.Run,
-		arg.EventTime,
-		arg.Worker,
-		arg.Received,
-	)
+	_, err := q.db.Exec(ctx, recordStarts, arg.Run, arg.EventTime, arg.Worker)
 	return err
 }
 
