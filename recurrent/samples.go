@@ -88,7 +88,9 @@ func (s *samples) add(ctx context.Context, visits []dispatch.Visit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, c := range chosen {
-		s.pending[key] = c
+		if len(s.pending) < maxSamples { // another visit type may have taken the room
+			s.pending[key] = c
+		}
 	}
 }
 
