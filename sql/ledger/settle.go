@@ -255,7 +255,7 @@ func (tx *Tx) lockRuns(ctx context.Context, subjects Subjects) ([]LockedRun, err
 	runs, err := stmt.List(rows, err, func(r queries.LockRunsRow) LockedRun {
 		// The run was found by its backend id, so that is not null.
 		return LockedRun{
-			ID: r.ID, Task: r.Task, BackendID: *r.BackendID, TaskType: r.Type, Scheduled: stmt.OrZero(r.Scheduled), Status: r.Status, HasError: r.HasError,
+			ID: r.ID, Task: r.Task, BackendID: *r.BackendID, TaskType: r.Type, Scheduled: r.Scheduled, Status: r.Status, HasError: r.HasError,
 		}
 	})
 	if len(runs) == 0 {

@@ -123,7 +123,7 @@ func (tx *Tx) lockVisits(ctx context.Context, keys []model.OriginKey) (KnownVisi
 	}
 	for _, r := range rows {
 		known.Stats = append(known.Stats, model.VisitStats{
-			URL: r.URL, VisitType: r.VisitType, LastSuccessful: r.LastSuccessful, LastVisit: r.LastVisit,
+			URL: r.URL, VisitType: r.VisitType, LastSuccessful: stmt.NullableTime(r.LastSuccessful), LastVisit: stmt.NullableTime(r.LastVisit),
 			LastVisitStatus: model.VisitStatus(r.LastVisitStatus), LastSnapshot: r.LastSnapshot, NextVisitQueuePosition: r.NextVisitQueuePosition,
 			NextPositionOffset: r.NextPositionOffset, SuccessiveVisits: r.SuccessiveVisits,
 		})

@@ -1,6 +1,6 @@
 -- SilentRuns lists the runs in a range of numbers that were scheduled or started before their task type's
 -- moment and have not ended, while their tasks wait for them. It leaves out runs whose message is outgoing
--- or in a backlog, or was sent to a lane without a known start.
+-- or in a backlog, or was sent to a lane without a known start, and runs with an infinite date.
 -- name: SilentRuns :many
 select r.id, r.status, t.type as task_type, (t.priority is not null)::boolean as with_priority, r.scheduled
 from task_run r
@@ -8,7 +8,7 @@ join task t on t.id = r.task
 join (select unnest(@types::text[]) as type, unnest(@before::timestamptz[]) as before) limits on limits.type = t.type
 where r.id >= @first_id::bigint and r.id < @end_id::bigint
   and r.status in ('scheduled', 'started')
-  and coalesce(r.started, r.scheduled) < limits.before
+  and coalesce(r.started, r.scheduled) < limits.before and coalesce(isfinite(r.scheduled), true)
   and t.status = 'next_run_scheduled'
   and not exists (select from scheduler_go.work w where w.task_id::text = r.backend_id
     and (w.state in ('backlog', 'outgoing') or w.state = 'sent' and w.lane_set is not null and w.started is null))

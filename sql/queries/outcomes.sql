@@ -1,9 +1,10 @@
 -- Statements for a batch of events. sql/ledger/settle.go runs them in order.
 
 -- LockRuns locks the runs of events in the order that all listeners use. Each id costs one index look-up,
--- even if statistics don't show that ids are unique.
+-- even if statistics don't show that ids are unique. A date that is not recorded, or infinite, is
+-- that of the year 1.
 -- name: LockRuns :many
-select r.id, r.backend_id, r.task, r.status, r.scheduled, coalesce(r.metadata ? 'error', false)::boolean as has_error, t.type
+select r.id, r.backend_id, r.task, r.status, coalesce(case when isfinite(r.scheduled) then r.scheduled end, '0001-01-01Z')::timestamptz as scheduled, coalesce(r.metadata ? 'error', false)::boolean as has_error, t.type
 from public.task_run r
 join public.task t on t.id = r.task
 where r.id = any(array(

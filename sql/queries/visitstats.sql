@@ -2,8 +2,9 @@
 
 -- name: LockVisitStats :many
 -- Returns the stats of the origins, locked in the order of their keys. Two members of the consumer group
--- with the same origins then wait for each other and never deadlock.
-select s.url, s.visit_type, s.last_successful, s.last_visit,
+-- with the same origins then wait for each other and never deadlock. A date that is not recorded, or infinite, is that of the year 1.
+select s.url, s.visit_type, coalesce(case when isfinite(s.last_successful) then s.last_successful end, '0001-01-01Z')::timestamptz as last_successful,
+       coalesce(case when isfinite(s.last_visit) then s.last_visit end, '0001-01-01Z')::timestamptz as last_visit,
        coalesce(s.last_visit_status::text, '')::text as last_visit_status,
        s.last_snapshot, s.next_visit_queue_position, s.next_position_offset, s.successive_visits
 from origin_visit_stats s

@@ -149,7 +149,7 @@ join task t on t.id = r.task
 join (select unnest($1::text[]) as type, unnest($2::timestamptz[]) as before) limits on limits.type = t.type
 where r.id >= $3::bigint and r.id < $4::bigint
   and r.status in ('scheduled', 'started')
-  and coalesce(r.started, r.scheduled) < limits.before
+  and coalesce(r.started, r.scheduled) < limits.before and coalesce(isfinite(r.scheduled), true)
   and t.status = 'next_run_scheduled'
   and not exists (select from scheduler_go.work w where w.task_id::text = r.backend_id
     and (w.state in ('backlog', 'outgoing') or w.state = 'sent' and w.lane_set is not null and w.started is null))
@@ -173,7 +173,7 @@ type SilentRunsRow struct {
 
 // SilentRuns lists the runs in a range of numbers that were scheduled or started before their task type's
 // moment and have not ended, while their tasks wait for them. It leaves out runs whose message is outgoing
-// or in a backlog, or was sent to a lane without a known start.
+// or in a backlog, or was sent to a lane without a known start, and runs with an infinite date.
 func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]SilentRunsRow, error) {
 	rows, err := q.db.Query(ctx, silentRuns,
 		arg.Types,

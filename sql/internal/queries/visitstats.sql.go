@@ -83,7 +83,8 @@ func (q *Queries) InsertRejectedRecords(ctx context.Context, arg InsertRejectedR
 
 const lockVisitStats = `-- name: LockVisitStats :many
 
-select s.url, s.visit_type, s.last_successful, s.last_visit,
+select s.url, s.visit_type, coalesce(case when isfinite(s.last_successful) then s.last_successful end, '0001-01-01Z')::timestamptz as last_successful,
+       coalesce(case when isfinite(s.last_visit) then s.last_visit end, '0001-01-01Z')::timestamptz as last_visit,
        coalesce(s.last_visit_status::text, '')::text as last_visit_status,
        s.last_snapshot, s.next_visit_queue_position, s.next_position_offset, s.successive_visits
 from origin_visit_stats s
@@ -101,8 +102,8 @@ type LockVisitStatsParams struct {
 type LockVisitStatsRow struct {
 	URL                    string
 	VisitType              string
-	LastSuccessful         *time.Time
-	LastVisit              *time.Time
+	LastSuccessful         time.Time
+	LastVisit              time.Time
 	LastVisitStatus        string
 	LastSnapshot           []byte
 	NextVisitQueuePosition *int64
@@ -112,7 +113,7 @@ type LockVisitStatsRow struct {
 
 // The journal client's statements.
 // Returns the stats of the origins, locked in the order of their keys. Two members of the consumer group
-// with the same origins then wait for each other and never deadlock.
+// with the same origins then wait for each other and never deadlock. A date that is not recorded, or infinite, is that of the year 1.
 func (q *Queries) LockVisitStats(ctx context.Context, arg LockVisitStatsParams) ([]LockVisitStatsRow, error) {
 	rows, err := q.db.Query(ctx, lockVisitStats, arg.URL, arg.VisitType)
 	if err != nil {
