@@ -17,7 +17,8 @@ from (
     and (w.started is null or scheduler_go.began(w.started, w.since, @now)
          >= (select extract(epoch from scheduler_go.ends_known(@now))::double precision) - @lost_after::double precision)
   union all
-  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > @claimed_after
+  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c
+  where c.claimed > @claimed_after and c.claimed - interval '1 minute' <= @now
 ) l
 group by hoster;
 
@@ -36,7 +37,8 @@ from (
     group by w.hosters
   ) v
   union all
-  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > @claimed_after
+  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c
+  where c.claimed > @claimed_after and c.claimed - interval '1 minute' <= @now
 ) l
 group by hoster;
 
@@ -47,7 +49,7 @@ select id, (name || '/' || instance_name)::text as hoster from listers;
 -- AddHosterClaims records the number of claimed visits by hoster, and deletes old rows.
 -- name: AddHosterClaims :exec
 with forgotten as (
-  delete from scheduler_go.hoster_claims old where old.claimed <= @forget_until
+  delete from scheduler_go.hoster_claims old where old.claimed <= @forget_until or old.claimed - interval '1 minute' > @claimed
 )
 insert into scheduler_go.hoster_claims (hoster, claimed, visits, paced)
 select unnest(@hosters::text[]), @claimed, unnest(@visits::integer[]), nullif(unnest(@paced::timestamptz[]), to_timestamp(0));

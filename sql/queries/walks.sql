@@ -1,9 +1,10 @@
 -- Walks over whole tables, in steps, taken by package bulk.
 
 -- WalkState returns the place of a walk, or -1 if none is underway, and whether the last one began at least
--- @every seconds ago.
+-- @every seconds ago, or in the future: the database's clock was set back.
 -- name: WalkState :one
-select coalesce(place, -1)::bigint as place, so_far, began + make_interval(secs => @every::double precision) <= clock_timestamp() as due
+select coalesce(place, -1)::bigint as place, so_far,
+  (began + make_interval(secs => @every::double precision) <= clock_timestamp() or began > clock_timestamp() + interval '1 minute')::boolean as due
 from scheduler_go.walks where name = @name;
 
 -- BeginWalk begins a walk at a place, if none is underway.

@@ -13,7 +13,7 @@ from unnest(@queues::text[]) queue,
 
 -- QueueLedgers counts the outgoing messages of each queue, and the confirmed ones in two spans. The first
 -- is from the earliest moment of the broker's statistics to the question to the broker, the second from
--- there on.
+-- there on. Deliveries of the future are from before the database's clock was set back.
 -- name: QueueLedgers :many
 select q.queue::text as queue,
   scheduler_go.outgoing_of(q.queue)::bigint as outgoing,
@@ -23,7 +23,7 @@ from (select unnest(@queues::text[]) as queue, unnest(@since::timestamptz[]) as 
 cross join lateral (
   select coalesce(sum(d.messages) filter (where d.delivered_at < q.asked), 0) as before,
          coalesce(sum(d.messages) filter (where d.delivered_at >= q.asked), 0) as after
-  from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= q.since
+  from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= q.since and d.delivered_at <= statement_timestamp() + interval '1 minute'
 ) d
 order by q.place;
 
@@ -119,9 +119,9 @@ with forgotten as (
 insert into scheduler_go.deliveries (queue, delivered_at, messages)
 select unnest(@queues::text[]), statement_timestamp(), unnest(@messages::integer[]);
 
--- ForgetDeliveries deletes deliveries before a moment, of all queues.
+-- ForgetDeliveries deletes deliveries before a moment, and those of the future, of all queues.
 -- name: ForgetDeliveries :exec
-delete from scheduler_go.deliveries where delivered_at < @before;
+delete from scheduler_go.deliveries where delivered_at < @before or delivered_at > statement_timestamp() + interval '1 minute';
 
 -- AddWork writes work without groups, lanes and hosters.
 -- name: AddWork :copyfrom

@@ -67,7 +67,8 @@ from (select unnest($2::timestamptz[]) as began, unnest($3::timestamptz[]) as en
 where l.consumers = (
   select count(*) from scheduler_go.event_readers r
   where r.queue = $1 and r.since <= l.began and r.complete >= l.ended)
-on conflict (queue) do update set complete = greatest(q.complete, excluded.complete)
+  and l.ended <= clock_timestamp()
+on conflict (queue) do update set complete = case when q.complete > clock_timestamp() then excluded.complete else greatest(q.complete, excluded.complete) end
 returning complete
 `
 
@@ -96,7 +97,7 @@ func (q *Queries) RaiseByObservations(ctx context.Context, arg RaiseByObservatio
 
 const raiseEventQueue = `-- name: RaiseEventQueue :exec
 insert into scheduler_go.event_queues as q (queue, complete) values ($1, $2)
-on conflict (queue) do update set complete = greatest(q.complete, excluded.complete)
+on conflict (queue) do update set complete = case when q.complete > clock_timestamp() then excluded.complete else greatest(q.complete, excluded.complete) end
 `
 
 type RaiseEventQueueParams struct {
@@ -111,8 +112,10 @@ func (q *Queries) RaiseEventQueue(ctx context.Context, arg RaiseEventQueueParams
 }
 
 const reportEventReader = `-- name: ReportEventReader :exec
-insert into scheduler_go.event_readers as r (session, queue, since, complete) values ($1, $2, $3, $4)
-on conflict (session) do update set complete = greatest(r.complete, excluded.complete)
+insert into scheduler_go.event_readers as r (session, queue, since, complete) values ($1, $2, least($3::timestamptz, $4::timestamptz), $4)
+on conflict (session) do update
+set since = least(r.since, excluded.since),
+    complete = case when r.complete > clock_timestamp() then excluded.complete else greatest(r.complete, excluded.complete) end
 `
 
 type ReportEventReaderParams struct {
@@ -122,7 +125,8 @@ type ReportEventReaderParams struct {
 	Complete time.Time
 }
 
-// ReportEventReader records the moment up to which a listener has written all events delivered to it.
+// ReportEventReader records the moment up to which a listener has written all events delivered to it. Here and below, a
+// recorded moment that is in the future doesn't count: the database's clock was set back.
 func (q *Queries) ReportEventReader(ctx context.Context, arg ReportEventReaderParams) error {
 	_, err := q.db.Exec(ctx, reportEventReader,
 		arg.Session,

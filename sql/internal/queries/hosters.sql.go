@@ -14,7 +14,7 @@ import (
 
 const addHosterClaims = `-- name: AddHosterClaims :exec
 with forgotten as (
-  delete from scheduler_go.hoster_claims old where old.claimed <= $5
+  delete from scheduler_go.hoster_claims old where old.claimed <= $5 or old.claimed - interval '1 minute' > $2
 )
 insert into scheduler_go.hoster_claims (hoster, claimed, visits, paced)
 select unnest($1::text[]), $2, unnest($3::integer[]), nullif(unnest($4::timestamptz[]), to_timestamp(0))
@@ -54,7 +54,8 @@ from (
     group by w.hosters
   ) v
   union all
-  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > $3
+  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c
+  where c.claimed > $3 and c.claimed - interval '1 minute' <= $1
 ) l
 group by hoster
 `
@@ -138,7 +139,8 @@ from (
     and (w.started is null or scheduler_go.began(w.started, w.since, $2)
          >= (select extract(epoch from scheduler_go.ends_known($2))::double precision) - $3::double precision)
   union all
-  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c where c.claimed > $4
+  select c.hoster, 0, c.visits, c.paced from scheduler_go.hoster_claims c
+  where c.claimed > $4 and c.claimed - interval '1 minute' <= $2
 ) l
 group by hoster
 `

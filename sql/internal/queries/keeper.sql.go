@@ -15,7 +15,7 @@ const dueKeeperJobs = `-- name: DueKeeperJobs :many
 select d.job, d.due, d.failure
 from (
   select j.job::text as job,
-         coalesce(k.until <= clock_timestamp()
+         coalesce(k.began > clock_timestamp() + interval '1 minute' or k.until <= clock_timestamp()
            and k.began + make_interval(secs => case when k.failed then least(j.period, $1::double precision) else j.period end) <= clock_timestamp(),
            true)::boolean as due,
          case when k.failed then k.result else '' end::text as failure
@@ -39,7 +39,7 @@ type DueKeeperJobsRow struct {
 
 // Maintenance jobs. One process at a time runs a job.
 // DueKeeperJobs returns the given jobs that are due and not leased, and those whose last run failed, with
-// the error. A failed job is due sooner.
+// the error. A failed job is due sooner. A job that began in the future is due: the database's clock was set back.
 func (q *Queries) DueKeeperJobs(ctx context.Context, arg DueKeeperJobsParams) ([]DueKeeperJobsRow, error) {
 	rows, err := q.db.Query(ctx, dueKeeperJobs, arg.AfterFailure, arg.Jobs, arg.Periods)
 	if err != nil {
@@ -141,7 +141,7 @@ const takeKeeperJob = `-- name: TakeKeeperJob :one
 insert into scheduler_go.keeper as k (job, began, until)
 values ($1, clock_timestamp(), clock_timestamp() + make_interval(secs => $2::double precision))
 on conflict (job) do update set began = excluded.began, until = excluded.until
-where k.until <= clock_timestamp()
+where k.began > clock_timestamp() + interval '1 minute' or k.until <= clock_timestamp()
   and k.began + make_interval(secs => case when k.failed then least($3::double precision, $4::double precision) else $3::double precision end) <= clock_timestamp()
 returning began
 `
@@ -153,7 +153,8 @@ type TakeKeeperJobParams struct {
 	AfterFailure float64
 }
 
-// TakeKeeperJob leases a job, unless another process leases it or began it in the last period.
+// TakeKeeperJob leases a job, unless another process leases it or began it in the last period. It takes a job that began in
+// the future.
 func (q *Queries) TakeKeeperJob(ctx context.Context, arg TakeKeeperJobParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, takeKeeperJob,
 		arg.Job,

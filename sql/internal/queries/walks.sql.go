@@ -373,7 +373,8 @@ func (q *Queries) WalkResult(ctx context.Context, name string) (WalkResultRow, e
 
 const walkState = `-- name: WalkState :one
 
-select coalesce(place, -1)::bigint as place, so_far, began + make_interval(secs => $1::double precision) <= clock_timestamp() as due
+select coalesce(place, -1)::bigint as place, so_far,
+  (began + make_interval(secs => $1::double precision) <= clock_timestamp() or began > clock_timestamp() + interval '1 minute')::boolean as due
 from scheduler_go.walks where name = $2
 `
 
@@ -390,7 +391,7 @@ type WalkStateRow struct {
 
 // Walks over whole tables, in steps, taken by package bulk.
 // WalkState returns the place of a walk, or -1 if none is underway, and whether the last one began at least
-// @every seconds ago.
+// @every seconds ago, or in the future: the database's clock was set back.
 func (q *Queries) WalkState(ctx context.Context, arg WalkStateParams) (WalkStateRow, error) {
 	row := q.db.QueryRow(ctx, walkState, arg.Every, arg.Name)
 	var i WalkStateRow

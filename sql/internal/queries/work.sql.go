@@ -130,10 +130,10 @@ func (q *Queries) DropWork(ctx context.Context, taskIds []uuid.UUID) error {
 }
 
 const forgetDeliveries = `-- name: ForgetDeliveries :exec
-delete from scheduler_go.deliveries where delivered_at < $1
+delete from scheduler_go.deliveries where delivered_at < $1 or delivered_at > statement_timestamp() + interval '1 minute'
 `
 
-// ForgetDeliveries deletes deliveries before a moment, of all queues.
+// ForgetDeliveries deletes deliveries before a moment, and those of the future, of all queues.
 func (q *Queries) ForgetDeliveries(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, forgetDeliveries, before)
 	return err
@@ -562,7 +562,7 @@ from (select unnest($1::text[]) as queue, unnest($2::timestamptz[]) as since, un
 cross join lateral (
   select coalesce(sum(d.messages) filter (where d.delivered_at < q.asked), 0) as before,
          coalesce(sum(d.messages) filter (where d.delivered_at >= q.asked), 0) as after
-  from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= q.since
+  from scheduler_go.deliveries d where d.queue = q.queue and d.delivered_at >= q.since and d.delivered_at <= statement_timestamp() + interval '1 minute'
 ) d
 order by q.place
 `
@@ -582,7 +582,7 @@ type QueueLedgersRow struct {
 
 // QueueLedgers counts the outgoing messages of each queue, and the confirmed ones in two spans. The first
 // is from the earliest moment of the broker's statistics to the question to the broker, the second from
-// there on.
+// there on. Deliveries of the future are from before the database's clock was set back.
 func (q *Queries) QueueLedgers(ctx context.Context, arg QueueLedgersParams) ([]QueueLedgersRow, error) {
 	rows, err := q.db.Query(ctx, queueLedgers, arg.Queues, arg.Since, arg.Asked)
 	if err != nil {
