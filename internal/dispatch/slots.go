@@ -23,7 +23,7 @@ const MaxClaim = 10000
 // Queue is a queue to claim for.
 type Queue struct {
 	Name  string
-	Limit *int64   // of messages, ready and unacknowledged together; nil or 0: none, as with the Python scheduler
+	Limit *int64   // of messages, ready and unacknowledged together, as the Python scheduler's: nil or 0 is none, less allows no message
 	Lanes *LaneSet // may be nil
 }
 
@@ -114,7 +114,7 @@ func observe(ctx context.Context, store *db.Store, broker Observer, statistics b
 }
 
 // Limited reports whether the queue has a limit.
-func (q Queue) Limited() bool { return q.Limit != nil && *q.Limit > 0 }
+func (q Queue) Limited() bool { return q.Limit != nil && *q.Limit != 0 }
 
 // freeOfUnlimited returns the free slots of a queue without a limit, whose lock is held. Without the broker's count,
 // outgoing messages are the bound: while they can't be delivered, nothing more is claimed.

@@ -34,8 +34,8 @@ const BackendNameInQueue = "{backend_name}"
 func (l Lane) Sized(tt TaskType, unlimited int) Lane {
 	if l.Slots == 0 {
 		l.Slots = unlimited
-		if tt.MaxQueueLength != nil && *tt.MaxQueueLength > 0 {
-			l.Slots = int(min(*tt.MaxQueueLength, int64(unlimited)))
+		if tt.MaxQueueLength != nil && *tt.MaxQueueLength != 0 {
+			l.Slots = int(max(0, min(*tt.MaxQueueLength, int64(unlimited))))
 		}
 	}
 	if l.MaxSlots == 0 {
