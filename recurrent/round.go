@@ -112,9 +112,9 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// tooFull reports whether fewer slots are free than a refill needs.
+// tooFull reports whether fewer slots are free than a refill needs. A claim never finds more than dispatch.MaxClaim.
 func tooFull(free int, limit *int64) bool {
-	return free == 0 || limit != nil && float64(free) < float64(*limit)*minSlotsRatio
+	return free == 0 || limit != nil && float64(free) < float64(min(*limit, dispatch.MaxClaim))*minSlotsRatio
 }
 
 // claim picks origins up to the size of a claim and makes their messages. Groups of listers divide the

@@ -23,14 +23,15 @@ func TestTooFull(t *testing.T) {
 		limit *int64
 		want  bool
 	}{
-		"a twentieth":           {50, new(int64(1000)), false},
-		"less than a twentieth": {49, new(int64(1000)), true},
-		"full":                  {0, new(int64(1000)), true},
-		"one of a tiny queue":   {1, new(int64(20)), false},
-		"no limit":              {10000, nil, false},
-		"no limit, some left":   {1, nil, false},
-		"no limit, none left":   {0, nil, true},
-		"0 is no limit":         {0, new(int64(0)), true},
+		"a twentieth":            {50, new(int64(1000)), false},
+		"less than a twentieth":  {49, new(int64(1000)), true},
+		"full":                   {0, new(int64(1000)), true},
+		"one of a tiny queue":    {1, new(int64(20)), false},
+		"no limit":               {10000, nil, false},
+		"no limit, some left":    {1, nil, false},
+		"no limit, none left":    {0, nil, true},
+		"0 is no limit":          {0, new(int64(0)), true},
+		"a claim of a large one": {10000, new(int64(250000)), false}, // no more are ever free in one claim
 	} {
 		if got := tooFull(tc.free, tc.limit); got != tc.want {
 			t.Errorf("%s: %v", name, got)
