@@ -110,7 +110,7 @@ func (h Hosters) Limit(hoster string) HosterLimit {
 func IsInstance(hoster string) bool { return strings.Contains(hoster, "/") }
 
 // HostPattern matches the host in the URL of an origin, in lower case. Go and PostgreSQL use the pattern.
-const HostPattern = `^[a-z0-9.+-]+://(?:[^/?#@]*@)?([^/?#@:]+)`
+const HostPattern = `^[a-z0-9.+-]+://(?:[^/?#@]*@)?(\[[^]/?#@]*\]|[^/?#@:]+)`
 
 var host = regexp.MustCompile(HostPattern)
 

@@ -65,7 +65,7 @@ var rules = []rule{
 }
 
 // named matches a host that an error names: in the text of urllib3, or in a URL.
-var named = regexp.MustCompile(`\bhost='([^']+)'|\b[a-z][a-z0-9+.-]*://(?:[^\s/?#@]*@)?([^\s/?#:'")]+)|\bFailed to resolve '([^']+)'|Could not resolve host: ([^\s'")]+)`)
+var named = regexp.MustCompile(`\bhost='([^']+)'|\b[a-z][a-z0-9+.-]*://(?:[^\s/?#@]*@)?(\[[^]\s/?#@]*\]|[^\s/?#:'")]+)|\bFailed to resolve '([^']+)'|Could not resolve host: ([^\s'")]+)`)
 
 // ofOthers reports whether an error names hosts, and none of the origin's site. The archive's own storage, for
 // example, isn't an origin's hoster.
@@ -81,8 +81,8 @@ func ofOthers(text, host string) bool {
 
 // site returns the last two labels of a host's name, or an address as it is.
 func site(host string) string {
-	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		return host
+	if address, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return address.String() // urllib3 leaves the brackets out
 	}
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	return strings.Join(labels[max(0, len(labels)-2):], ".")
