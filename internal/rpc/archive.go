@@ -74,6 +74,9 @@ func runsToArchive(c *call, a db.ArchiveFilter) (archivePage, error) {
 	a.MaxRuns = wanted + 1
 	page := archivePage{}
 	runs, err := c.store.RunsToArchive(c, a)
+	if err == nil && wanted < 0 {
+		return page, newException("IndexError", "list index out of range") // as the Python scheduler
+	}
 	if err == nil && int64(len(runs)) > wanted {
 		page.next, runs = fmt.Sprint(runs[wanted].TaskID), runs[:wanted]
 	}

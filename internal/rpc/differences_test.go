@@ -177,6 +177,8 @@ func TestOddValuesAreThePeers(t *testing.T) {
 		{"origins/grab_next", grab(nil), http.StatusOK},
 		{"origins/grab_next", grab(""), http.StatusInternalServerError},
 		{"origins/grab_next", grab(true), http.StatusInternalServerError},
+		{"task/filter_for_archive", dict{"after_ts": "2024-01-01", "before_ts": "2024-02-01", "limit": 0}, http.StatusOK},
+		{"task/filter_for_archive", dict{"after_ts": "2024-01-01", "before_ts": "2024-02-01", "limit": -2}, http.StatusInternalServerError},
 		{"task/search", dict{"before": ""}, http.StatusOK},
 		{"task/search", dict{"before": 0}, http.StatusOK},
 		{"task/search", dict{"after": ""}, http.StatusOK},
@@ -203,6 +205,18 @@ func TestOddValuesAreThePeers(t *testing.T) {
 			t.Errorf("%s %v:\nthe Python server %+v\nours              %+v\nwant status %d", tc.path, tc.arguments, want, got, tc.status)
 		}
 		tw.compareRows(t)
+	}
+}
+
+// A negative limit of runs to archive is the Python scheduler's error, and no fault of the server.
+func TestArchiveOfFewerThanNoRuns(t *testing.T) {
+	t.Parallel()
+	tw := newTwins(t)
+	tw.reset(t)
+	arguments := map[string]any{"after_ts": "2024-01-01", "before_ts": "2024-02-01", "limit": -1}
+	want, got := tw.both(t, "task/filter_for_archive", arguments, form{mimeMsgpack, mimeJSON})
+	if got.exception != "IndexError" || want != got {
+		t.Errorf("the Python server %+v\nours              %+v", want, got)
 	}
 }
 
