@@ -50,7 +50,8 @@ func ReadTasks(records []pytext.CSVRecord, columns []string, types []model.TaskT
 }
 
 func readTask(fields, columns []string, names map[string]string, now time.Time) (task tasks.NewTask, err error) {
-	if len(fields) != len(columns) {
+	// A shorter row leaves out what has a default, as in the Python scheduler; a longer one would lose its rest.
+	if len(fields) > len(columns) || len(fields) <= slices.Index(columns, "type") {
 		return task, fmt.Errorf("has %d columns, want %d (%s)", len(fields), len(columns), strings.Join(columns, ", "))
 	}
 	task.NextRun = now
