@@ -159,6 +159,9 @@ func TestTaskScheduleSameAsThePythonScheduler(t *testing.T) {
 		{"list-x\n", []string{"-c", "type"}},
 		{"\"load-git\",\"[\n2]\",{},2030\n", nil},
 		{"load-git,[3],{},2030-02\nload-git,[4],{},2030-2-3\nload-git,[5],{},2030-02-03 04\nload-git,[6],{},20300203 040506\nload-git,[7],{},2030-02-03T04:05-08\n", nil},
+		{"load-git\n", nil}, // a row may end early, and then has the defaults
+		{"load-git,[12]\nload-git,[13],{}\nload-git\n", nil},
+		{"oneshot\n", []string{"-c", "policy", "-c", "type"}},
 		{"", nil},
 		{"load-git,[8],{},203002\n", nil},
 		{"load-git,[8],{},2030-02-30\n", nil},
@@ -202,7 +205,6 @@ func TestTaskScheduleNamesLines(t *testing.T) {
 	want := ""
 	for _, line := range []string{
 		"line 2: has 5 columns, want 4 (type, args, kwargs, next_run)",
-		"line 4: has 3 columns, want 4 (type, args, kwargs, next_run)",
 		`line 5: type: unknown task type: "nope"`,
 		`line 6: args: "{}" is not a JSON list`,
 		`line 7: next_run: "soon" is not an ISO 8601 date such as 2030-01-31T12:30:00Z`,

@@ -60,15 +60,11 @@ maintenance job disables them within minutes, until their lister lists them agai
 		if err != nil {
 			return err
 		}
-		zone, err := command.ServerZone(ctx, store)
-		if err != nil {
-			return err
-		}
 		if len(args) == 0 {
 			if confirm || dismiss {
 				return command.Usagef(cmd, "Missing argument 'NAME/INSTANCE'.")
 			}
-			return showListings(a, listings, output, zone)
+			return showListings(a, listings, output)
 		}
 		l, err := listingOf(listings, args[0])
 		if err != nil {
@@ -81,7 +77,7 @@ maintenance job disables them within minutes, until their lister lists them agai
 		if err != nil {
 			return err
 		}
-		return showListing(a, l, missing, output, zone)
+		return showListing(a, l, missing, output)
 	})
 	return cmd
 }
@@ -152,7 +148,7 @@ func hasRule(a *command.App, l origins.FullListing) bool {
 	return ruled
 }
 
-func showListings(a *command.App, listings []origins.FullListing, output string, zone *time.Location) error {
+func showListings(a *command.App, listings []origins.FullListing, output string) error {
 	views := []listingView{}
 	var rows [][]string
 	for _, l := range listings {
@@ -163,7 +159,7 @@ func showListings(a *command.App, listings []origins.FullListing, output string,
 		views = append(views, v)
 		ended := "-"
 		if l.Ended != nil {
-			ended = pytext.Datetime(l.Ended.In(zone))
+			ended = pytext.Datetime(l.Ended.UTC())
 		}
 		rows = append(rows, []string{
 			a.Line(l.Name + "/" + l.InstanceName), l.State, ended, fmt.Sprint(l.Enabled), fmt.Sprint(l.Missing), fmt.Sprint(l.Disabled),
@@ -177,7 +173,7 @@ func showListings(a *command.App, listings []origins.FullListing, output string,
 	return a.Show(output, views, text)
 }
 
-func showListing(a *command.App, l origins.FullListing, missing []origins.MissingOrigin, output string, zone *time.Location) error {
+func showListing(a *command.App, l origins.FullListing, missing []origins.MissingOrigin, output string) error {
 	view := viewListing(l)
 	var text strings.Builder
 	name := a.Line(l.Name + "/" + l.InstanceName)
@@ -188,7 +184,7 @@ func showListing(a *command.App, l origins.FullListing, missing []origins.Missin
 		fmt.Fprintf(&text, "No full listing of %s is known.\n", name)
 	} else {
 		fmt.Fprintf(&text, "The last full listing of %s, run %d, ended at %s. It lacks %d of %d enabled origins, of which %d may go at once. State: %s.\n",
-			name, *l.Run, pytext.Datetime(l.Ended.In(zone)), l.Missing, l.Enabled, l.Allowed, l.State)
+			name, *l.Run, pytext.Datetime(l.Ended.UTC()), l.Missing, l.Enabled, l.Allowed, l.State)
 	}
 	if l.Doubt != "" {
 		fmt.Fprintf(&text, "The last run, %d, is no full listing: %s.\n", l.Examined, a.Line(l.Doubt))
@@ -197,7 +193,7 @@ func showListing(a *command.App, l origins.FullListing, missing []origins.Missin
 	if len(missing) > 0 {
 		rows := make([][]string, len(missing))
 		for i, o := range missing {
-			rows[i] = []string{a.Line(o.URL), o.VisitType, pytext.Datetime(o.LastSeen.In(zone))}
+			rows[i] = []string{a.Line(o.URL), o.VisitType, pytext.Datetime(o.LastSeen.UTC())}
 			view.Origins = append(view.Origins, missingView(o))
 		}
 		text.WriteString("\n" + pytext.Table([]string{"enabled and missing", "visit_type", "last_seen"}, rows) + "\n")

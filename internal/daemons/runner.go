@@ -22,8 +22,7 @@ type Runner struct {
 	TaskTypePatterns []string
 	WithPriority     bool
 	LostAfter        time.Duration // default of the configuration's lost_after; 0 is never
-	// LostBefore, if not nil, returns maintenance.LostOptions' Before.
-	LostBefore func(ctx context.Context, store *db.Store) (time.Time, error)
+	LostBefore       time.Time     // maintenance.LostOptions' Before
 }
 
 // Run runs it until ctx ends. It returns model.UnknownTaskType for an unknown task type.
@@ -60,11 +59,7 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery
 		if err != nil {
 			return sender{}, err
 		}
-		lost, err := r.lostRuns(ctx, p, d)
-		if err != nil {
-			return sender{}, err
-		}
-		also, jobs = append(also, ofShares), append(jobs, lost, maintenance.Archive(p.Store, p.Config.Archive, p.Log, p.Metrics))
+		also, jobs = append(also, ofShares), append(jobs, r.lostRuns(p, d), maintenance.Archive(p.Store, p.Config.Archive, p.Log, p.Metrics))
 	}
 	n = runner.New(runner.Options{
 		Store: p.Store, Slots: d.Slots, Log: p.Log, Reg: p.Metrics,
@@ -83,20 +78,11 @@ func (r *Runner) build(ctx context.Context, p *process.Process, d *send.Delivery
 }
 
 // lostRuns returns the job that gives up lost runs.
-func (r *Runner) lostRuns(ctx context.Context, p *process.Process, d *send.Delivery) (maintenance.Job, error) {
-	o := maintenance.LostOptions{Store: p.Store, Broker: d.Inspector, Log: p.Log, Reg: p.Metrics, After: lostAfter(p.Config, r.LostAfter)}
-	if r.LostBefore != nil {
-		err := p.RetryAtStart(ctx, func(ctx context.Context) (err error) {
-			o.Before, err = r.LostBefore(ctx, p.Store)
-			return err
-		})
-		if err != nil {
-			return maintenance.Job{}, err
-		}
-	}
+func (r *Runner) lostRuns(p *process.Process, d *send.Delivery) maintenance.Job {
+	o := maintenance.LostOptions{Store: p.Store, Broker: d.Inspector, Log: p.Log, Reg: p.Metrics, After: lostAfter(p.Config, r.LostAfter), Before: r.LostBefore}
 	job := maintenance.NewLostRuns(o).Job()
 	job.Unconfigured = len(o.After) == 0
-	return job, nil
+	return job
 }
 
 // lostAfter returns the configuration's lost_after, with otherwise as its default.

@@ -49,7 +49,7 @@ func showFreshness(ctx context.Context, r *Request) (any, error) {
 		filter.Workers = n
 	}
 	if d.AskedBy != "" {
-		by, _, err := pytext.ParseDate(d.AskedBy, r.Now)
+		by, err := pytext.ParseDate(d.AskedBy, r.Now)
 		if err != nil {
 			return nil, Errorf(http.StatusBadRequest, "%s", err)
 		}

@@ -18,24 +18,26 @@ var (
 )
 
 // ParseDate reads a date as the Python scheduler's command line does: ISO 8601, RFC 5322 and some common forms, with
-// or without a time and a zone. Without a zone, naive is true and the date is in UTC. Unlike Python's dateutil, it
-// refuses ambiguous texts: "in 2 days" is not the second of the month.
-func ParseDate(text string, now time.Time) (t time.Time, naive bool, err error) {
+// or without a time and a zone; without a zone, it is in UTC. Unlike Python's dateutil, it refuses ambiguous texts: "in
+// 2 days" is not the second of the month.
+func ParseDate(text string, now time.Time) (time.Time, error) {
 	plain := strings.Join(strings.Fields(text), " ")
 	if t, ok := relativeTime(strings.ToLower(plain), now); ok {
-		return t, false, nil
+		return t, nil
 	}
 	m := split.FindStringSubmatch(strings.ReplaceAll(weekday.ReplaceAllString(plain, ""), ",", ""))
 	if m == nil {
 		m = make([]string, 4)
 	}
 	zone, known := zoneOf(m[3])
-	if t, ok := parseParts(m[1], strings.ToUpper(m[2]), zone); ok && known {
-		return t.UTC(), m[3] == "", nil
-	} else if ok {
-		return t, false, Sentencef("'%s' has no such time zone.", text)
+	t, ok := parseParts(m[1], strings.ToUpper(m[2]), zone)
+	switch {
+	case ok && known:
+		return t.UTC(), nil
+	case ok:
+		return time.Time{}, Sentencef("'%s' has no such time zone.", text)
 	}
-	return t, false, Sentencef("'%s' is not a date such as 2030-01-31, 2030-01-31T12:30:00+01:00, 'Thu, 31 Jan 2030 12:30:00 +0100', tomorrow or 'in 2 days'.", text)
+	return time.Time{}, Sentencef("'%s' is not a date such as 2030-01-31, 2030-01-31T12:30:00+01:00, 'Thu, 31 Jan 2030 12:30:00 +0100', tomorrow or 'in 2 days'.", text)
 }
 
 func parseParts(date, clock string, zone *time.Location) (time.Time, bool) {

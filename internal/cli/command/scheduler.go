@@ -3,11 +3,9 @@ package command
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
@@ -49,8 +47,6 @@ type Scheduler interface {
 
 	// Interval reads an interval. With a database, PostgreSQL reads it.
 	Interval(ctx context.Context, text string) (time.Duration, error)
-	// Zone returns the zone in which dates are shown, and read if they name no zone.
-	Zone(ctx context.Context) (*time.Location, error)
 }
 
 // Graphs are the methods on graphs of tasks. A method that changes a graph also settles it, as a runner would.
@@ -95,9 +91,6 @@ func (d Database) ScheduleNextVisits(ctx context.Context, f model.VisitFilter, n
 	return created, err
 }
 
-// Zone returns the zone of the database's server.
-func (d Database) Zone(ctx context.Context) (*time.Location, error) { return ServerZone(ctx, d.Store) }
-
 func (d Database) Interval(ctx context.Context, text string) (time.Duration, error) {
 	interval, err := d.ReadInterval(ctx, text)
 	if errors.Is(err, postgres.ErrNoInterval) {
@@ -107,25 +100,6 @@ func (d Database) Interval(ctx context.Context, text string) (time.Duration, err
 		return 0, pytext.Sentencef("'%s' is longer than 292 years.", text)
 	}
 	return interval, err
-}
-
-// ServerZone returns the time zone of a database's server, in which the Python scheduler shows dates. Our own
-// sessions are in UTC, so ServerZone opens a session with the server's settings.
-func ServerZone(ctx context.Context, store *db.Store) (*time.Location, error) {
-	c := store.Pool().Config().ConnConfig.Copy()
-	if os.Getenv("PGTZ") == "" {
-		delete(c.RuntimeParams, "timezone")
-	}
-	conn, err := pgx.ConnectConfig(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	zone, err := time.LoadLocation(conn.PgConn().ParameterStatus("TimeZone"))
-	if err != nil {
-		return time.UTC, nil // a zone that only the server has; psycopg does the same
-	}
-	return zone, nil
 }
 
 // visitTasks makes one-shot tasks that visit origins, with a single retry.
@@ -160,9 +134,6 @@ func (r Remote) ScheduleNextVisits(ctx context.Context, f model.VisitFilter, now
 	}
 	return r.CreateTasks(ctx, tasks)
 }
-
-// Zone returns UTC, as calls carry no zone.
-func (r Remote) Zone(context.Context) (*time.Location, error) { return time.UTC, nil }
 
 func (r Remote) Interval(_ context.Context, text string) (time.Duration, error) {
 	d, err := pytext.ParseDuration(text)

@@ -144,29 +144,25 @@ func Pair(flags *pflag.FlagSet, value *bool, yes, letter, no, yesUsage, noUsage 
 	PythonName(flags, no, "")
 }
 
-// Date is the value of an option that is a date, as the Python scheduler's DATETIME.
+// Date is the value of an option that is a date, as the Python scheduler's DATETIME. A date without a zone is in UTC.
 type Date struct {
 	text  string
 	value time.Time
-	naive bool // it names no zone, and is in the server's
 }
 
 func (d *Date) String() string { return d.text }
 func (d *Date) Type() string   { return "DATE" }
 
-// In returns the date, or otherwise if the option was not given. A date without a zone is in zone.
-func (d *Date) In(zone *time.Location, otherwise time.Time) time.Time {
-	switch t := d.value; {
-	case d.text == "":
+// Or returns the date, or otherwise if the option was not given.
+func (d *Date) Or(otherwise time.Time) time.Time {
+	if d.text == "" {
 		return otherwise
-	case d.naive:
-		return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), zone)
 	}
 	return d.value
 }
 
 func (d *Date) Set(text string) (err error) {
 	d.text = text
-	d.value, d.naive, err = pytext.ParseDate(text, time.Now())
+	d.value, err = pytext.ParseDate(text, time.Now())
 	return err
 }

@@ -27,16 +27,16 @@ func newCheckListed(a *command.App) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&listing, "list", "l", false, "display listed origins")
 	command.OutputFlag(cmd.Flags(), &output)
-	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error {
+	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin) error {
 		if output == "json" {
 			table := originTable{output: output}
-			return errors.Join(table.check(cmd), table.print(a, origins, zone))
+			return errors.Join(table.check(cmd), table.print(a, origins))
 		}
 		var text strings.Builder
 		if listing {
 			rows := make([][]string, len(origins))
 			for i, o := range origins {
-				rows[i] = []string{a.Line(o.URL), dateOrNone(&o.LastSeen, zone), dateOrNone(o.LastUpdate, zone)}
+				rows[i] = []string{a.Line(o.URL), dateOrNone(&o.LastSeen), dateOrNone(o.LastUpdate)}
 			}
 			text.WriteString(pytext.Table([]string{"url", "last_seen", "last_update"}, rows) + "\n")
 		}
@@ -66,7 +66,7 @@ func newCheckIngested(a *command.App) *cobra.Command {
 	flags.Float64Var(&minimum, "minimum-success", 0, "minimum success rate as a decimal `PERCENTAGE`; fewer are an error")
 	command.PythonName(flags, "minimum-success", "minimum_success_rate")
 	command.OutputFlag(flags, &output)
-	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error {
+	cmd.RunE = onForge(a, func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin) error {
 		c, err := countIngested(ctx, a, b, origins, args[1])
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func newCheckIngested(a *command.App) *cobra.Command {
 				}
 			}
 		}
-		if err := printIngested(a, c, args, listing, output, zone); err != nil {
+		if err := printIngested(a, c, args, listing, output); err != nil {
 			return err
 		}
 		if c.SuccessRate() < minimum {
@@ -99,12 +99,12 @@ func newCheckIngested(a *command.App) *cobra.Command {
 	return cmd
 }
 
-func printIngested(a *command.App, c forge.Ingested, args []string, listing bool, output string, zone *time.Location) error {
+func printIngested(a *command.App, c forge.Ingested, args []string, listing bool, output string) error {
 	var text strings.Builder
 	if listing {
 		rows := make([][]string, len(c.Visited))
 		for i, s := range c.Visited {
-			rows[i] = []string{s.URL, string(s.LastVisitStatus), dateOrNone(s.LastVisit, zone)}
+			rows[i] = []string{s.URL, string(s.LastVisitStatus), dateOrNone(s.LastVisit)}
 		}
 		text.WriteString(pytext.Table([]string{"url", "last_visit_status", "last_visit"}, rows) + "\n")
 	}
@@ -114,19 +114,15 @@ func printIngested(a *command.App, c forge.Ingested, args []string, listing bool
 
 // onForge makes the function of a command that uses the origins of a lister's instance. Dates
 // are to be shown in zone.
-func onForge(a *command.App, do func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin, zone *time.Location) error) func(*cobra.Command, []string) error {
+func onForge(a *command.App, do func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string, origins []model.ListedOrigin) error) func(*cobra.Command, []string) error {
 	return a.OnScheduler(func(ctx context.Context, cmd *cobra.Command, b command.Scheduler, args []string) error {
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
 		bar := a.Progress("reading listed origins", 0)
 		origins, err := forge.ListedOrigins(ctx, b, args[0], args[1], bar.Add)
 		bar.Stop()
 		if err != nil {
 			return err
 		}
-		return do(ctx, cmd, b, args, origins, zone)
+		return do(ctx, cmd, b, args, origins)
 	})
 }
 
@@ -170,15 +166,11 @@ print them as JSON.`,
 			}
 			id = uuid.NullUUID{UUID: l.ID, Valid: true}
 		}
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
 		metrics, err := b.UpdateMetrics(ctx, id, time.Time{})
 		if err != nil {
 			return err
 		}
-		text, err := metricsJSON(metrics, zone)
+		text, err := metricsJSON(metrics)
 		if err != nil {
 			return err
 		}
@@ -187,11 +179,11 @@ print them as JSON.`,
 	return cmd
 }
 
-func metricsJSON(metrics []model.Metrics, zone *time.Location) (string, error) {
+func metricsJSON(metrics []model.Metrics) (string, error) {
 	rows := make([]map[string]string, len(metrics))
 	for i, m := range metrics {
 		rows[i] = map[string]string{
-			"lister_id": m.ListerID.String(), "visit_type": m.VisitType, "last_update": pytext.Datetime(m.LastUpdate.In(zone)),
+			"lister_id": m.ListerID.String(), "visit_type": m.VisitType, "last_update": pytext.Datetime(m.LastUpdate.UTC()),
 			"origins_known": fmt.Sprint(m.OriginsKnown), "origins_enabled": fmt.Sprint(m.OriginsEnabled),
 			"origins_never_visited":        fmt.Sprint(m.OriginsNeverVisited),
 			"origins_with_pending_changes": fmt.Sprint(m.OriginsWithPendingChanges),

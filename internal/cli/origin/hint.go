@@ -51,10 +51,6 @@ most once in a cooldown. The command prints how many hints had which result.`,
 
 // run sends the hints of the arguments, then those of the file, model.MaxHints at a time.
 func (o hintOptions) run(ctx context.Context, a *command.App, cmd *cobra.Command, b command.Scheduler, urls []string) error {
-	zone, err := b.Zone(ctx)
-	if err != nil {
-		return err
-	}
 	var answer model.HintAnswer
 	var batch []model.Hint
 	send := func(enough int) error {
@@ -67,10 +63,10 @@ func (o hintOptions) run(ctx context.Context, a *command.App, cmd *cobra.Command
 		return err
 	}
 	add := func(url string) error {
-		batch = append(batch, model.Hint{URL: url, VisitType: o.visitType, ChangedAt: o.changed.In(zone, time.Time{}), Source: o.source})
+		batch = append(batch, model.Hint{URL: url, VisitType: o.visitType, ChangedAt: o.changed.Or(time.Time{}), Source: o.source})
 		return send(model.MaxHints)
 	}
-	err = o.each(cmd, urls, add)
+	err := o.each(cmd, urls, add)
 	if last := send(1); err == nil {
 		err = last
 	}

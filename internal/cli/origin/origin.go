@@ -89,10 +89,6 @@ func nextCommand(a *command.App, cmd *cobra.Command, filterOf filterFunc, dryRun
 		if err != nil {
 			return err
 		}
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
 		origins, err := b.GrabNextVisits(ctx, filter, time.Now(), count, dryRun)
 		if err != nil {
 			return err
@@ -102,7 +98,7 @@ func nextCommand(a *command.App, cmd *cobra.Command, filterOf filterFunc, dryRun
 				return err
 			}
 		}
-		return table.print(a, origins, zone)
+		return table.print(a, origins)
 	})
 	return cmd
 }

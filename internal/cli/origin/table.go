@@ -24,7 +24,7 @@ type cell struct {
 	text  string
 }
 
-func originCells(o model.ListedOrigin, zone *time.Location) []cell {
+func originCells(o model.ListedOrigin) []cell {
 	arguments, err := pytext.Repr(o.ExtraLoaderArguments)
 	if err != nil {
 		arguments = string(o.ExtraLoaderArguments)
@@ -34,17 +34,17 @@ func originCells(o model.ListedOrigin, zone *time.Location) []cell {
 		{o.URL, o.URL},
 		{o.VisitType, o.VisitType},
 		{o.ExtraLoaderArguments, arguments},
-		{o.LastUpdate, dateOrNone(o.LastUpdate, zone)},
+		{o.LastUpdate, dateOrNone(o.LastUpdate)},
 		{o.IsFork, pytext.OrNone(o.IsFork, pytext.Bool)},
 		{o.ForkedFromURL, pytext.OrNone(o.ForkedFromURL, func(s string) string { return s })},
 		{o.Enabled, pytext.Bool(o.Enabled)},
-		{o.FirstSeen, dateOrNone(&o.FirstSeen, zone)},
-		{o.LastSeen, dateOrNone(&o.LastSeen, zone)},
+		{o.FirstSeen, dateOrNone(&o.FirstSeen)},
+		{o.LastSeen, dateOrNone(&o.LastSeen)},
 	}
 }
 
-func dateOrNone(t *time.Time, zone *time.Location) string {
-	return pytext.OrNone(t, func(t time.Time) string { return pytext.Datetime(t.In(zone)) })
+func dateOrNone(t *time.Time) string {
+	return pytext.OrNone(t, func(t time.Time) string { return pytext.Datetime(t.UTC()) })
 }
 
 type originTable struct {
@@ -81,7 +81,7 @@ func (o *originTable) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (o *originTable) print(a *command.App, origins []model.ListedOrigin, zone *time.Location) error {
+func (o *originTable) print(a *command.App, origins []model.ListedOrigin) error {
 	objects := make([]map[string]any, len(origins))
 	var b strings.Builder
 	add := func(row []string) { b.WriteString(pytext.RStrip(pytext.CSVRow(row)) + "\n") }
@@ -93,7 +93,7 @@ func (o *originTable) print(a *command.App, origins []model.ListedOrigin, zone *
 		add(row)
 	}
 	for i, origin := range origins {
-		cells := originCells(origin, zone)
+		cells := originCells(origin)
 		objects[i] = map[string]any{}
 		for j, column := range o.columns {
 			objects[i][originFields[column]], row[j] = cells[column].value, a.Line(cells[column].text)

@@ -19,7 +19,6 @@ import (
 	"swh-scheduler/internal/process"
 	"swh-scheduler/internal/rpc"
 	"swh-scheduler/journal"
-	"swh-scheduler/sql/db"
 )
 
 // options returns the options of a daemon that runs as cmd. It drops all other commands, which would take memory as
@@ -61,15 +60,7 @@ all task types.`,
 	cmd.RunE = a.Configured(func(cmd *cobra.Command, _ []string) error {
 		d := daemons.Runner{
 			Options: options(a, cmd), Period: period(), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
-		}
-		if cmd.Flags().Changed("lost-before") {
-			d.LostBefore = func(ctx context.Context, store *db.Store) (time.Time, error) {
-				zone, err := command.ServerZone(ctx, store) // of a date that names no zone
-				if err != nil {
-					return time.Time{}, err
-				}
-				return before.In(zone, time.Time{}), nil
-			}
+			LostBefore: before.Or(time.Time{}),
 		}
 		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown %s")
 	})

@@ -41,11 +41,7 @@ func newTaskList(a *command.App) *cobra.Command {
 		if o.limit < 0 {
 			return fmt.Errorf("--limit: %d is negative", o.limit)
 		}
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
-		tasks, err := b.SearchTasks(ctx, o.filter(zone))
+		tasks, err := b.SearchTasks(ctx, o.filter())
 		if err != nil {
 			return err
 		}
@@ -61,7 +57,7 @@ func newTaskList(a *command.App) *cobra.Command {
 		if output == "json" {
 			return a.PrintJSON(list.objects(listRuns || listMetadata))
 		}
-		text, err := list.text(a, zone, listRuns || listMetadata)
+		text, err := list.text(a, listRuns || listMetadata)
 		if err != nil {
 			return err
 		}
@@ -80,9 +76,9 @@ type listOptions struct {
 }
 
 // filter returns the options as a filter. Dates without a zone are in zone.
-func (o *listOptions) filter(zone *time.Location) tasks.TaskFilter {
+func (o *listOptions) filter() tasks.TaskFilter {
 	f := tasks.TaskFilter{IDs: o.ids, Types: o.types, Policy: model.TaskPolicy(o.policy), Limit: o.limit,
-		Before: o.before.In(zone, time.Time{}), After: o.after.In(zone, time.Time{})}
+		Before: o.before.Or(time.Time{}), After: o.after.Or(time.Time{})}
 	for _, status := range o.statuses {
 		f.Statuses = append(f.Statuses, model.TaskStatus(status))
 	}
@@ -121,11 +117,11 @@ func readTasks(ctx context.Context, b command.Scheduler, tasks []model.Task) (ta
 }
 
 // text formats the tasks as the Python scheduler does, and their runs if withRuns.
-func (l taskList) text(a *command.App, zone *time.Location, withRuns bool) (string, error) {
+func (l taskList) text(a *command.App, withRuns bool) (string, error) {
 	now := time.Now()
 	lines := []string{fmt.Sprintf("Found %d tasks\n", len(l.tasks))}
 	for _, t := range l.tasks {
-		text, err := formatTask(a, t, zone, now, fmt.Sprintf("%s%s\n%s%s\n", a.Bold("  Status: "), t.Status, a.Bold("  Priority: "), t.Priority))
+		text, err := formatTask(a, t, now, fmt.Sprintf("%s%s\n%s%s\n", a.Bold("  Status: "), t.Status, a.Bold("  Priority: "), t.Priority))
 		if err != nil {
 			return "", err
 		}
@@ -133,13 +129,13 @@ func (l taskList) text(a *command.App, zone *time.Location, withRuns bool) (stri
 		for _, r := range l.runs[t.ID] {
 			if p, ok := l.backoffs[r.ID]; ok {
 				lines = append(lines, fmt.Sprintf("%s%s (tried %s, again at %s)",
-					a.Bold("  Not sent: "), a.Line(p.Reason), model.Count(p.Attempts, "time", "times"), pytext.ISOFormat(p.NextTry.In(zone))))
+					a.Bold("  Not sent: "), a.Line(p.Reason), model.Count(p.Attempts, "time", "times"), pytext.ISOFormat(p.NextTry.UTC())))
 			}
 		}
 		if withRuns && len(l.runs[t.ID]) > 0 {
 			lines = append(lines, a.Bold("  Executions:"))
 			for _, r := range l.runs[t.ID] {
-				lines = append(lines, formatRun(a, r, zone)...)
+				lines = append(lines, formatRun(a, r)...)
 			}
 		}
 	}
@@ -190,16 +186,13 @@ func newTaskListPending(a *command.App) *cobra.Command {
 		if limit < 0 {
 			return fmt.Errorf("--limit: %d is negative", limit)
 		}
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
 		now := time.Now()
-		at := before.In(zone, now)
+		at := before.Or(now)
 		var parts []string
 		objects := []taskObject{}
 		for _, taskType := range args {
 			var pending []model.Task
+			var err error
 			if !limited || limit > 0 { // to the store, 0 means all
 				if pending, err = b.PeekReadyTasks(ctx, taskType, at, limit); err != nil {
 					return err
@@ -213,7 +206,7 @@ func newTaskListPending(a *command.App) *cobra.Command {
 			objects = append(objects, taskObjects(pending)...)
 			parts = append(parts, fmt.Sprintf("Found %d %s tasks\n", len(pending), taskType))
 			for _, task := range pending {
-				text, err := formatTask(a, task, zone, now, "")
+				text, err := formatTask(a, task, now, "")
 				if err != nil {
 					return err
 				}

@@ -57,12 +57,8 @@ key=value. Tasks with a priority are sent by start-runner --with-priority.`,
 		if err != nil {
 			return err
 		}
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
 		created, err := b.CreateTasks(ctx, []tasks.NewTask{{
-			Type: args[0], Arguments: arguments, NextRun: nextRun.In(zone, time.Now()),
+			Type: args[0], Arguments: arguments, NextRun: nextRun.Or(time.Now()),
 			Policy: model.TaskPolicy(policy), Priority: model.TaskPriority(priority),
 		}})
 		if err != nil {
@@ -94,11 +90,7 @@ whatever its state.`,
 		for i, id := range ids {
 			texts[i] = strconv.FormatInt(id, 10)
 		}
-		zone, err := b.Zone(ctx)
-		if err != nil {
-			return err
-		}
-		if err := b.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: nextRun.In(zone, time.Now())}); err != nil {
+		if err := b.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskNotScheduled, NextRun: nextRun.Or(time.Now())}); err != nil {
 			return err
 		}
 		return a.Print(fmt.Sprintf("Respawn tasks [%s]\n\n", strings.Join(texts, ", ")))

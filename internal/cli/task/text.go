@@ -16,8 +16,8 @@ import (
 
 // formatTask formats a task as the Python scheduler does, with more lines before the
 // arguments. Dates are in zone, and named relative to now.
-func formatTask(a *command.App, t model.Task, zone *time.Location, now time.Time, more string) (string, error) {
-	next := t.NextRun.In(zone)
+func formatTask(a *command.App, t model.Task, now time.Time, more string) (string, error) {
+	next := t.NextRun.UTC()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d\n", a.Bold("Task"), t.ID)
 	fmt.Fprintf(&b, "%s%s (%s)\n", a.Bold("  Next run: "), pytext.NaturalDate(next, now), pytext.ISOFormat(next))
@@ -60,9 +60,9 @@ func formatArguments(a *command.App, b *strings.Builder, arguments model.TaskArg
 }
 
 // formatRun formats a run as the Python scheduler does.
-func formatRun(a *command.App, r model.TaskRun, zone *time.Location) []string {
+func formatRun(a *command.App, r model.TaskRun) []string {
 	date := func(t *time.Time) string {
-		return pytext.OrNone(t, func(t time.Time) string { return pytext.ISOFormat(t.In(zone)) })
+		return pytext.OrNone(t, func(t time.Time) string { return pytext.ISOFormat(t.UTC()) })
 	}
 	lines := []string{
 		fmt.Sprintf("    %s [%s]", pytext.OrNone(r.BackendID, a.Line), r.Status),
@@ -81,14 +81,10 @@ func PrintCreated(ctx context.Context, a *command.App, b command.Scheduler, crea
 	if output == "json" {
 		return a.PrintJSON(taskObjects(created))
 	}
-	zone, err := b.Zone(ctx)
-	if err != nil {
-		return err
-	}
 	parts := []string{fmt.Sprintf("Created %d tasks\n", len(created))}
 	now := time.Now()
 	for _, task := range created {
-		text, err := formatTask(a, task, zone, now, "")
+		text, err := formatTask(a, task, now, "")
 		if err != nil {
 			return err
 		}
