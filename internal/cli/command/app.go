@@ -85,7 +85,15 @@ func (a *App) readConfig(cmd *cobra.Command) (c *config.Config, warnings []confi
 		path, fromFlag = os.Getenv("SWH_CONFIG_FILENAME"), false
 	}
 	a.configRead, _ = os.Stat(path) // before it is read: a later change differs
-	c, warnings, err = config.Load(path, a.Globals.options...)
+	type loaded struct {
+		c        *config.Config
+		warnings []config.Warning
+	}
+	read, err := Await(cmd.Context(), func() (l loaded, err error) { // path may be a pipe
+		l.c, l.warnings, err = config.Load(path, a.Globals.options...)
+		return l, err
+	})
+	c, warnings = read.c, read.warnings
 	if e, ok := errors.AsType[*config.Error](err); ok && e.Unread {
 		if fromFlag {
 			return nil, warnings, Usagef(cmd.Root(), "Invalid value for '--config-file' / '-C': File '%s' %s.", path, e.Problem)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -96,15 +97,59 @@ func ReadInput(cmd *cobra.Command, argument, path string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
+// Await calls read, and returns earlier if ctx ends: a signal ends a command that waits for its input. The call then
+// goes on until the process ends.
+func Await[T any](ctx context.Context, read func() (T, error)) (result T, err error) {
+	if ctx == nil { // a command that was not executed by ExecuteContext
+		return read()
+	}
+	done := make(chan struct{})
+	var input T
+	var readErr error
+	go func() {
+		defer close(done)
+		input, readErr = read()
+	}()
+	select {
+	case <-done:
+		return input, readErr
+	case <-ctx.Done():
+		return result, context.Cause(ctx)
+	}
+}
+
+// Interruptible returns a reader of r whose calls end with ctx.
+func Interruptible(ctx context.Context, r io.Reader) io.Reader { return interruptible{ctx, r} }
+
+type interruptible struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (i interruptible) Read(p []byte) (int, error) {
+	own := make([]byte, len(p)) // a read that goes on doesn't write to p
+	n, err := Await(i.ctx, func() (int, error) { return i.r.Read(own) })
+	return copy(p, own[:n]), err
+}
+
+// interruptibleFile is a file whose reads end with ctx.
+type interruptibleFile struct {
+	io.Reader
+	io.Closer
+}
+
 // OpenInput opens the file that an argument names; - is standard input.
 func OpenInput(cmd *cobra.Command, argument, path string) (io.ReadCloser, error) {
 	if path == "-" {
-		return io.NopCloser(cmd.InOrStdin()), nil
+		return io.NopCloser(Interruptible(cmd.Context(), cmd.InOrStdin())), nil
 	}
-	file, err := os.Open(path)
+	file, err := Await(cmd.Context(), func() (*os.File, error) { return os.Open(path) })
+	if ctx := cmd.Context(); ctx != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err == nil {
 		if info, statErr := file.Stat(); statErr != nil || !info.IsDir() {
-			return file, nil
+			return interruptibleFile{Interruptible(cmd.Context(), file), file}, nil
 		}
 		_ = file.Close()
 		err = syscall.EISDIR

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ the password on a terminal, or reads the first line of standard input, and print
 bcrypt. Each call prints another hash. The command needs no configuration.`,
 		Args: cobra.NoArgs,
 		RunE: command.Work(func(cmd *cobra.Command, _ []string) error {
-			password, err := readPassword(cmd.InOrStdin(), a.Stderr)
+			password, err := readPassword(cmd.Context(), cmd.InOrStdin(), a.Stderr)
 			if err != nil {
 				return err
 			}
@@ -49,11 +50,12 @@ bcrypt. Each call prints another hash. The command needs no configuration.`,
 	}
 }
 
-// readPassword asks for a password twice, without echo, if in is a terminal. Otherwise it reads a line.
-func readPassword(in io.Reader, prompts io.Writer) (string, error) {
+// readPassword asks for a password twice, without echo, if in is a terminal. Otherwise it reads a line. If ctx ends
+// meanwhile, the terminal echoes again.
+func readPassword(ctx context.Context, in io.Reader, prompts io.Writer) (string, error) {
 	file, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		line, err := bufio.NewReader(io.LimitReader(in, 4096)).ReadString('\n')
+		line, err := bufio.NewReader(io.LimitReader(command.Interruptible(ctx, in), 4096)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", err
 		}
@@ -61,7 +63,14 @@ func readPassword(in io.Reader, prompts io.Writer) (string, error) {
 	}
 	ask := func(prompt string) (string, error) {
 		_, _ = fmt.Fprint(prompts, prompt)
-		text, err := term.ReadPassword(int(file.Fd()))
+		state, err := term.GetState(int(file.Fd()))
+		if err != nil {
+			return "", err
+		}
+		text, err := command.Await(ctx, func() ([]byte, error) { return term.ReadPassword(int(file.Fd())) })
+		if ctx.Err() != nil {
+			_ = term.Restore(int(file.Fd()), state)
+		}
 		_, _ = fmt.Fprintln(prompts)
 		return string(text), err
 	}
