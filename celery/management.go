@@ -107,6 +107,9 @@ var errNotFound = errors.New("not found")
 
 // queue returns zero counts for a queue that the API doesn't have (yet).
 func (m *management) queue(ctx context.Context, queue string) (queueStats, error) {
+	if queue == "" { // there is none of that name, and the API would list all queues
+		return queueStats{Ready: new(0), Unacknowledged: new(0)}, nil
+	}
 	var stats queueStats
 	err := m.get(ctx, &stats, nil, "queues", vhostInPath, queue)
 	switch {
