@@ -506,7 +506,7 @@ func TestCloseEndsRetiredConnections(t *testing.T) {
 			}
 		})
 	}
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	publish(short, "queue")
 	publishing.Wait()

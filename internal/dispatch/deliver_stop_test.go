@@ -84,7 +84,7 @@ func TestEndOfGraceReachesTheDrain(t *testing.T) {
 	b := newBench(t)
 	b.enqueue(t, "q", 10)
 	p := newSilentPublisher(100)
-	err := p.stopAfter(t, 1, b.deliverer(t, p), 500*time.Millisecond)
+	err := p.stopAfter(t, 1, b.deliverer(t, p), 1500*time.Millisecond)
 	if err != nil && (!errors.Is(err, service.ErrForced) || strings.Contains(err.Error(), "busy")) {
 		t.Errorf("the deliverer has not returned: %v", err)
 	}

@@ -43,7 +43,7 @@ func (tx pausedTx) Commit(ctx context.Context) error {
 func (w *grabWorld) visitsGoOn(t *testing.T) {
 	t.Helper()
 	within := func(what string, do func(context.Context) error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // lock_timeout is 60 s
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // lock_timeout is 60 s
 		defer cancel()
 		if err := do(ctx); err != nil {
 			t.Errorf("%s: %v", what, err)
