@@ -15,8 +15,8 @@ func TestDaemonWaitsForWrites(t *testing.T) {
 	mq := testenv.RabbitMQ(t)
 	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\nrabbitmq: {management_url: %q}\n", dsn, mq.URL, mq.ManagementURL))
 	execute(t, dsn, `do $$ begin execute format('alter database %I set default_transaction_read_only = on', current_database()); end $$`)
-	runner := start(t, "-C", config, "start-runner", "-p", "1")
-	recurrent := start(t, "-C", config, "schedule-recurrent")
+	runner := startWith(t, []string{ownFile}, "-C", config, "start-runner", "-p", "1")
+	recurrent := startWith(t, []string{ownFile}, "-C", config, "schedule-recurrent")
 	runner.logs(t, "read-only transaction")
 	recurrent.logs(t, "read-only transaction")
 	execute(t, dsn, `begin read write; do $$ begin execute format('alter database %I reset default_transaction_read_only', current_database()); end $$; commit;
