@@ -33,7 +33,7 @@ scheduled, and when it will be. The answer is based on the database, the configu
 		if err := store.CheckVersion(ctx); err != nil {
 			return err
 		}
-		x := explain.Gatherer{Store: store, Config: a.Config, Log: a.Log, Zone: time.UTC}
+		x := explain.Gatherer{Store: store, Config: a.Config, Log: a.Log}
 		if broker, err := a.Config.Broker(); err != nil {
 			x.NoBroker = err
 		} else {

@@ -331,7 +331,7 @@ func timedRuns(runs []db.FoundRun, now time.Time) (timed []runData, labels []lab
 
 func (r *Request) gatherer() *explain.Gatherer {
 	return &explain.Gatherer{
-		Store: r.Reads, Config: r.Config, Log: r.Log, Now: r.Now, Zone: time.UTC,
+		Store: r.Reads, Config: r.Config, Log: r.Log, Now: r.Now,
 		Broker: r.Broker, NoBroker: errors.New("the configuration names no broker"), SearchDepth: explainDeepest,
 	}
 }

@@ -24,7 +24,7 @@ func TestFirstThatBlocks(t *testing.T) {
 		"insert into scheduler_go.graph_tasks (graph, task, name, any_result, dependencies) select 1, n, 'n' || n, false, 1 from generate_series(1, 1500) n",
 		"insert into scheduler_go.graph_edges (task, depends_on) select n, n - 1 from generate_series(2, 1500) n union all values (5, 3)",
 	)
-	x := &Gatherer{Store: store, Config: new(config.Config), Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC, NoBroker: errors.New("no broker")}
+	x := &Gatherer{Store: store, Config: new(config.Config), Log: slog.New(slog.DiscardHandler), Now: time.Now(), NoBroker: errors.New("no broker")}
 	explained := func(id int64) Explanation {
 		t.Helper()
 		e, err := x.Task(t.Context(), id)
@@ -59,5 +59,5 @@ func TestFirstThatBlocks(t *testing.T) {
 		Task:  model.Task{ID: 2, Status: model.TaskNotScheduled, NextRun: graphs.Never.In(time.FixedZone("", 3600))},
 		Graph: &graphs.Task{Graph: 1, Name: "n2", State: model.GraphReady},
 	}
-	says(t, task.Explain(x.Now, time.UTC), []string{"It waits for its release"}, []string{"9999"})
+	says(t, task.Explain(x.Now), []string{"It waits for its release"}, []string{"9999"})
 }

@@ -99,7 +99,7 @@ func TestTask(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			says(t, c.task.Explain(noon, time.UTC), c.want, c.not)
+			says(t, c.task.Explain(noon), c.want, c.not)
 		})
 	}
 }
@@ -197,7 +197,7 @@ func TestOrigin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.origin.Listed, c.origin.Loader = &model.ListedOrigin{Enabled: true}, &model.TaskType{Type: "load-git", BackendName: "swh.git"}
-			e := c.origin.Explain(noon, time.UTC)
+			e := c.origin.Explain(noon)
 			says(t, e, c.want, c.not)
 			if diff := cmp.Diff(c.when, e.When); diff != "" {
 				t.Errorf("when (-want +got):\n%s", diff)
@@ -239,7 +239,7 @@ func TestFactsOfATask(t *testing.T) {
 		"update task set status = 'next_run_scheduled' where id = 1",
 	)
 	x := &Gatherer{
-		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Zone: time.UTC,
+		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon,
 		NoBroker: errors.New("no broker is there"),
 		Config:   &config.Config{LostAfter: map[string]time.Duration{"default": 3 * time.Hour, "load-hg": time.Hour}},
 	}
@@ -266,7 +266,7 @@ func TestShareOfATask(t *testing.T) {
 		 select gen_random_uuid(), 'swh.load', 'swh.load', 'swh.load', '[]', '{}', v.share_group, 1 from (values ('bulk'), ('bulk'), ('daily')) v (share_group)`,
 	)
 	x := &Gatherer{
-		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Zone: time.UTC,
+		Store: store, Log: slog.New(slog.DiscardHandler), Now: noon,
 		Config: &config.Config{PriorityAgeing: time.Hour, Shares: map[string]model.Shares{
 			"load": {By: "kwargs.owner", Default: 1, HalfLife: time.Hour, MaxInFlight: map[string]int{"bulk": 2, "daily": 2}, Priorities: map[string]uint8{"daily": 5}},
 			"a":    {By: model.ShareByTaskType, Default: 1, HalfLife: time.Hour},

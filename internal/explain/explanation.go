@@ -20,7 +20,6 @@ type Explanation struct {
 	When    *time.Time `json:"when"`    // the earliest time at which it can be scheduled; nil if that needs an operator
 
 	now    time.Time
-	zone   *time.Location
 	queued bool // it describes the queue
 }
 
@@ -29,7 +28,7 @@ func (e *Explanation) because(format string, args ...any) {
 }
 
 func (e *Explanation) at(t time.Time) string {
-	text := pytext.Datetime(t.In(e.zone).Truncate(time.Second))
+	text := pytext.Datetime(t.UTC().Truncate(time.Second))
 	d := t.Sub(e.now)
 	apart := Roughly(d.Abs())
 	if d == math.MaxInt64 || d == math.MinInt64 { // Sub's result for a longer time

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"swh-scheduler/celery"
 	"swh-scheduler/internal/config"
@@ -37,7 +36,7 @@ func TestLastFailureOfAVisit(t *testing.T) {
 			('2030-01-01 11:30Z', 'load-git', 'ValueError', 'bad object.', 'loader@host', 'git', 'https://a'),
 			('2030-01-01 11:40Z', 'load-hg', '', '', '', 'hg', 'https://a')`,
 	)
-	x := &Gatherer{Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Zone: time.UTC, Broker: unread{}, Config: &config.Config{
+	x := &Gatherer{Store: store, Log: slog.New(slog.DiscardHandler), Now: noon, Broker: unread{}, Config: &config.Config{
 		SchedulingPolicy: map[string][]model.WeightedPolicy{
 			"git": {{Weight: 1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}}},
 			"hg":  {{Weight: 1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst}}},

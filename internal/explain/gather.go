@@ -28,7 +28,6 @@ type Gatherer struct {
 	Config *config.Config
 	Log    *slog.Logger
 	Now    time.Time
-	Zone   *time.Location // of dates in explanations
 	// Broker has the lengths of queues; if it is nil, NoBroker is the reason.
 	Broker   dispatch.QueueLengths
 	NoBroker error
@@ -133,7 +132,7 @@ func (x *Gatherer) task(ctx context.Context, id int64) (Explanation, error) {
 		}
 	}
 	t.Queue = x.sentTo(ctx, t.Lane, queue, t.Type.MaxQueueLength)
-	return t.Explain(x.Now, x.Zone), nil
+	return t.Explain(x.Now), nil
 }
 
 // share returns the state of a group of a task type's queue, or nil if the queue is not shared. The shares may be
@@ -203,7 +202,7 @@ func (x *Gatherer) lastRun(ctx context.Context, task int64) (*model.TaskRun, *db
 // unreadableTask explains why a task can't be read, if it is set aside or has infinite dates. Otherwise it returns
 // cause.
 func (x *Gatherer) unreadableTask(ctx context.Context, id int64, cause error) (Explanation, error) {
-	e := Explanation{Subject: fmt.Sprintf("Task %d", id), now: x.Now, zone: x.Zone}
+	e := Explanation{Subject: fmt.Sprintf("Task %d", id), now: x.Now}
 	aside, err := x.Store.SetAsideTask(ctx, id)
 	if err != nil {
 		return Explanation{}, errors.Join(cause, err)
@@ -227,7 +226,7 @@ func (x *Gatherer) unreadableOrigin(ctx context.Context, url string, cause error
 	if err != nil || len(dates) == 0 {
 		return nil, errors.Join(cause, err)
 	}
-	e := Explanation{Subject: url, now: x.Now, zone: x.Zone}
+	e := Explanation{Subject: url, now: x.Now}
 	e.hasInfinite(dates)
 	return []Explanation{e}, nil
 }
@@ -295,7 +294,7 @@ func (x *Gatherer) listedOrigins(ctx context.Context, url, visitType string) (al
 	known := make(map[string]bool) // subjects that are set aside
 	for _, s := range aside {
 		if visitType == "" || s.VisitType == visitType {
-			e := Explanation{Subject: originSubject(url, s.VisitType, model.Lister{Name: s.Lister, InstanceName: s.InstanceName}), now: x.Now, zone: x.Zone}
+			e := Explanation{Subject: originSubject(url, s.VisitType, model.Lister{Name: s.Lister, InstanceName: s.InstanceName}), now: x.Now}
 			e.isSetAside(db.SetAside{Reason: s.Reason, Since: s.Since, Until: s.Until})
 			all = append(all, e)
 			known[e.Subject] = true
@@ -309,7 +308,7 @@ func (x *Gatherer) listedOrigins(ctx context.Context, url, visitType string) (al
 		if err := x.originFacts(ctx, &o); err != nil {
 			return nil, err
 		}
-		if e := o.Explain(x.Now, x.Zone); !known[e.Subject] {
+		if e := o.Explain(x.Now); !known[e.Subject] {
 			all = append(all, e)
 		}
 	}
@@ -337,7 +336,7 @@ func (x *Gatherer) unlistedOrigins(ctx context.Context, url, visitType string) (
 			return nil, err
 		}
 		if o.Stats != nil {
-			all = append(all, o.Explain(x.Now, x.Zone))
+			all = append(all, o.Explain(x.Now))
 		}
 	}
 	return all, nil

@@ -25,7 +25,7 @@ func TestInfiniteDatesAreExplained(t *testing.T) {
 			('00000000-0000-0000-0000-000000000001', 'https://visited', 'git', '{}', true, now(), null)`,
 		"insert into origin_visit_stats (url, visit_type, last_visit, last_visit_status) values ('https://visited', 'git', 'infinity', 'successful')",
 	)
-	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC}
+	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now()}
 	task, origin := explanations(t, x, "git")
 	for reason, got := range map[string][]Explanation{
 		"task.next_run is infinity: the task is never ready": task(1),

@@ -138,9 +138,9 @@ func (o Origin) isReady(f model.VisitFilter, now time.Time) bool {
 	return f.WhyExcluded(model.Facts(*o.Listed, o.Stats)) == "" && !undated(f.Cooldowns, o.Stats) && len(o.waits(f, now)) == 0
 }
 
-// Explain returns why the origin has not been scheduled by now. Dates are shown in zone.
-func (o Origin) Explain(now time.Time, zone *time.Location) Explanation {
-	e := &Explanation{now: now, zone: zone}
+// Explain returns why the origin has not been scheduled by now. Dates are shown in UTC.
+func (o Origin) Explain(now time.Time) Explanation {
+	e := &Explanation{now: now}
 	e.Subject = fmt.Sprintf("Origin %s (%s)", o.URL, o.VisitType)
 	if o.Listed != nil {
 		e.Subject = originSubject(o.URL, o.VisitType, o.Lister)

@@ -61,7 +61,7 @@ func TestOriginAgreesWithGrabs(t *testing.T) {
 		e := Origin{
 			URL: origin.URL, VisitType: origin.VisitType, Listed: &origin, Lister: lister, Stats: stats,
 			Loader: &model.TaskType{Type: "load-git"}, Policies: []Policy{{WeightedPolicy: model.WeightedPolicy{Weight: 1, Filter: filter}}},
-		}.Explain(now, time.UTC)
+		}.Explain(now)
 		if ready := strings.Contains(e.Summary, "can be picked for a visit now"); ready != picked {
 			rt.Fatalf("picked: %v; explained: %+v", picked, e)
 		}

@@ -24,7 +24,7 @@ func TestPlaceOfAnOrigin(t *testing.T) {
 	)
 	tells := func(deepest int, url, want string) {
 		t.Helper()
-		x := &Gatherer{Store: store, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC, SearchDepth: deepest, Config: &config.Config{
+		x := &Gatherer{Store: store, Log: slog.New(slog.DiscardHandler), Now: time.Now(), SearchDepth: deepest, Config: &config.Config{
 			Celery: config.Celery{TaskBroker: "amqp://127.0.0.1:1//"},
 			SchedulingPolicy: map[string][]model.WeightedPolicy{"git": {
 				{Weight: 1, Filter: model.VisitFilter{Policy: model.OldestScheduledFirst, Cooldowns: model.DefaultCooldowns}},

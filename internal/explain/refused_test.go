@@ -21,7 +21,7 @@ func TestRefusedVisitIsExplained(t *testing.T) {
 		`insert into scheduler_go.refused_visits (url, visit_type, claimed, ended, again, recorded, waits)
 			select url, 'git', now() - interval '1 hour', 0, now() + interval '1 minute', now(), url = 'https://forge/1' from listed_origins`,
 	)
-	x := &Gatherer{Store: store, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC, Config: &config.Config{
+	x := &Gatherer{Store: store, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Config: &config.Config{
 		Celery:  config.Celery{TaskBroker: "amqp://127.0.0.1:1//"},
 		Hosters: model.Hosters{Backoff: &model.HosterBackoff{Min: time.Minute, Max: time.Hour}},
 		SchedulingPolicy: map[string][]model.WeightedPolicy{"git": {

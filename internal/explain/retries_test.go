@@ -37,7 +37,7 @@ func TestWhetherItIsTriedAgain(t *testing.T) {
 		"a recurring task that was moved": {recurring(3*day, 2), failed, []string{"was moved"}, []string{"tried again after a delay", "no retries left"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			says(t, Task{Task: c.task, Type: kind, LastRun: c.run}.Explain(noon, time.UTC), c.want, c.not)
+			says(t, Task{Task: c.task, Type: kind, LastRun: c.run}.Explain(noon), c.want, c.not)
 		})
 	}
 }
@@ -46,7 +46,7 @@ func TestWhetherItIsTriedAgain(t *testing.T) {
 func TestFarDates(t *testing.T) {
 	t.Parallel()
 	task := Task{Task: model.Task{Status: model.TaskNotScheduled, NextRun: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}}
-	says(t, task.Explain(noon, time.UTC), []string{"9999-12-31", "in 2910980 days"}, []string{"106751"})
+	says(t, task.Explain(noon), []string{"9999-12-31", "in 2910980 days"}, []string{"106751"})
 	task.Task.NextRun = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
-	says(t, task.Explain(noon, time.UTC), []string{"0001-01-01", "741077 days ago"}, []string{"106751"})
+	says(t, task.Explain(noon), []string{"0001-01-01", "741077 days ago"}, []string{"106751"})
 }

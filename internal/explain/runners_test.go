@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -24,7 +23,7 @@ func TestRunnersAreToldApart(t *testing.T) {
 		insert into task (type, arguments, next_run, status, policy, priority) values ('t', '{}', now(), 'next_run_not_scheduled', 'oneshot', null), ('t', '{}', now(), 'next_run_not_scheduled', 'oneshot', 'high')`)
 	explained := func(task int64) Explanation {
 		t.Helper()
-		x := Gatherer{Store: store, Config: new(config.Config), Log: slog.New(slog.DiscardHandler), Now: store.Now(), Zone: time.UTC, NoBroker: errors.New("no broker")}
+		x := Gatherer{Store: store, Config: new(config.Config), Log: slog.New(slog.DiscardHandler), Now: store.Now(), NoBroker: errors.New("no broker")}
 		e, err := x.Task(t.Context(), task)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +56,7 @@ func TestRunnersOfOtherTypes(t *testing.T) {
 	}
 	explained := func() Explanation {
 		t.Helper()
-		x := Gatherer{Store: store, Config: new(config.Config), Log: slog.New(slog.DiscardHandler), Now: store.Now(), Zone: time.UTC, NoBroker: errors.New("no broker")}
+		x := Gatherer{Store: store, Config: new(config.Config), Log: slog.New(slog.DiscardHandler), Now: store.Now(), NoBroker: errors.New("no broker")}
 		e, err := x.Task(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)

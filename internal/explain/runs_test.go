@@ -18,7 +18,7 @@ func TestOnlyTheLastRunIsRead(t *testing.T) {
 		`insert into task_run (task, scheduled, ended, status, metadata) select 1, now(), now(), case when n = 500 then 'failed' else 'eventful' end::task_run_status,
 			jsonb_build_object('error', repeat('x', 100000)) from generate_series(1, 500) n`,
 	)
-	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC}
+	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now()}
 	if _, err := x.Task(t.Context(), 1); err != nil { // it opens connections
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestSetAsideIsExplained(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now(), Zone: time.UTC}
+	x := &Gatherer{Store: store, Config: &config.Config{}, Log: slog.New(slog.DiscardHandler), Now: time.Now()}
 	task, origin := explanations(t, x, "")
 	for reason, got := range map[string][]Explanation{
 		"its arguments are a JSON array": task(1), "its args are a JSON string": task(2),

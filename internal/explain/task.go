@@ -44,9 +44,9 @@ const unknownFor = 10 * time.Minute
 // runnerRefill is the part of a queue that must be free before a runner fills it.
 const runnerRefill = 0.2
 
-// Explain returns why the task has not been scheduled by now. Dates are shown in zone.
-func (t Task) Explain(now time.Time, zone *time.Location) Explanation {
-	e := &Explanation{now: now, zone: zone}
+// Explain returns why the task has not been scheduled by now. Dates are shown in UTC.
+func (t Task) Explain(now time.Time) Explanation {
+	e := &Explanation{now: now}
 	e.Subject = fmt.Sprintf("Task %d (%s, %s)", t.Task.ID, t.Task.Type, t.Task.Policy)
 	switch {
 	case t.SetAside != nil && t.Task.Status == model.TaskNotScheduled:
