@@ -157,15 +157,15 @@ func (p *Process) waitForDatabase(ctx context.Context) error {
 	})
 }
 
-// readOnly is PostgreSQL's code for a statement that writes on a standby, or while writes are off. A failover ends that.
-const readOnly = "25006"
-
-// RetryAtStart calls ask, which queries the database. While a daemon starts, it repeats ask until the database answers.
+// RetryAtStart calls ask, which queries the database. While a daemon starts, it repeats ask until the database answers,
+// and takes writes.
 func (p *Process) RetryAtStart(ctx context.Context, ask func(ctx context.Context) error) error {
 	if !p.patient {
 		return ask(ctx)
 	}
-	return p.repeat(ctx, ask, func(err error) bool { return !postgres.IsUnreachable(err) && postgres.SQLState(err) != readOnly })
+	return p.repeat(ctx, ask, func(err error) bool {
+		return !postgres.IsUnreachable(err) && postgres.SQLState(err) != postgres.ReadOnly
+	})
 }
 
 // repeat repeats ask until it succeeds, its error is final, or ctx ends.

@@ -36,13 +36,10 @@ func TestTwoBatchesWithAHostersFirstRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := make(chan error), make(chan error)
-	waiting := func(n int) {
-		for testenv.Value[int](t, store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") < n {
-			time.Sleep(5 * time.Millisecond)
-		}
-	}
 	go func() { first <- apply(t.Context(), "503", 1) }()
-	waiting(1)
+	testenv.Becomes(t, "batches that wait", 1, func() int {
+		return testenv.Value[int](t, store.Pool(), "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+	})
 	go func() { second <- apply(t.Context(), "429", 2, 3, 4, 5) }()
 	select {
 	case err := <-second:

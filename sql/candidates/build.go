@@ -246,7 +246,7 @@ func BuildAll(ctx context.Context, db beginner, log *slog.Logger) error {
 		if postgres.TimedOut(err) && ctx.Err() == nil && size.Of(copyBatch) < rows {
 			continue // half as many rows at the next step
 		}
-		if postgres.SQLState(err) == "55P03" && build.Phase == PhaseEmpty { // a dump reads the old candidates
+		if postgres.SQLState(err) == postgres.LockNotAvailable && build.Phase == PhaseEmpty { // a dump reads the old candidates
 			if waited := service.Sleep(ctx, progressEvery); waited == nil {
 				log.Info("waiting for the table of candidates, which others use")
 				continue

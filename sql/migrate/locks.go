@@ -26,11 +26,8 @@ const (
 	lockPollPeriod = 250 * time.Millisecond
 )
 
-// SQLSTATEs of steps that are tried again.
-const (
-	lockNotAvailable = "55P03"
-	deadlockDetected = "40P01"
-)
+// deadlockDetected is the SQLSTATE of a step that is tried again, as one with postgres.LockNotAvailable is.
+const deadlockDetected = "40P01"
 
 // locker runs steps that lock tables in use by others: creating or dropping a trigger locks a table of the
 // Python scheduler. While a step waits for a lock, all later writers of the table wait behind it. So a step
@@ -89,7 +86,7 @@ func (l *locker) try(ctx context.Context, pid uint32, step string, do func() err
 		err := do()
 		close(ended)
 		waitsFor := <-found
-		if state := postgres.SQLState(err); state != lockNotAvailable && state != deadlockDetected {
+		if state := postgres.SQLState(err); state != postgres.LockNotAvailable && state != deadlockDetected {
 			return stmt.Failed(err, "%s", step)
 		}
 		l.log.Info("waiting for a table that others use", "step", step, "waits_for", waitsFor)

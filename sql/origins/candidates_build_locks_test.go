@@ -116,9 +116,9 @@ func TestVisitsBesideADumpAndABuild(t *testing.T) {
 		_, err := w.store.MaintainCandidates(building)
 		built <- err
 	}()
-	for testenv.Value[int](t, w.store.Pool(), "select count(*) from pg_locks where not granted and mode = 'AccessExclusiveLock' and relation = 'scheduler_go.candidates'::regclass") == 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	testenv.Becomes(t, "builds that wait for the table", 1, func() int {
+		return testenv.Value[int](t, w.store.Pool(), "select count(*) from pg_locks where not granted and mode = 'AccessExclusiveLock' and relation = 'scheduler_go.candidates'::regclass")
+	})
 	w.visitsGoOn(t)
 	stop()
 	<-built

@@ -89,8 +89,7 @@ func PoolConfig(dsn string, o Options) (*pgxpool.Config, error) {
 // keepAfter reports whether a connection is usable after an error. A connection to a server that has become
 // a standby is not: the primary is elsewhere.
 func keepAfter(_ *pgconn.PgConn, err *pgconn.PgError) bool {
-	const readOnly = "25006"
-	return !strings.EqualFold(err.Severity, "FATAL") && err.Code != readOnly
+	return !strings.EqualFold(err.Severity, "FATAL") && err.Code != ReadOnly
 }
 
 // checkKeys refuses keys that libpq doesn't know or pgx can't honour, from the DSN or a service file. It

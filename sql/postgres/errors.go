@@ -63,11 +63,17 @@ func IsUnreachable(err error) bool {
 	return network || connect || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
+// SQLSTATEs that several packages tell from others.
+const (
+	LockNotAvailable = "55P03" // a lock was not free within lock_timeout
+	ReadOnly         = "25006" // the statement writes, on a standby or while writes are off; a failover ends that
+)
+
 // TimedOut reports whether a time limit ended a transaction: statement_timeout (or a cancel request),
 // lock_timeout, or a deadline of ours.
 func TimedOut(err error) bool {
 	state := SQLState(err)
-	return state == "57014" || state == "55P03" || errors.Is(err, context.DeadlineExceeded)
+	return state == "57014" || state == LockNotAvailable || errors.Is(err, context.DeadlineExceeded)
 }
 
 // LostRace is the error text of a transaction that lost a race with another one and can be run again.
