@@ -116,9 +116,9 @@ func (d *DB) ReadTime(ctx context.Context) error {
 	return nil
 }
 
-// RecordTime records the database's time. By its clock, a statement arrived at asked and was answered at now;
-// the round trip has just ended and took took. It returns a ClockError if the host's clock differs too
-// much.
+// RecordTime records the database's time. By the database's clock, a statement arrived at asked and was answered
+// at now. Call it at the end of the round trip, which took took. It returns a ClockError if the host's clock
+// differs too much.
 func (tx *Tx) RecordTime(asked, now time.Time, took time.Duration) error {
 	tx.clock.set(asked, now, took)
 	return tx.clock.check()

@@ -63,7 +63,7 @@ func IsUnreachable(err error) bool {
 	return network || connect || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
-// SQLSTATEs that several packages tell from others.
+// SQLSTATEs that several packages look for.
 const (
 	LockNotAvailable = "55P03" // a lock was not free within lock_timeout
 	ReadOnly         = "25006" // the statement writes, on a standby or while writes are off; a failover ends that
