@@ -13,12 +13,12 @@ const (
 	contactTimeout = 10 * time.Second
 )
 
-// contactWithDatabase returns a component that checks whether the database answers, also while the daemon is idle. It reads the
-// database's time: the monotonic clock, by which Store.Now goes on, stops while the host is suspended, and the database's
-// clock may be set.
+// contactWithDatabase returns a component that checks whether the database answers and is still the scheduler's, also
+// while the daemon is idle. CheckVersion reads the database's time, too: the monotonic clock, by which Store.Now goes on,
+// stops while the host is suspended, and the database's clock may be set.
 func (p *Process) contactWithDatabase() service.Component {
 	return p.Probe("PostgreSQL", func(ctx context.Context) error {
-		err := service.Within(ctx, contactTimeout, p.Store.ReadTime)
+		err := service.Within(ctx, contactTimeout, p.Store.CheckVersion)
 		if s := p.Store.Pool().Stat(); errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() == s.MaxConns() {
 			err = nil // the pool is exhausted, which has a metric of its own
 		}

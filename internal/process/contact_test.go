@@ -3,10 +3,12 @@ package process
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 
 	"swh-scheduler/internal/service"
+	"swh-scheduler/internal/testenv"
 )
 
 // A daemon stops at once while a service doesn't answer its probe.
@@ -30,4 +32,18 @@ func TestStoppingWhileAProbeWaits(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A daemon isn't ready once its database has been replaced by an empty one.
+func TestReplacedDatabase(t *testing.T) {
+	t.Parallel()
+	store := testenv.Open(t, testenv.Database(t))
+	p := &Process{Options: Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, Store: store, Health: service.NewHealth()}
+	testenv.Exec(t, store.Pool(), "drop schema public, scheduler_go cascade; create schema public")
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.contactWithDatabase().Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	testenv.Becomes(t, "services that the daemon waits for", 1, func() int { return len(p.Health.NotReady()) })
 }

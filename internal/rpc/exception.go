@@ -2,18 +2,16 @@ package rpc
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"swh-scheduler/internal/model"
+	"swh-scheduler/sql/postgres"
 )
 
 // exception is an error in the form of the Python scheduler's server: a Python exception. Its clients recognise some
@@ -153,7 +151,8 @@ func exceptionOf(err error) (x *exception, internal bool) {
 	if x, ok := errors.AsType[*exception](err); ok {
 		return x, false
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+	_, refused := errors.AsType[*pgconn.ConnectError](err)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && !refused {
 		x := postgresException(pg)
 		return x, x.server
 	}
@@ -162,7 +161,7 @@ func exceptionOf(err error) (x *exception, internal bool) {
 		return schedulerException("StaleData", "Stale data; Lister state not updated"), false
 	case errors.Is(err, model.ErrUnknownTaskType), errors.Is(err, model.ErrUnknownLister):
 		return psycopgError("ForeignKeyViolation", "%s", err), false
-	case unreachable(err):
+	case postgres.IsUnreachable(err) || postgres.TimedOut(err):
 		return &exception{
 			class: "OperationalError", module: "psycopg", status: http.StatusServiceUnavailable, server: true,
 			args: []string{"the database cannot be reached"},
@@ -176,14 +175,6 @@ func exceptionOf(err error) (x *exception, internal bool) {
 // schedulerException is an exception that the Python scheduler's client raises as it is.
 func schedulerException(class, message string) *exception {
 	return &exception{class: class, module: "swh.scheduler.exc", args: []string{message}, status: http.StatusBadRequest}
-}
-
-// unreachable reports whether the database didn't answer, or not in time.
-func unreachable(err error) bool {
-	_, refused := errors.AsType[*pgconn.ConnectError](err)
-	_, network := errors.AsType[net.Error](err)
-	ended := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
-	return refused || network || ended || errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
 }
 
 // postgresException returns the exception that psycopg raises for an error of the

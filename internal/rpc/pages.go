@@ -2,9 +2,12 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
+
+	"swh-scheduler/sql/migrate"
 )
 
 const indexPage = `<html>
@@ -45,17 +48,21 @@ func (s *Server) healthy(w http.ResponseWriter, r *http.Request) {
 	respond(w, r, status, "text/plain; charset=utf-8", []byte(text))
 }
 
-// ready answers whether calls can be answered: the database is reachable, and the server is not stopping.
+// ready answers whether calls can be answered: the database is the scheduler's, and the server is not stopping.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	const patience = 3 * time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	status, text := http.StatusOK, "ok\n"
-	switch {
-	case s.stopping.Load():
-		status, text = http.StatusServiceUnavailable, "stopping\n"
-	case s.Store.Pool().Ping(ctx) != nil:
-		status, text = http.StatusServiceUnavailable, "the database cannot be reached\n"
+	status, text := http.StatusServiceUnavailable, "stopping\n"
+	if !s.stopping.Load() {
+		switch err := s.Store.CheckVersion(ctx); {
+		case err == nil:
+			status, text = http.StatusOK, "ok\n"
+		case errors.Is(err, migrate.ErrNotMigrated) || errors.Is(err, migrate.ErrUnsupported):
+			text = "the database is not the scheduler's, or not migrated\n"
+		default:
+			text = "the database cannot be reached\n"
+		}
 	}
 	respond(w, r, status, "text/plain; charset=utf-8", []byte(text))
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -304,6 +306,36 @@ func TestDatabaseAway(t *testing.T) {
 	}
 	proxy.Restore()
 	testenv.Becomes(t, "it is back", [2]int{http.StatusOK, http.StatusOK}, func() [2]int { return [2]int{status("/task_type/get_all"), ready()} })
+}
+
+// While the database is missing, or an empty one has its name, calls fail and the server is not ready.
+func TestDatabaseReplaced(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	server := testenv.Open(t, testenv.Postgres(t))
+	name := pgx.Identifier{dsn[strings.LastIndexByte(dsn, '/')+1:]}.Sanitize()
+	url := serve(t, dsn)
+	answers := func() string {
+		response, err := http.Get(url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		ready, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call, _ := post(t, url+"/task_type/get_all", mimeMsgpack, nil)
+		return fmt.Sprintf("%d; %d %s", call.StatusCode, response.StatusCode, ready)
+	}
+	for _, step := range []struct{ statement, want string }{
+		{"select 1", "200; 200 ok\n"},
+		{"drop database " + name + " with (force)", "503; 503 the database cannot be reached\n"},
+		{"create database " + name, "500; 503 the database is not the scheduler's, or not migrated\n"},
+	} {
+		testenv.Exec(t, server.Pool(), step.statement)
+		testenv.Becomes(t, step.statement, step.want, answers)
+	}
 }
 
 // Metrics count calls and errors by endpoint. Wrong arguments and values count as the client's errors, also if the

@@ -48,10 +48,11 @@ func AsRefused(err error) error {
 	return err
 }
 
-// IsUnreachable reports whether the database is unreachable or the connection was lost. Any other error is an
-// answer of the database.
+// IsUnreachable reports whether the database is unreachable or missing, or the connection was lost. Any other
+// error is an answer of the database.
 func IsUnreachable(err error) bool {
-	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
+	_, connect := errors.AsType[*pgconn.ConnectError](err)
+	if _, ok := errors.AsType[*pgconn.PgError](err); ok && !connect {
 		switch SQLStateClass(err) {
 		case "08", "53", "57": // connection; resources; shut down or killed by an administrator
 			return true
@@ -59,7 +60,6 @@ func IsUnreachable(err error) bool {
 		return SQLState(err) == "25P03" // idle in a transaction for too long
 	}
 	_, network := errors.AsType[net.Error](err)
-	_, connect := errors.AsType[*pgconn.ConnectError](err)
 	return network || connect || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
