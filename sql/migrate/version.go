@@ -81,6 +81,16 @@ func (s Checks) CheckVersion(ctx context.Context) error {
 	return nil
 }
 
+// CheckWrites returns an error if the database takes no writes.
+func (s Checks) CheckWrites(ctx context.Context) error {
+	var readOnly bool
+	err := s.db.Pool().QueryRow(ctx, "select current_setting('transaction_read_only')::bool").Scan(&readOnly)
+	if err == nil && readOnly {
+		err = errors.New("the database takes no writes, as a standby or with default_transaction_read_only: name the primary, or all hosts with target_session_attrs=read-write")
+	}
+	return err
+}
+
 // Status reads the state of the database, as ReadStatus does.
 func (s Checks) Status(ctx context.Context) (Status, error) {
 	return inspect(ctx, s.db.Pool(), postgres.RedactedConfig(s.db.Pool().Config().ConnConfig))

@@ -205,8 +205,8 @@ func checkOwnDoor(ctx context.Context, a *command.App) (string, error) {
 	return command.DoorState(door), door.Wrong
 }
 
-// checkScheduler checks that the database can be used, also through an RPC server, and that it has the task types
-// that the configuration names. The user needs the rights of daemon; "" is all daemons.
+// checkScheduler checks that the database can be used, also through an RPC server, that it takes writes, and that it
+// has the task types that the configuration names. The user needs the rights of daemon; "" is all daemons.
 func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command, daemon string) (string, error) {
 	store, err := a.OpenStore(ctx, cmd)
 	if err != nil {
@@ -217,6 +217,9 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command, dae
 		return "", process.Describe(store, err)
 	}
 	types, err := store.TaskTypes(ctx)
+	if err == nil {
+		err = store.CheckWrites(ctx)
+	}
 	if err == nil {
 		err = a.Config.CheckTaskTypes(types)
 	}
