@@ -85,7 +85,7 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	full := tooFull(c.Free, queue.Limit)
+	full := c.Free < dispatch.RefillByVisits(queue.Limit)
 	var work []ledger.Work
 	if !full {
 		work, err = r.claim(ctx, c, tt, queue)
@@ -110,11 +110,6 @@ func (r *round) runOnce(ctx context.Context) (time.Duration, error) {
 	r.log.Info("visits claimed", "queue", queue.Name, "visits", n)
 	r.samples.add(ctx, r.picked.Visits)
 	return 0, nil
-}
-
-// tooFull reports whether fewer slots are free than a refill needs. A claim never finds more than dispatch.MaxClaim.
-func tooFull(free int, limit *int64) bool {
-	return free == 0 || limit != nil && float64(free) < float64(min(*limit, dispatch.MaxClaim))*minSlotsRatio
 }
 
 // claim picks origins up to the size of a claim and makes their messages. Groups of listers divide the

@@ -15,30 +15,6 @@ import (
 	"swh-scheduler/internal/testenv"
 )
 
-// A queue with a twentieth of its slots free is refilled, one with fewer is not (the Python scheduler's
-// rule). A queue without a limit is refilled unless too many of its messages are outgoing.
-func TestTooFull(t *testing.T) {
-	for name, tc := range map[string]struct {
-		free  int
-		limit *int64
-		want  bool
-	}{
-		"a twentieth":            {50, new(int64(1000)), false},
-		"less than a twentieth":  {49, new(int64(1000)), true},
-		"full":                   {0, new(int64(1000)), true},
-		"one of a tiny queue":    {1, new(int64(20)), false},
-		"no limit":               {10000, nil, false},
-		"no limit, some left":    {1, nil, false},
-		"no limit, none left":    {0, nil, true},
-		"0 is no limit":          {0, new(int64(0)), true},
-		"a claim of a large one": {10000, new(int64(250000)), false}, // no more are ever free in one claim
-	} {
-		if got := tooFull(tc.free, tc.limit); got != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // A visit type has its own policies, or the default ones.
 func TestPoliciesOfAVisitType(t *testing.T) {
 	own := []model.WeightedPolicy{{Weight: 1, Filter: model.VisitFilter{Policy: model.StopAfterSuccess}}}

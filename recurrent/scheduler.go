@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	splayMax      = 5 * time.Second // the greatest random addition to a wait
-	minSlotsRatio = 0.05            // the part of a queue that must be free for a refill
-	duePeriod     = time.Second     // the wait between two queries for a due origin, after a round without visits
-	dueCost       = 50              // the least such wait, as a multiple of the query's duration
+	splayMax  = 5 * time.Second // the greatest random addition to a wait
+	duePeriod = time.Second     // the wait between two queries for a due origin, after a round without visits
+	dueCost   = 50              // the least such wait, as a multiple of the query's duration
 )
 
 // Store is the scheduler's database, except for claims.

@@ -334,10 +334,14 @@ func (r *Runner) claimTogether(ctx context.Context, jobs []job, together []int, 
 	if err != nil {
 		return err
 	}
+	refill := dispatch.RefillByRunner
+	if r.WithPriority {
+		refill = dispatch.RefillByPriority // here tasks with priority have a limit, too, and don't wait
+	}
 	taken, work := make([]map[string]int, len(claims)), make([][]ledger.Work, len(claims))
 	for i, c := range claims {
 		c.Size = min(c.Size, max(1, int(r.mostAtOnce.Load())/len(claims)))
-		if err == nil && c.Free > 0 && (r.WithPriority || worthRefilling(c.Free, queues[i].Limit)) {
+		if err == nil && c.Free >= refill(queues[i].Limit) {
 			taken[i], work[i], err = r.take(ctx, c, jobs[together[i]])
 		}
 	}
@@ -356,16 +360,6 @@ func (r *Runner) claimTogether(ctx context.Context, jobs []job, together []int, 
 		}
 	}
 	return nil
-}
-
-// worthRefilling reports whether more than a fifth of a queue is free, so that claims are not too small. It is the
-// Python scheduler's rule, except that here tasks with priority don't wait.
-func worthRefilling(free int, limit *int64) bool {
-	var fifth int64
-	if limit != nil {
-		fifth = min(*limit, dispatch.MaxClaim) / 5
-	}
-	return int64(free) > fifth
 }
 
 const (

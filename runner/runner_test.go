@@ -47,27 +47,3 @@ func TestClaimsDouble(t *testing.T) {
 		t.Errorf("the most tasks of claims are %v, want %v", got, want)
 	}
 }
-
-// The Python scheduler refills a queue only when more than a fifth of it is free.
-func TestWorthRefilling(t *testing.T) {
-	for name, tc := range map[string]struct {
-		free  int
-		limit *int64
-		want  bool
-	}{
-		"a fifth":                {200, new(int64(1000)), false},
-		"more than a fifth":      {201, new(int64(1000)), true},
-		"tiny queue":             {1, new(int64(4)), true},
-		"full tiny queue":        {0, new(int64(4)), false},
-		"no limit":               {10000, nil, true},
-		"a fifth of a claim":     {2000, new(int64(1000000)), false},
-		"more than of a claim":   {2001, new(int64(1000000)), true},
-		"zero limit is no limit": {10000, new(int64(0)), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := worthRefilling(tc.free, tc.limit); got != tc.want {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-}

@@ -111,7 +111,7 @@ lanes:
 		{[]string{"110"}, []string{"no worker has begun it", "(1 h 0 min ago)", "given up at ", "(lost_after)"}},
 		{[]string{"111"}, []string{"A worker runs it", "celery@here", "(5 min ago)"}},
 		{[]string{"112"}, []string{"is to run at", "(in 10 min)", "ended as failed", "again", "2 more retries"}},
-		{[]string{"113"}, []string{"is full: it holds 3 of at most 3 messages", "more than 20% of it is free"}},
+		{[]string{"113"}, []string{"is full: it holds 3 of at most 3 messages", "filled again when 1 more fit"}},
 		{[]string{"114"}, []string{"waits in the backlog for a slot of lane slow.", "timed out on 1 lane", "since", "(5 min ago), with 0 before it", "lanes status load-laned"}},
 		{[]string{"115"}, []string{"no worker has begun it", "on lane express, to queue express:swh.laned, at", "(5 min ago)", "Its time limit there is 1 min from when"}},
 		{[]string{"116"}, []string{"ready to run", "It is sent on lanes", "lanes status load-laned"}},

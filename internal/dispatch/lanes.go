@@ -84,7 +84,7 @@ func (l *LaneSet) free(ctx context.Context, c *Claim, counts []messageCount, _ o
 
 // route records whether the claim found all the work that it asked for, and sends work and backlogs to the lanes.
 func (l *LaneSet) route(ctx context.Context, c *Claim, work []ledger.Work) (outgoing int, err error) {
-	if int64(c.Free) > *c.queue.Limit/5 { // with less free, runners claim nothing (runner.worthRefilling)
+	if c.Free >= RefillByRunner(c.queue.Limit) { // with less free, runners claim nothing
 		c.slots.idle.Store(l.Name, len(work) < c.Size)
 	}
 	return l.send(ctx, c, work)

@@ -60,7 +60,13 @@ func TestTask(t *testing.T) {
 			Task{Task: model.Task{Status: model.TaskScheduled}, SetAside: aside}, []string{"marked as scheduled"}, []string{"set aside"},
 		},
 		"ready, and less than a fifth of its queue free": {
-			Task{Task: model.Task{Status: model.TaskNotScheduled}, Queue: full}, []string{"Its queue q is full: it holds 81 of at most 100 messages (41 unacknowledged), and is filled again when more than 20% of it is free."}, nil,
+			Task{Task: model.Task{Status: model.TaskNotScheduled}, Queue: full}, []string{"Its queue q is full: it holds 81 of at most 100 messages (41 unacknowledged), and is filled again when 21 more fit."}, nil,
+		},
+		"ready, and its large queue has room for a claim": {
+			Task{Task: model.Task{Status: model.TaskNotScheduled}, Queue: Queue{Name: "q", Limit: new(int64(100_000)), Ready: 97_000}}, []string{"Its queue q has room"}, nil,
+		},
+		"ready with a priority, with one slot": {
+			Task{Task: model.Task{Status: model.TaskNotScheduled, Priority: "high"}, Queue: Queue{Name: "q", Limit: new(int64(100)), Ready: 99}}, []string{"Its queue q has room"}, nil,
 		},
 		"sent to a queue that nobody reads": {
 			Task{Task: model.Task{Status: model.TaskScheduled}, LastRun: &model.TaskRun{Status: model.RunScheduled, Scheduled: ago(time.Hour)}, Queue: Queue{Name: "q", Ready: 1}},

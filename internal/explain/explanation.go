@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/pytext"
 	"swh-scheduler/sql/db"
@@ -82,8 +83,8 @@ func (q Queue) free() (n int64, ok bool) {
 
 func messages[N int | int64](n N) string { return model.Count(n, "message", "messages") }
 
-// describeQueue adds the state of a queue. refill is the part of it that must be free before more is claimed for it.
-func (e *Explanation) describeQueue(q Queue, refill float64) {
+// describeQueue adds the state of a queue that is filled by refill.
+func (e *Explanation) describeQueue(q Queue, refill dispatch.Refill) {
 	e.queued = true
 	switch free, limited := q.free(); {
 	case q.Err != nil:
@@ -92,9 +93,9 @@ func (e *Explanation) describeQueue(q Queue, refill float64) {
 		e.because("Its queue %s holds %s (%d unacknowledged).", q.Name, messages(q.Ready+q.Working), q.Working)
 	case !limited:
 		e.because("Its queue %s holds %s (%d unacknowledged) and has no limit.", q.Name, messages(q.Ready+q.Working), q.Working)
-	case float64(free) < float64(*q.Limit)*refill || free == 0:
-		e.because("Its queue %s is full: it holds %d of at most %s (%d unacknowledged), and is filled again when more than %d%% of it is free.",
-			q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working, int(refill*100))
+	case free < int64(refill(q.Limit)):
+		e.because("Its queue %s is full: it holds %d of at most %s (%d unacknowledged), and is filled again when %d more fit.",
+			q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working, refill(q.Limit))
 	default:
 		e.because("Its queue %s has room: it holds %d of at most %s (%d unacknowledged).", q.Name, q.Ready+q.Working, messages(*q.Limit), q.Working)
 	}
@@ -169,7 +170,7 @@ type Share struct {
 }
 
 // describeCapacity adds the state of the queue, unless there is a lane set, and the state of the group.
-func (e *Explanation) describeCapacity(laneSet string, q Queue, refill float64, s *Share) {
+func (e *Explanation) describeCapacity(laneSet string, q Queue, refill dispatch.Refill, s *Share) {
 	if laneSet != "" {
 		e.because(`It is sent on lanes; "swh-scheduler lanes status %s" shows how full they are.`, laneSet)
 	} else {

@@ -3,6 +3,7 @@ package explain
 import (
 	"strings"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/sql/ledger"
 )
 
@@ -41,6 +42,6 @@ func (o Origin) pending() bool {
 // ledger names the queue of a visit on a lane.
 func (o Origin) describeSent(e *Explanation) {
 	if !e.queued && o.Loader != nil && o.pending() && (o.Lanes == "" || o.Queue.OfLane) {
-		e.describeQueue(o.Queue, recurrentRefill)
+		e.describeQueue(o.Queue, dispatch.RefillByVisits)
 	}
 }

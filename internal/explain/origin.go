@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/refusals"
 	"swh-scheduler/sql/db"
@@ -60,9 +61,6 @@ type Policy struct {
 	model.WeightedPolicy
 	origins.VisitPlace // of the origin in the policy's order, if the policy can pick it
 }
-
-// recurrentRefill is the part of a queue that must be free before visits are sent.
-const recurrentRefill = 0.05
 
 type cooling struct {
 	why   string
@@ -269,7 +267,7 @@ func (o Origin) byPolicies(e *Explanation) {
 	switch {
 	case ready != nil:
 		e.Summary = "It can be picked for a visit now."
-		e.describeCapacity(o.Lanes, o.Queue, recurrentRefill, o.Share)
+		e.describeCapacity(o.Lanes, o.Queue, dispatch.RefillByVisits, o.Share)
 		for _, h := range o.Hosters {
 			if most, limited := h.State.Max(e.now); limited && h.Load.InFlight >= most {
 				e.Summary = "It is due, and its hoster refuses visits."

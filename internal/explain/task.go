@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"swh-scheduler/internal/dispatch"
 	"swh-scheduler/internal/model"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/graphs"
@@ -40,9 +41,6 @@ type Task struct {
 
 // unknownFor is the age of the last known ends above which Explain mentions it.
 const unknownFor = 10 * time.Minute
-
-// runnerRefill is the part of a queue that must be free before a runner fills it.
-const runnerRefill = 0.2
 
 // Explain returns why the task has not been scheduled by now. Dates are shown in UTC.
 func (t Task) Explain(now time.Time) Explanation {
@@ -187,7 +185,7 @@ func (t Task) isScheduled(e *Explanation) {
 		if since != nil {
 			e.because("It was sent at %s.", e.at(*since))
 		}
-		e.describeQueue(t.Queue, runnerRefill)
+		e.describeQueue(t.Queue, t.refill())
 	}
 	if t.Lane != nil {
 		e.describeLane(*t.Lane)
@@ -287,6 +285,14 @@ func (t Task) runner() string {
 	return "start-runner"
 }
 
+// refill returns when its runner fills its queue again.
+func (t Task) refill() dispatch.Refill {
+	if t.Task.Priority != "" {
+		return dispatch.RefillByPriority
+	}
+	return dispatch.RefillByRunner
+}
+
 func (t Task) isReady(e *Explanation) {
 	e.Summary = fmt.Sprintf("It has been ready to run since %s.", e.at(t.Task.NextRun))
 	e.When = &e.now
@@ -300,7 +306,7 @@ func (t Task) isReady(e *Explanation) {
 			e.because("Each %s that it waits, it counts as one priority higher (priority_ageing).", Roughly(t.Ageing))
 		}
 	}
-	e.describeCapacity(t.Lanes, t.Queue, runnerRefill, t.Share)
+	e.describeCapacity(t.Lanes, t.Queue, t.refill(), t.Share)
 	switch {
 	case t.Ahead == 0:
 		e.because("No other ready task of its type is taken before it.")
