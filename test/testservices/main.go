@@ -3,7 +3,8 @@
 //
 //	testservices COMMAND [ARGUMENT...]
 //
-// runs the command with the SWH_TEST_… variables of the servers, stops them after it, and exits with its code.
+// runs the command with the SWH_TEST_… variables of the servers, stops them after it, and exits with its code. It removes
+// the temporary files of the command, such as those of killed workers.
 //
 //	testservices -serve
 //
@@ -88,11 +89,19 @@ func serve(ctx context.Context, s *throwaway.Services) (int, error) {
 }
 
 func execute(interrupted context.Context, s *throwaway.Services, args []string) (int, error) {
+	temporary, err := os.MkdirTemp("", "swh-scheduler-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(temporary)
+	if err := os.Chmod(temporary, 0o711); err != nil { // servers with a user of their own have files in it
+		return 1, err
+	}
 	cmd := exec.CommandContext(interrupted, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.Env = append(os.Environ(), s.Environ()...)
+	cmd.Env = append(append(os.Environ(), s.Environ()...), "TMPDIR="+temporary)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	var failed *exec.ExitError
 	switch {
 	case err == nil:

@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +28,23 @@ func TestExecutePassesServicesAndExitCode(t *testing.T) {
 	}
 	if code, err := execute(t.Context(), s, []string{"/no/such/program"}); code == 0 || err == nil {
 		t.Errorf("a program that is not there: exit code %d, error %v", code, err)
+	}
+}
+
+// What the command leaves in its directory for temporary files is removed.
+func TestExecuteRemovesTemporaryFiles(t *testing.T) {
+	t.Parallel()
+	list := filepath.Join(t.TempDir(), "left")
+	code, err := execute(t.Context(), &throwaway.Services{}, []string{"sh", "-c", `mktemp >"$0"`, list})
+	if code != 0 || err != nil {
+		t.Fatalf("exit code %d, error %v", code, err)
+	}
+	left, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(strings.TrimSpace(string(left))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s: %v", left, err)
 	}
 }
 
