@@ -117,6 +117,32 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 	}
 }
 
+// An old run of a task that was respawned is no reason to move the task on: its newer run is under way. So a purged
+// message's run doesn't disable the task, and the task isn't sent a third time.
+func TestRunsBeforeARespawnAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, `
+		insert into task_type (type, description, backend_name, num_retries) values ('a', '', 'swh.a', 1);
+		insert into task (id, type, arguments, next_run, status, policy, retries_left) values
+			(1, 'a', '{}', now(), 'next_run_scheduled', 'oneshot', 0), (2, 'a', '{}', now(), 'next_run_scheduled', 'oneshot', 1);
+		insert into task_run (task, backend_id, scheduled, started, status)
+		select id, gen_random_uuid()::text, now() - age, case when age < '1 hour' then now() - age end, (case when age < '1 hour' then 'started' else 'scheduled' end)::task_run_status
+		from task, unnest(array['2 hours', '1 minute']::interval[]) age order by age desc`)
+	l := lostRuns(t, LostOptions{
+		Store: store, Broker: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"a": time.Hour},
+	})
+	for range 3 {
+		sweepAgain(t, store)
+		if _, err := l.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := testenv.Column[string](t, store.Pool(), "select id || ' ' || status || ' ' || retries_left from task order by id")
+	if diff := cmp.Diff([]string{"1 next_run_scheduled 0", "2 next_run_scheduled 1"}, got); diff != "" {
+		t.Errorf("the tasks whose second run is under way (-want +got):\n%s", diff)
+	}
+}
+
 // While a queue can't be observed, its runs are not lost, however old, started or not. Runs of other types are. While
 // the number of messages that workers hold is unknown, no run without a start is lost.
 func TestRunsOfAnUnobservableQueueAreNotLost(t *testing.T) {

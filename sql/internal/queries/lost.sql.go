@@ -17,6 +17,7 @@ const lockSilentRuns = `-- name: LockSilentRuns :many
 select r.id, coalesce(r.backend_id, '') as backend_id from task_run r
 join (select unnest($1::bigint[]) as id, unnest($2::text[]) as status) seen on seen.id = r.id
 where r.status = seen.status::task_run_status
+  and not exists (select from task_run newer where newer.task = r.task and newer.id > r.id)
 order by r.id
 for update of r
 `
@@ -31,7 +32,7 @@ type LockSilentRunsRow struct {
 	BackendID string
 }
 
-// LockSilentRuns locks runs, unless their status has changed meanwhile.
+// LockSilentRuns locks runs, unless their status has changed or their task has a newer run meanwhile.
 func (q *Queries) LockSilentRuns(ctx context.Context, arg LockSilentRunsParams) ([]LockSilentRunsRow, error) {
 	rows, err := q.db.Query(ctx, lockSilentRuns, arg.ID, arg.Status)
 	if err != nil {
@@ -151,6 +152,7 @@ where r.id >= $3::bigint and r.id < $4::bigint
   and r.status in ('scheduled', 'started')
   and coalesce(r.started, r.scheduled) < limits.before and coalesce(isfinite(r.scheduled), true)
   and t.status = 'next_run_scheduled'
+  and not exists (select from task_run newer where newer.task = r.task and newer.id > r.id)
   and not exists (select from scheduler_go.work w where w.task_id::text = r.backend_id
     and (w.state in ('backlog', 'outgoing') or w.state = 'sent' and w.lane_set is not null and w.started is null))
 order by r.id
@@ -173,7 +175,8 @@ type SilentRunsRow struct {
 
 // SilentRuns lists the runs in a range of numbers that were scheduled or started before their task type's
 // moment and have not ended, while their tasks wait for them. It leaves out runs whose message is outgoing
-// or in a backlog, or was sent to a lane without a known start, and runs with an infinite date.
+// or in a backlog, or was sent to a lane without a known start, and runs with an infinite date. A run whose
+// task was respawned since is left alone, too: its end would move the task on while the newer run is under way.
 func (q *Queries) SilentRuns(ctx context.Context, arg SilentRunsParams) ([]SilentRunsRow, error) {
 	rows, err := q.db.Query(ctx, silentRuns,
 		arg.Types,
