@@ -205,7 +205,10 @@ func describeReport(r migrate.Report, dryRun, logged bool) string {
 		fmt.Fprintf(&b, "  %s, an index that an interrupted run left: %sdropped\n", index, tense)
 	}
 	if r.Rebuilt {
-		fmt.Fprintln(&b, "  candidates: built anew")
+		fmt.Fprintf(&b, "  candidates: %sbuilt anew\n", tense)
+	}
+	for _, index := range r.Indexes {
+		fmt.Fprintf(&b, "  %s: %sbuilt\n", index, tense)
 	}
 	switch {
 	case r.DoorRole != "" && r.Door == migrate.DoorOpened:

@@ -57,6 +57,7 @@ type Report struct {
 	Applied     []string // our migrations, by file name
 	Rebuilt     bool     // candidates were built anew
 	Dropped     []string // invalid indexes of an interrupted run, with their schemas
+	Indexes     []string // indexes that the configuration needs, in words
 	Door        DoorAction
 	DoorRole    string // the role created or dropped; "" for none
 	Grants      GrantsAction
@@ -65,7 +66,7 @@ type Report struct {
 
 // Nothing reports whether there was nothing to do.
 func (r Report) Nothing() bool {
-	return !r.CreatedBase && len(r.Applied)+len(r.Dropped) == 0 && !r.Rebuilt && r.DoorRole == "" && len(r.GrantRoles) == 0
+	return !r.CreatedBase && len(r.Applied)+len(r.Dropped)+len(r.Indexes) == 0 && !r.Rebuilt && r.DoorRole == "" && len(r.GrantRoles) == 0
 }
 
 // migrateLock is the key of the advisory lock that serializes migrations: the letters "swhsched" as a
@@ -102,9 +103,19 @@ func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 		if err != nil {
 			return err
 		}
+		need := needOf(o.Shares, o.Hosters, o.Policies)
+		need.ByCooldown = need.ByCooldown || o.ShorterCooldowns
+		need.tasks = append(need.tasks, ofPriority)
 		if o.DryRun {
 			report.CreatedBase, report.Applied = status.Empty(), status.Pending
-			report.Dropped, err = invalidIndexes(ctx, conn)
+			if report.Dropped, err = invalidIndexes(ctx, conn); err != nil {
+				return err
+			}
+			if len(status.Pending) > 0 { // what candidates have can't be read before all migrations
+				need.Need = candidates.Need{}
+			}
+			missing, err := missingOf(ctx, conn, need)
+			report.Rebuilt, report.Indexes = missing.ByFork || missing.ByFreshness, missing.inWords()
 			return err
 		}
 		if status.Empty() {
@@ -126,13 +137,11 @@ func Run(ctx context.Context, dsn string, o Options) (Report, error) {
 		if report.Dropped, err = dropInvalidIndexes(ctx, conn, log); err != nil {
 			return err
 		}
-		need := needOf(o.Shares, o.Hosters, o.Policies)
-		need.ByCooldown = need.ByCooldown || o.ShorterCooldowns
-		need.tasks = append(need.tasks, ofPriority)
 		missing, err := missingOf(ctx, conn, need)
 		if err != nil {
 			return err
 		}
+		report.Indexes = missing.inWords()
 		missing.indexes = missing.indexes || len(report.Dropped) > 0
 		if report.Rebuilt = o.Rebuild || missing.ByFork || missing.ByFreshness; report.Rebuilt {
 			if err := candidates.GiveUp(ctx, conn, missing.Need); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
+	"swh-scheduler/internal/model"
 	"swh-scheduler/internal/testenv"
 	"swh-scheduler/sql/migrate"
 )
@@ -50,6 +51,34 @@ func TestMigrateEmpty(t *testing.T) {
 	}
 	if err := store.CheckVersion(t.Context()); err != nil {
 		t.Errorf("after: %v", err)
+	}
+}
+
+// A dry run announces what a changed configuration makes migrate build, which may take hours.
+func TestDryRunAnnouncesWhatTheConfigurationNeeds(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]migrate.Options{
+		"shares":            {Shares: map[string]model.Shares{"load-git": {By: model.ShareByLister}}},
+		"hosters":           {Hosters: model.Hosters{Default: model.HosterLimit{MaxInFlight: 1}}},
+		"shorter cooldowns": {ShorterCooldowns: true},
+		"forks":             {Policies: map[string][]model.WeightedPolicy{"git": {{Weight: 1, Forks: 0.1}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testenv.Database(t)
+			dry := o
+			dry.DryRun = true
+			planned := testenv.Migrate(t, dsn, dry)
+			if planned.Nothing() {
+				t.Error("the dry run announced nothing")
+			}
+			if diff := cmp.Diff(testenv.Migrate(t, dsn, o), planned); diff != "" {
+				t.Errorf("the dry run announced something else (-done +announced):\n%s", diff)
+			}
+			if again := testenv.Migrate(t, dsn, dry); !again.Nothing() {
+				t.Errorf("a dry run after it announced %+v, want nothing", again)
+			}
+		})
 	}
 }
 

@@ -74,6 +74,17 @@ func ofGroups(by model.ShareKey) taskIndex {
 	return taskIndex{ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_"), "type, (" + TaskGroup(by) + "), next_run", "priority is null"}
 }
 
+// inWords names the indexes of a need.
+func (n need) inWords() (indexes []string) {
+	if n.ByLister || n.ByCooldown || n.indexes {
+		indexes = append(indexes, "indexes of candidates")
+	}
+	for _, index := range n.tasks {
+		indexes = append(indexes, "index "+index.name+" of ready tasks")
+	}
+	return indexes
+}
+
 // buildIndexes creates the missing indexes of candidates and tasks concurrently.
 func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.Logger) error {
 	if missing.ByLister || missing.ByCooldown || missing.indexes {
