@@ -74,3 +74,31 @@ func TestRevokedRunsDoNotRunAgain(t *testing.T) {
 	testenv.Shows(t, "Sleep", held("list-running"))
 	is(load, terminated+"; started, : ")
 }
+
+// The end of a run enables its recurring task again, also one that is disabled: task revoke --disable and explain say
+// so of a run that goes on. A task without such a run is disabled all the same.
+func TestRevokeSaysWhatEnablesATaskAgain(t *testing.T) {
+	t.Parallel()
+	dsn, mq := testenv.Database(t), testenv.RabbitMQ(t)
+	pool := testenv.Connect(t, dsn)
+	testenv.Exec(t, pool, `insert into task_type (type, description, backend_name) values ('sleep', '', 'swh.test.Sleep');
+		insert into task (id, type, arguments, next_run, current_interval, policy, status) values
+			(1, 'sleep', '{}', now(), '1 day', 'recurring', 'next_run_scheduled'), (2, 'sleep', '{}', now(), '1 day', 'recurring', 'next_run_not_scheduled');
+		insert into task_run (task, backend_id, status) values (1, gen_random_uuid()::text, 'started')`)
+	config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", dsn, mq.URL))
+	revoke := func(id string) result {
+		return ours(t, "-C", config, "task", "revoke", "--disable", "--timeout", "0.1", id)
+	}
+	if r := revoke("1"); !strings.Contains(r.stderr, "enables the task again") {
+		t.Errorf("revoke --disable of a task that runs: %+v", r)
+	}
+	if r := ours(t, "-C", config, "explain", "1"); !strings.Contains(r.stdout, "The end of that run enables it again") {
+		t.Errorf("explain of a disabled task that runs: %+v", r)
+	}
+	if r := revoke("2"); r.code != 1 || !strings.Contains(r.stderr, "disabled now") || strings.Contains(r.stderr, "enables the task again") {
+		t.Errorf("revoke --disable of a task that doesn't run: %+v", r)
+	}
+	if disabled := testenv.Column[int64](t, pool, "select id from task where status = 'disabled' order by id"); len(disabled) != 2 {
+		t.Errorf("disabled: %v", disabled)
+	}
+}

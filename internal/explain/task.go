@@ -57,6 +57,9 @@ func (t Task) Explain(now time.Time) Explanation {
 	case t.Task.Status == model.TaskDisabled:
 		e.Summary = "It is disabled: nothing sends it."
 		t.describeLastRun(e)
+		if r := t.LastRun; r != nil && r.Ended == nil && t.Task.Policy == model.Recurring {
+			e.because("The end of that run enables it again. To end the run: \"swh-scheduler task revoke --disable --terminate %d\".", t.Task.ID)
+		}
 		t.respawn(e)
 	case t.Task.Status == model.TaskCompleted:
 		e.Summary = "It is completed: a task with the policy oneshot runs once."

@@ -22,7 +22,8 @@ func newTaskRevoke(a *command.App) *cobra.Command {
 		Long: `Stop tasks that were sent, given by their ids (see task list). Workers drop the tasks'
 messages that they receive from now on, or have received and not started. A worker
 forgets that when it restarts. A dropped run counts as failed and is not retried: a
-recurring task waits for its next regular run, unless --disable is given.
+recurring task waits for its next regular run, unless --disable is given. The end of a run
+that goes on enables its recurring task again, also with --disable.
 
 ` + command.AboutTerminate,
 		Example: `  swh-scheduler task revoke 12
@@ -38,13 +39,27 @@ recurring task waits for its next regular run, unless --disable is given.
 			return err
 		}
 		messages, err := messagesOf(ctx, b, ids)
-		if err == nil && disable {
-			err = b.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled})
-		}
 		if err != nil {
 			return err
 		}
-		if len(messages) == 0 {
+		if disable {
+			found, err := b.SearchTasks(ctx, tasks.TaskFilter{IDs: ids})
+			if err != nil {
+				return err
+			}
+			if err := b.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled}); err != nil {
+				return err
+			}
+			for _, t := range found {
+				if t.Status == model.TaskScheduled && t.Policy == model.Recurring && !revoke.Terminate() {
+					a.Log.Warn("if a worker has begun the run of this recurring task, the run goes on, and its end enables the task again; --terminate ends it", "task", t.ID)
+				}
+			}
+		}
+		switch {
+		case len(messages) == 0 && disable:
+			return errors.New("these tasks are disabled now; none has a run that is queued or running")
+		case len(messages) == 0:
 			return errors.New("none of these tasks has a run that is queued or running")
 		}
 		return revokeMessages(ctx, a, cmd, &workers, &revoke, messages)

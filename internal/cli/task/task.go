@@ -104,7 +104,8 @@ func newTaskDisable(a *command.App) *cobra.Command {
 		Short: "Disable tasks",
 		Long: `Disable tasks, given by their ids (see task list): start-runner does not send a disabled
 task; task respawn enables it again. A run that was sent goes on. When it ends, a recurring task is
-enabled again: disable it then once more, or have the workers drop the run by task revoke --disable.`,
+enabled again: disable it then once more, or have the workers end the run by task revoke --disable
+--terminate.`,
 		Example: `  swh-scheduler task disable 1 3 12`,
 		Args:    command.Args("TASK_IDS..."),
 	}
