@@ -66,8 +66,8 @@ func TestErrorsAreShownAndActedOn(t *testing.T) {
 		t.Errorf("%+v", e.Visits)
 	}
 	s.has("/errors", "no exception", "loader@host4", `href="/errors?exception=%28none%29&amp;type=load-git"`, `href="/origin?url=https%3A%2F%2Fexample.org%2Fvisit"`, "41 failed, at most 41 in 5 min.")
-	s.has("/errors?type=load-git&exception=OSError", "OSError: no route 12", "loader@host3", `href="/tasks/12"`)
-	s.has("/errors?type=load-git&exception=(none)", "OSError: no route 14")
+	s.has("/errors?type=load-git&exception=OSError", "OSError: no route 12", "loader@host3", `href="/tasks/12"`, `href="/tasks?exception=OSError&amp;type=load-git"`)
+	s.has("/errors?type=load-git&exception=(none)", "OSError: no route 14", `href="/tasks?exception=%28none%29&amp;type=load-git"`)
 	for _, path := range []string{"/errors?range=9d", "/errors?exception=OSError", "/tasks?exception=OSError"} {
 		if answer, body := s.ask(http.MethodGet, path, nil); answer.StatusCode != 400 {
 			t.Errorf("%s: %s\n%s", path, answer.Status, body)
