@@ -437,6 +437,50 @@ func TestHintsDuringAVisit(t *testing.T) {
 	}
 }
 
+// A hint that repeats another one, or comes late, takes nothing from it: neither the visit after one that may have missed
+// the change, nor the date that a lister overwrites.
+func TestRepeatedHintsTakeNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ago    time.Duration // of the later hint, before the first one's date
+		during bool          // a visit that was claimed before the first hint's date ends after it
+	}{
+		"the same during a visit": {0, true},
+		"a late one":              {10 * time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newHintWorld(t, model.UnknownHints{})
+			w.list(t, hintedURL, true, 3*time.Hour)
+			changed := w.now.Add(-5 * time.Minute)
+			testenv.Exec(t, w.store.Pool(), "insert into origin_visit_stats (url, visit_type, last_scheduled, last_visit, last_successful, last_visit_status) values ($1, 'git', $2, $2, $2, 'successful')",
+				hintedURL, changed.Add(-time.Minute))
+			if answer := w.hint(t, model.Hint{URL: hintedURL, ChangedAt: changed}); answer.Moved != 1 {
+				t.Fatalf("%+v", answer)
+			}
+			testenv.Exec(t, w.store.Pool(), "update scheduler_go.hints set received_at = received_at - interval '2 minutes'")
+			if answer := w.hint(t, model.Hint{URL: hintedURL, ChangedAt: changed.Add(-c.ago), Source: "other"}); answer.Newer != 1 {
+				t.Fatalf("%+v", answer)
+			}
+			want := changed
+			if c.during {
+				visited := w.store.Now().Truncate(time.Microsecond)
+				testenv.Exec(t, w.store.Pool(), "update origin_visit_stats set last_visit = $1, last_successful = $1", visited)
+				want = visited.Add(time.Microsecond)
+			} else {
+				w.list(t, hintedURL, true, 3*time.Hour)
+			}
+			testenv.Exec(t, w.store.Pool(), "update scheduler_go.hints set check_at = now() - interval '1 second'")
+			if err := w.store.MaintainHints(t.Context(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if at := w.lastUpdate(t, hintedURL); at == nil || !at.Equal(want) {
+				t.Errorf("the last update is %v, want %v", at, want)
+			}
+		})
+	}
+}
+
 // grabByLag returns how many origins the policy by lag picks.
 func (w *hintWorld) grabByLag(t *testing.T) (n int) {
 	t.Helper()

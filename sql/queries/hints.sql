@@ -28,8 +28,9 @@ from moved
 where lo.lister_id = moved.lister_id and lo.url = moved.url and lo.visit_type = moved.visit_type
 returning lo.lister_id, lo.url, lo.visit_type;
 
--- NoteHints records the last hint of each origin. A hint that comes within a minute of the recorded one
--- replaces it only if its date is later.
+-- NoteHints records the last hint of each origin. A hint without a later date replaces the recorded one only if that is
+-- older than a minute, and had its visit or is written again over a lister's date: late and repeated hints take nothing
+-- from one that waits.
 -- name: NoteHints :exec
 insert into scheduler_go.hints as h (origin, url, visit_type, source, changed_at, received_at, moved, snapshot, check_at)
 select hashtextextended(n.visit_type || ' ' || n.url, 0), n.url, n.visit_type, n.source, n.changed_at, now(), n.moved, n.snapshot, now() + interval '1 minute'
@@ -39,7 +40,8 @@ order by 1
 on conflict (origin) do update set
   url = excluded.url, visit_type = excluded.visit_type, source = excluded.source, changed_at = excluded.changed_at, received_at = excluded.received_at,
   moved = excluded.moved, snapshot = excluded.snapshot, visited = null, found = null, check_at = excluded.check_at
-where excluded.changed_at > h.changed_at or excluded.received_at > h.received_at + interval '1 minute';
+where excluded.changed_at > h.changed_at or excluded.received_at > h.received_at + interval '1 minute'
+  and (h.visited is not null or excluded.moved and excluded.changed_at = h.changed_at);
 
 -- CountHints adds counts to those of sources. Beyond a number of sources, it counts new ones as others.
 -- name: CountHints :exec

@@ -349,6 +349,7 @@ on conflict (origin) do update set
   url = excluded.url, visit_type = excluded.visit_type, source = excluded.source, changed_at = excluded.changed_at, received_at = excluded.received_at,
   moved = excluded.moved, snapshot = excluded.snapshot, visited = null, found = null, check_at = excluded.check_at
 where excluded.changed_at > h.changed_at or excluded.received_at > h.received_at + interval '1 minute'
+  and (h.visited is not null or excluded.moved and excluded.changed_at = h.changed_at)
 `
 
 type NoteHintsParams struct {
@@ -360,8 +361,9 @@ type NoteHintsParams struct {
 	Snapshot  [][]byte
 }
 
-// NoteHints records the last hint of each origin. A hint that comes within a minute of the recorded one
-// replaces it only if its date is later.
+// NoteHints records the last hint of each origin. A hint without a later date replaces the recorded one only if that is
+// older than a minute, and had its visit or is written again over a lister's date: late and repeated hints take nothing
+// from one that waits.
 func (q *Queries) NoteHints(ctx context.Context, arg NoteHintsParams) error {
 	_, err := q.db.Exec(ctx, noteHints,
 		arg.URL,
