@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,7 @@ import (
 type graphStore struct {
 	Store
 	rounds []graphs.Round
+	slow   time.Duration // of each round
 	drains int
 }
 
@@ -32,6 +34,7 @@ func (*graphStore) Now() time.Time { return time.Now() }
 
 func (s *graphStore) AdvanceGraphs(context.Context, time.Time) (graphs.Round, error) {
 	s.drains++
+	time.Sleep(s.slow)
 	round := s.rounds[0]
 	if len(s.rounds) > 1 {
 		s.rounds = s.rounds[1:]
@@ -70,6 +73,17 @@ func TestRoundsOfAPass(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// Ready tasks don't wait for many slow rounds.
+func TestSlowRoundsOfAPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &graphStore{rounds: []graphs.Round{{Failed: 500, More: true}}, slow: 700 * time.Millisecond}
+		got, err := newGraphRunner(t, store).graphs(t.Context())
+		if want := (service.Result{Again: true}); err != nil || got != want || store.drains != 2 {
+			t.Errorf("%d rounds, %+v, %v; want 2 rounds, and another pass at once", store.drains, got, err)
+		}
+	})
 }
 
 // Drain continues until graphs have no more work, also after passes without ready tasks.

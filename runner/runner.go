@@ -366,6 +366,8 @@ const (
 	// graphRounds is how many rounds of the drain of graphs precede a pass. That is enough to fill the queues, and
 	// other ready tasks don't wait for all of a large fan-out.
 	graphRounds = 10
+	// graphsTime ends them earlier: rounds are slow where failures follow long chains.
+	graphsTime = time.Second
 	// othersWait is the delay when other transactions drain graphs or hold rows.
 	othersWait = 100 * time.Millisecond
 )
@@ -373,6 +375,7 @@ const (
 // graphs drains graphs of tasks before a pass. Its result asks for another pass at once if there is more.
 func (r *Runner) graphs(ctx context.Context) (service.Result, error) {
 	var round graphs.Round
+	began := time.Now()
 	for range graphRounds {
 		var err error
 		if round, err = r.Store.AdvanceGraphs(ctx, r.now()); err != nil {
@@ -383,7 +386,7 @@ func (r *Runner) graphs(ctx context.Context) (service.Result, error) {
 		if round.Released+round.Failed > 0 {
 			r.Log.Info("tasks of graphs", "released", round.Released, "never_run", round.Failed)
 		}
-		if !round.More {
+		if !round.More || time.Since(began) >= graphsTime {
 			break
 		}
 	}

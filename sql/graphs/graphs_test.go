@@ -282,6 +282,31 @@ func TestRoundsAreBounded(t *testing.T) {
 	rounds(graphs.Round{Released: 1})
 }
 
+// A look for deadlines that are over reads no waiting tasks without one.
+func TestLooksForDeadlinesAreCheap(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	const n = 3000
+	tasks := []graphs.NewTask{on()}
+	for range n {
+		tasks = append(tasks, on(0))
+	}
+	submitGraph(t, store, tasks...)
+	testenv.Exec(t, store.Pool(), "analyze scheduler_go.graph_tasks")
+	tx, err := store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	var read int
+	if _, err = tx.Exec(t.Context(), "select scheduler_go.check_graph_deadlines(1000, now())"); err == nil {
+		err = tx.QueryRow(t.Context(), "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables where relid = 'scheduler_go.graph_tasks'::regclass").Scan(&read)
+	}
+	if err != nil || read > 0 {
+		t.Errorf("%d of %d waiting tasks without a deadline were read (%v)", read, n, err)
+	}
+}
+
 // Whether a task that can't run is skipped or failed follows its dependencies, even if that changes while
 // it can never run. So does the state of its dependents.
 func TestWhyATaskCannotRunIsKeptUp(t *testing.T) {

@@ -87,7 +87,7 @@ func TestMigratedBeforeTheSquash(t *testing.T) {
 	dsn, empty := migratedBefore(t, len(beforeSquash)), testenv.Database(t)
 	objects, rows := catalogueOf(t, testenv.Connect(t, empty), "scheduler_go"), ownRows(t, dsn)
 	since := []string{"00610_older_programs.sql", "00620_work_room.sql", "00621_note_listed_origins.sql", "00622_note_visit_stats.sql",
-		"00623_changes_of_visits.sql", "00624_drain.sql", "00625_check_candidates.sql", "00630_sessions.sql", "00645_ended_past.sql", "00646_failures.sql", "00647_running.sql", "00648_visit_turns.sql", "00653_graph_states.sql", "00654_door_comment.sql", "00657_figures.sql", "00663_failed_past.sql", "00670_hints.sql", "00680_hosters_that_refuse.sql", "00690_full_listings.sql", "00700_news_quality.sql", "00720_pace_of_hosters.sql", "00740_lister_weights.sql", "00741_quality_of_hints.sql", "00750_lean_triggers.sql", "00760_work_of_hosters.sql", "00770_outgoing_work.sql", "00780_outgoing_due.sql"}
+		"00623_changes_of_visits.sql", "00624_drain.sql", "00625_check_candidates.sql", "00630_sessions.sql", "00645_ended_past.sql", "00646_failures.sql", "00647_running.sql", "00648_visit_turns.sql", "00653_graph_states.sql", "00654_door_comment.sql", "00657_figures.sql", "00663_failed_past.sql", "00670_hints.sql", "00680_hosters_that_refuse.sql", "00690_full_listings.sql", "00700_news_quality.sql", "00720_pace_of_hosters.sql", "00740_lister_weights.sql", "00741_quality_of_hints.sql", "00750_lean_triggers.sql", "00760_work_of_hosters.sql", "00770_outgoing_work.sql", "00780_outgoing_due.sql", "00790_graph_deadlines.sql"}
 	if s := status(t, dsn); !slices.Equal(s.Pending, since) || len(s.Newer) > 0 {
 		t.Errorf("%+v, want it to lack %v", s, since)
 	}
