@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"swh-scheduler/runner"
 	"swh-scheduler/sql/db"
 	"swh-scheduler/sql/ledger"
+	"swh-scheduler/sql/migrate"
 )
 
 // openWorld returns a world with a database without tasks. Its method slots sets its broker.
@@ -275,6 +277,25 @@ func TestSharedClaimsAreCounted(t *testing.T) {
 		if n, err := r.RunOnce(t.Context()); n != want || err != nil {
 			t.Errorf("by %s: %d claimed, %v, want %d", by, n, err, want)
 		}
+	}
+}
+
+// An argument of any length can be that of a group: its task is created and claimed like others.
+func TestGroupsOfLongArguments(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	shares := map[string]model.Shares{"a": {By: "kwargs.owner", Default: 1, HalfLife: time.Hour}}
+	testenv.Migrate(t, w.dsn, migrate.Options{Shares: shares})
+	w.exec(t, "insert into task_type (type, description, backend_name) values ('a', '', 'swh.loader.package.of_some_kind.tasks.LoadThem')")
+	for _, length := range []int{10, 2650, 10_000} {
+		owner := make([]byte, length/2)
+		_, _ = rand.Read(owner)
+		w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
+			values ('a', jsonb_build_object('kwargs', jsonb_build_object('owner', encode($1, 'hex'))), now() - interval '1 minute', '1 day', 'next_run_not_scheduled')`, owner)
+	}
+	r := runner.New(runner.Options{Store: w.store, Slots: w.slots(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(), Shares: shares})
+	if n, err := r.RunOnce(t.Context()); n != 3 || err != nil {
+		t.Errorf("%d claimed, %v, want 3", n, err)
 	}
 }
 

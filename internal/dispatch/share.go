@@ -178,10 +178,14 @@ func groupOf(by model.ShareKey, taskType string, kwargs json.RawMessage) string 
 	}
 	var all map[string]json.RawMessage
 	_ = json.Unmarshal(kwargs, &all) // arguments that are no object have none
-	if name, ok := by.Kwarg(); ok {
-		return textArgument(all[name])
+	argument := func(name string) string {
+		text := []rune(textArgument(all[name]))
+		return string(text[:min(len(text), model.MaxGroupArgument)])
 	}
-	return model.ListerGroup(by, model.Lister{Name: textArgument(all["lister_name"]), InstanceName: textArgument(all["lister_instance_name"])})
+	if name, ok := by.Kwarg(); ok {
+		return argument(name)
+	}
+	return model.ListerGroup(by, model.Lister{Name: argument("lister_name"), InstanceName: argument("lister_instance_name")})
 }
 
 // join returns the groups that take part in a division: those with work waiting and below their ceilings, each at

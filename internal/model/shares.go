@@ -49,6 +49,10 @@ func (s Shares) Weight(group string) float64 {
 	return s.Default
 }
 
+// MaxGroupArgument is how many characters of an argument make the name of a group. Longer names would not fit into the
+// indexes of tasks and groups, and PostgreSQL would refuse their tasks.
+const MaxGroupArgument = 200
+
 // ListerGroup returns the group of a lister's origins. by is one of the two keys of visits.
 func ListerGroup(by ShareKey, l Lister) string {
 	if by == ShareByListerInstance {

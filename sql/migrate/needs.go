@@ -50,7 +50,9 @@ const ownIndexPrefix = "scheduler_go_"
 // TaskGroup returns the SQL expression of a task's group, which ofGroups indexes. Its only input is a
 // name of letters, digits and _.
 func TaskGroup(by model.ShareKey) string {
-	kwarg := func(name string) string { return "coalesce(arguments #>> '{kwargs," + name + "}', '')" }
+	kwarg := func(name string) string {
+		return fmt.Sprintf("coalesce(left(arguments #>> '{kwargs,%s}', %d), '')", name, model.MaxGroupArgument)
+	}
 	switch by {
 	case model.ShareByLister:
 		return kwarg("lister_name")
@@ -63,15 +65,19 @@ func TaskGroup(by model.ShareKey) string {
 
 // taskIndex is an index of some ready tasks. It is in the Python scheduler's schema; Remove drops it. Its texts are made of
 // fixed parts and TaskGroup.
-type taskIndex struct{ name, columns, of string }
+type taskIndex struct {
+	name, columns, of string
+	before            string // the index that it replaces, or ""
+}
 
 // ofPriority is the index of ready tasks with priority. Without it, a look for them would read all ready tasks, or
 // all tasks that ever had a priority.
-var ofPriority = taskIndex{ownIndexPrefix + "task_with_priority", "type, next_run", "priority is not null"}
+var ofPriority = taskIndex{ownIndexPrefix + "task_with_priority", "type, next_run", "priority is not null", ""}
 
 // ofGroups returns the index of ready tasks by group.
 func ofGroups(by model.ShareKey) taskIndex {
-	return taskIndex{ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_"), "type, (" + TaskGroup(by) + "), next_run", "priority is null"}
+	key := strings.ReplaceAll(string(by), ".", "_")
+	return taskIndex{ownIndexPrefix + "task_of_" + key, "type, (" + TaskGroup(by) + "), next_run", "priority is null", ownIndexPrefix + "task_by_" + key}
 }
 
 // inWords names the indexes of a need.
@@ -94,14 +100,23 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 	}
 	for _, index := range missing.tasks {
 		log.Info("building an index of ready tasks", "index", index.name)
-		// An interrupted run may have left an invalid index.
-		if _, err := conn.Exec(ctx, "drop index concurrently if exists "+pgx.Identifier{"public", index.name}.Sanitize()); err != nil {
+		drop := func(name string) error {
+			_, err := conn.Exec(ctx, "drop index concurrently if exists "+pgx.Identifier{"public", name}.Sanitize())
+			return err
+		}
+		if err := drop(index.name); err != nil { // an interrupted run may have left an invalid index
 			return err
 		}
 		_, err := conn.Exec(ctx, "create index concurrently "+pgx.Identifier{index.name}.Sanitize()+" on public.task ("+index.columns+
 			") where status = 'next_run_not_scheduled' and "+index.of)
 		if err != nil {
 			return fmt.Errorf("build the index %s of ready tasks: %w", index.name, err)
+		}
+		if index.before == "" {
+			continue
+		}
+		if err := drop(index.before); err != nil {
+			return err
 		}
 	}
 	return nil
