@@ -79,7 +79,7 @@ func (g *gone) report(ctx context.Context, of origins.FullListing, state string)
 		return
 	}
 	l := all[i]
-	fields := []any{"lister", l.Name, "instance", l.InstanceName, "run", l.Run, "listing_ended", l.Ended, "enabled", l.Enabled, "missing", l.Missing}
+	fields := []any{"lister", l.Name, "instance", l.InstanceName, "run", *cmp.Or(l.Run, new(int64)), "listing_ended", l.Ended, "enabled", l.Enabled, "missing", l.Missing}
 	switch state {
 	case origins.ListingHeld:
 		g.log.Warn("a full listing lacks more origins than may go at once: none is disabled until an operator decides (swh-scheduler lister gone)", append(fields, "allowed", l.Allowed)...)
@@ -94,7 +94,11 @@ func (g *gone) report(ctx context.Context, of origins.FullListing, state string)
 // leaves instances alone whose last listing is not done with.
 func (g *gone) examine(ctx context.Context) error {
 	now := g.store.Now()
-	runs, err := g.store.EndedListings(ctx, g.rules.TaskTypes(), now.Add(-listingsKept))
+	types, err := g.store.TaskTypes(ctx)
+	if err != nil {
+		return err
+	}
+	runs, err := g.store.LastListings(ctx, g.rules.TaskTypes(types), now.Add(-listingsKept))
 	if err != nil {
 		return err
 	}
@@ -123,24 +127,27 @@ func (g *gone) examine(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// runsOf returns the runs that list an instance, by its rule.
+// runsOf returns the runs that list an instance, full ones or not.
 func runsOf(l origins.FullListing, rule model.GoneRule, runs []model.ListingRun, only bool) (of []model.ListingRun) {
 	for _, run := range runs {
-		if slices.Contains(rule.FullTaskTypes, run.TaskType) && run.Lists(l.InstanceName, only) {
+		if rule.ListsFor(l.Name, run.TaskType) && run.Lists(l.InstanceName, only) {
 			of = append(of, run)
 		}
 	}
 	return of
 }
 
-// examination examines the runs of an instance, the newest first, down to the last examined one. It returns nil if
-// none is new.
-func examination(l origins.FullListing, rule model.GoneRule, runs []model.ListingRun, now time.Time) *origins.Examination {
+// examination examines the ended runs of full listings of an instance, the newest first, down to the last examined one.
+// It returns nil if none is new. listing are all runs that list the instance, also those that have not ended.
+func examination(l origins.FullListing, rule model.GoneRule, listing []model.ListingRun, now time.Time) *origins.Examination {
+	runs := slices.DeleteFunc(slices.Clone(listing), func(run model.ListingRun) bool {
+		return run.Ended == nil || !slices.Contains(rule.FullTaskTypes, run.TaskType)
+	})
 	if len(runs) == 0 || runs[0].ID <= l.Examined {
 		return nil
 	}
 	e := &origins.Examination{Lister: l.ID, Newest: runs[0].ID, Listings: rule.Listings}
-	if urls := model.Elsewhere(runs); urls != nil {
+	if urls := model.Elsewhere(listing); urls != nil {
 		e.Doubt = fmt.Sprintf("tasks list this instance at several addresses (%.80s, %.80s), and each leaves the others' origins out", urls[0], urls[1])
 		return e
 	}

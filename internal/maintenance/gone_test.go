@@ -205,6 +205,29 @@ func TestListingsThatAreNotFull(t *testing.T) {
 	}
 }
 
+// A run that lists the instance at another address counts before its first end, and whatever its type: the origins that
+// it listed before the other run began are not gone.
+func TestAnotherAddressThatIsListedNow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lister, full, other, status string
+	}{
+		"still running":   {"gitweb", "list-gitweb", "list-gitweb", "started"},
+		"of another type": {"gitlab", "list-gitlab-full", "list-gitlab-incremental", "eventful"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := forgesWith(t, model.GoneOrigins{c.lister: model.DefaultGoneRule(c.lister)})
+			l := f.lister(c.lister, "git.example")
+			f.run(l, c.other, `{"url": "https://git.example/b"}`, c.status, 300, 120)
+			f.seen(l, 1, 3, 200)
+			f.run(l, c.full, `{"url": "https://git.example/a"}`, "eventful", 100, 80)
+			f.seen(l, 4, 100, 90)
+			f.expect("a listing of the other address", l, "none", "tasks list this instance at several addresses")
+		})
+	}
+}
+
 // A clock that is behind by less than the margin disables no origin that was listed. An origin last seen within the
 // margin before the listing stays until the next one.
 func TestMarginOfClocks(t *testing.T) {

@@ -88,11 +88,21 @@ func (g GoneOrigins) Rule(l Lister) (GoneRule, bool) {
 	return r, ok
 }
 
-// TaskTypes returns the task types of all rules, sorted.
-func (g GoneOrigins) TaskTypes() []string {
+// ListsFor reports whether runs of a task type list instances of a lister, all of their origins or not.
+func (r GoneRule) ListsFor(lister, taskType string) bool {
+	prefix := "list-" + strings.ToLower(lister)
+	return slices.Contains(r.FullTaskTypes, taskType) || taskType == prefix || strings.HasPrefix(taskType, prefix+"-")
+}
+
+// TaskTypes returns those of the types that list instances of the rules' listers, sorted.
+func (g GoneOrigins) TaskTypes(all []TaskType) []string {
 	var types []string
-	for _, r := range g {
-		types = append(types, r.FullTaskTypes...)
+	for key, r := range g {
+		for _, t := range all {
+			if r.ListsFor(ListerOfKey(key), t.Type) {
+				types = append(types, t.Type)
+			}
+		}
 	}
 	slices.Sort(types)
 	return slices.Compact(types)
@@ -103,7 +113,7 @@ func (r GoneRule) Allowed(enabled int64) int64 {
 	return max(int64(r.MaxShare*float64(enabled)), min(int64(r.Few), enabled/2))
 }
 
-// ListingRun is a run of a task that lists origins, and has ended.
+// ListingRun is a run of a task that lists origins.
 type ListingRun struct {
 	ID        int64 // task_run.id
 	TaskType  string

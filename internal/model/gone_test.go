@@ -132,7 +132,7 @@ func TestRuleOfInstance(t *testing.T) {
 	if _, ok := g.Rule(model.Lister{Name: "gitea", InstanceName: "x"}); ok {
 		t.Error("a lister without a rule has one")
 	}
-	if diff := cmp.Diff([]string{"a", "b"}, g.TaskTypes()); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b"}, g.TaskTypes([]model.TaskType{{Type: "c"}, {Type: "b"}, {Type: "a"}})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -9,11 +9,10 @@ import (
 	"swh-scheduler/sql/internal/stmt"
 )
 
-// EndedListings returns the last ended runs of the tasks of the types that started since a moment, up to 3 for each
-// task.
-func (s JobStore) EndedListings(ctx context.Context, types []string, since time.Time) ([]model.ListingRun, error) {
-	rows, err := s.q.EndedListings(ctx, queries.EndedListingsParams{Types: types, Since: since})
-	return stmt.List(rows, stmt.Failed(err, "read the last listings"), func(r queries.EndedListingsRow) model.ListingRun {
+// LastListings returns the last runs of the tasks of the types that started since a moment, up to 3 for each task.
+func (s JobStore) LastListings(ctx context.Context, types []string, since time.Time) ([]model.ListingRun, error) {
+	rows, err := s.q.LastListings(ctx, queries.LastListingsParams{Types: types, Since: since})
+	return stmt.List(rows, stmt.Failed(err, "read the last listings"), func(r queries.LastListingsRow) model.ListingRun {
 		return model.ListingRun{ID: r.ID, TaskType: r.Type, Arguments: r.Arguments, Status: r.Status, Scheduled: r.Scheduled, Started: r.Started, Ended: r.Ended}
 	})
 }

@@ -1,14 +1,13 @@
 -- Full listings, and origins that are gone from their forge.
 
--- EndedListings returns the last ended runs of each task of the types, up to 3 a task, that started since a
--- moment.
--- name: EndedListings :many
+-- LastListings returns the last runs of each task of the types, up to 3 a task, that started since a moment.
+-- name: LastListings :many
 select t.type, t.arguments, r.id, r.status, r.scheduled, r.started, r.ended
 from task t
 cross join lateral (
   select * from task_run o where o.task = t.id and o.started >= @since::timestamptz order by o.started desc limit 3
 ) r
-where t.type = any(@types::text[]) and r.ended is not null;
+where t.type = any(@types::text[]);
 
 -- FullListings returns the state of all listers, and when their last listings ended. Listers without a row
 -- have the state none.

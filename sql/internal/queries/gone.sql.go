@@ -177,22 +177,22 @@ func (q *Queries) DisableMissing(ctx context.Context, arg DisableMissingParams) 
 	return result.RowsAffected(), nil
 }
 
-const endedListings = `-- name: EndedListings :many
+const lastListings = `-- name: LastListings :many
 
 select t.type, t.arguments, r.id, r.status, r.scheduled, r.started, r.ended
 from task t
 cross join lateral (
   select id, task, backend_id, scheduled, started, ended, metadata, status from task_run o where o.task = t.id and o.started >= $1::timestamptz order by o.started desc limit 3
 ) r
-where t.type = any($2::text[]) and r.ended is not null
+where t.type = any($2::text[])
 `
 
-type EndedListingsParams struct {
+type LastListingsParams struct {
 	Since time.Time
 	Types []string
 }
 
-type EndedListingsRow struct {
+type LastListingsRow struct {
 	Type      string
 	Arguments json.RawMessage
 	ID        int64
@@ -203,17 +203,16 @@ type EndedListingsRow struct {
 }
 
 // Full listings, and origins that are gone from their forge.
-// EndedListings returns the last ended runs of each task of the types, up to 3 a task, that started since a
-// moment.
-func (q *Queries) EndedListings(ctx context.Context, arg EndedListingsParams) ([]EndedListingsRow, error) {
-	rows, err := q.db.Query(ctx, endedListings, arg.Since, arg.Types)
+// LastListings returns the last runs of each task of the types, up to 3 a task, that started since a moment.
+func (q *Queries) LastListings(ctx context.Context, arg LastListingsParams) ([]LastListingsRow, error) {
+	rows, err := q.db.Query(ctx, lastListings, arg.Since, arg.Types)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []EndedListingsRow
+	var items []LastListingsRow
 	for rows.Next() {
-		var i EndedListingsRow
+		var i LastListingsRow
 		if err := rows.Scan(
 			&i.Type,
 			&i.Arguments,
