@@ -70,3 +70,29 @@ func TestFailuresAreRecorded(t *testing.T) {
 		t.Errorf("%+v, %v", of, err)
 	}
 }
+
+// A failure whose error is one long word ends its run: such a word is no class of an exception, and fits into no index.
+func TestLongWordIsNoException(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	store := settle.Store{Store: testenv.OpenLocal(t, dsn), Metrics: settle.NewMetrics(prometheus.NewRegistry())}
+	conn := testenv.Connect(t, dsn)
+	for _, statement := range []string{
+		"insert into task_type (type, description, backend_name) values ('load-git', '', 'swh.git')",
+		`insert into task (type, arguments, next_run, status, policy) values ('load-git', '{"args": [], "kwargs": {}}', now(), 'next_run_scheduled', 'oneshot')`,
+		"insert into task_run (task, backend_id, scheduled, status) values (1, 'run', now(), 'scheduled')",
+	} {
+		testenv.Exec(t, conn, statement)
+	}
+	word := "X"
+	for len(word) < 4000 { // as random as a key, so that PostgreSQL can't compress it
+		word += strings.ReplaceAll(uuid.NewString(), "-", "")
+	}
+	err := store.ApplyOutcomes(t.Context(), []settle.Outcome{{BackendID: "run", Received: time.Now(), End: &settle.End{Status: model.RunFailed, Error: &word}}})
+	if err != nil {
+		t.Error(err)
+	}
+	if status := testenv.Value[string](t, conn, "select status::text from task_run"); status != "failed" {
+		t.Errorf("the run is %s, want failed", status)
+	}
+}

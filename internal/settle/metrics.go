@@ -165,8 +165,9 @@ func (o *observation) setEnd(t *report) {
 	}
 }
 
-// exceptionLine matches the last line of a traceback, and Python's repr of an exception.
-var exceptionLine = regexp.MustCompile(`^(?:\w+\.)*([A-Z]\w*)(?:[:(]|$)`)
+// exceptionLine matches the last line of a traceback, and Python's repr of an exception. A longer word is no class: it may
+// not fit into an index.
+var exceptionLine = regexp.MustCompile(`^(?:\w+\.)*([A-Z]\w{0,199})(?:[:(]|$)`)
 
 // exceptionClass returns the class of the exception of a failed task, without its module, or "" if the events name
 // none.
