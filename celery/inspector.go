@@ -133,6 +133,9 @@ func (q *QueueInspector) LengthSince(ctx context.Context, queue string, figures 
 // now declares the queue passively, over a connection that is kept, for the numbers of ready messages and of
 // consumers.
 func (q *QueueInspector) now(ctx context.Context, queue string) (found bool, state amqp.Queue, err error) {
+	if len(queue) > maxShortString { // its declaration would end the connection, with the requests for other queues
+		return false, state, &QueueDownError{queue, "its name has more than 255 bytes"}
+	}
 	conn, channel, err := q.channel(ctx)
 	if err != nil {
 		return false, state, err

@@ -81,6 +81,27 @@ func TestLengthWithoutConsumers(t *testing.T) {
 	}
 }
 
+// A queue whose name is too long for AMQP is an error of this queue alone. Questions about others go on beside it.
+func TestLengthOfAQueueWithALongName(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	q := inspector(t, parsed.Broker(t, env.URL), env.ManagementURL, celery.InspectorOptions{})
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := q.Length(t.Context(), strings.Repeat("x", 256), 0); !celery.IsOfQueue(err) {
+				t.Errorf("a long name: %v", err)
+			}
+		})
+		all.Go(func() {
+			if _, err := q.Length(t.Context(), "short", 0); err != nil {
+				t.Errorf("beside it: %v", err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // The length includes messages that consumers took since the management API's last statistics, up to the consumers'
 // prefetch limits.
 func TestLengthWithPrefetchLimits(t *testing.T) {
