@@ -34,6 +34,7 @@ func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g G
 	if g.Edges, err = store.GraphEdges(ctx, graph); err != nil {
 		return Graph{}, err
 	}
+	g.inOrder()
 	types := []string{}
 	for _, t := range g.Tasks {
 		types = append(types, t.Type)
@@ -45,6 +46,29 @@ func Read(ctx context.Context, store *db.Store, graph int64, now time.Time) (g G
 	g.PaceWindow = min(paceWithin, now.Sub(g.Summary.Submitted))
 	g.Ends, err = store.GraphEnds(ctx, graph)
 	return g, err
+}
+
+// inOrder moves tasks behind their dependencies. An extension adds dependencies on tasks with higher numbers.
+func (g *Graph) inOrder() {
+	d := g.dependencies()
+	ordered := make([]graphs.Task, 0, len(g.Tasks))
+	begun, placed := make([]int, len(g.Tasks)), make([]bool, len(g.Tasks)) // begun counts the dependencies that were followed
+	for i := range g.Tasks {
+		for path := []int{i}; len(path) > 0; {
+			at := path[len(path)-1]
+			switch {
+			case placed[at]:
+				path = path[:len(path)-1]
+			case begun[at] < len(d.inside[at]):
+				path = append(path, d.inside[at][begun[at]])
+				begun[at]++
+			default:
+				placed[at] = true
+				ordered = append(ordered, g.Tasks[at])
+			}
+		}
+	}
+	g.Tasks = ordered
 }
 
 // settleTime bounds the time for which a command settles graphs, roughly.
