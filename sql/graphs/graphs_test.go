@@ -112,6 +112,27 @@ func TestRetryGivesRetriesBack(t *testing.T) {
 	}
 }
 
+// A task that was with a worker while its graph was cancelled and taken up again is retried as often as submitted.
+func TestRetryGivesRetriesBackToSentTasks(t *testing.T) {
+	t.Parallel()
+	store := graphStore(t)
+	task := on()
+	task.Retries = new(int64(3))
+	g := submitGraph(t, store, task, graphs.NewTask(on()))
+	setStatus(t, store, model.TaskScheduled, g.Tasks[0])
+	if err := store.CancelGraph(t.Context(), g.ID, at(1)); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, store)
+	if _, err := store.RetryGraph(t.Context(), g.ID, at(2)); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, store)
+	if n := testenv.Value[int](t, store.Pool(), "select retries_left from task where id = $1", g.Tasks[0]); n != 3 {
+		t.Errorf("%d retries are left, want 3", n)
+	}
+}
+
 // Two transactions that end the last two dependencies don't see each other. With either one watched, and
 // any order of the commits and the drain, the dependent is released after the last commit and not before.
 func TestLastReleaseIsNotLost(t *testing.T) {

@@ -177,61 +177,6 @@ func (q *Queries) DisableMissing(ctx context.Context, arg DisableMissingParams) 
 	return result.RowsAffected(), nil
 }
 
-const lastListings = `-- name: LastListings :many
-
-select t.type, t.arguments, r.id, r.status, r.scheduled, r.started, r.ended
-from task t
-cross join lateral (
-  select id, task, backend_id, scheduled, started, ended, metadata, status from task_run o where o.task = t.id and o.started >= $1::timestamptz order by o.started desc limit 3
-) r
-where t.type = any($2::text[])
-`
-
-type LastListingsParams struct {
-	Since time.Time
-	Types []string
-}
-
-type LastListingsRow struct {
-	Type      string
-	Arguments json.RawMessage
-	ID        int64
-	Status    model.RunStatus
-	Scheduled *time.Time
-	Started   *time.Time
-	Ended     *time.Time
-}
-
-// Full listings, and origins that are gone from their forge.
-// LastListings returns the last runs of each task of the types, up to 3 a task, that started since a moment.
-func (q *Queries) LastListings(ctx context.Context, arg LastListingsParams) ([]LastListingsRow, error) {
-	rows, err := q.db.Query(ctx, lastListings, arg.Since, arg.Types)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LastListingsRow
-	for rows.Next() {
-		var i LastListingsRow
-		if err := rows.Scan(
-			&i.Type,
-			&i.Arguments,
-			&i.ID,
-			&i.Status,
-			&i.Scheduled,
-			&i.Started,
-			&i.Ended,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const forgetFullListings = `-- name: ForgetFullListings :exec
 delete from scheduler_go.full_listings f where not exists (select from listers l where l.id = f.lister_id)
 `
@@ -418,6 +363,61 @@ func (q *Queries) GonePlaces(ctx context.Context) (GonePlacesRow, error) {
 	var i GonePlacesRow
 	err := row.Scan(&i.First, &i.End)
 	return i, err
+}
+
+const lastListings = `-- name: LastListings :many
+
+select t.type, t.arguments, r.id, r.status, r.scheduled, r.started, r.ended
+from task t
+cross join lateral (
+  select id, task, backend_id, scheduled, started, ended, metadata, status from task_run o where o.task = t.id and o.started >= $1::timestamptz order by o.started desc limit 3
+) r
+where t.type = any($2::text[])
+`
+
+type LastListingsParams struct {
+	Since time.Time
+	Types []string
+}
+
+type LastListingsRow struct {
+	Type      string
+	Arguments json.RawMessage
+	ID        int64
+	Status    model.RunStatus
+	Scheduled *time.Time
+	Started   *time.Time
+	Ended     *time.Time
+}
+
+// Full listings, and origins that are gone from their forge.
+// LastListings returns the last runs of each task of the types, up to 3 a task, that started since a moment.
+func (q *Queries) LastListings(ctx context.Context, arg LastListingsParams) ([]LastListingsRow, error) {
+	rows, err := q.db.Query(ctx, lastListings, arg.Since, arg.Types)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LastListingsRow
+	for rows.Next() {
+		var i LastListingsRow
+		if err := rows.Scan(
+			&i.Type,
+			&i.Arguments,
+			&i.ID,
+			&i.Status,
+			&i.Scheduled,
+			&i.Started,
+			&i.Ended,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockFullListing = `-- name: LockFullListing :many

@@ -1015,10 +1015,27 @@ func (q *Queries) RetryGraphTasks(ctx context.Context, arg RetryGraphTasksParams
 }
 
 const reviveGraph = `-- name: ReviveGraph :execrows
-update scheduler_go.graphs set cancelled = null where id = $1
+with graph as materialized (
+  select s.id, s.cancelled from scheduler_go.graphs s where s.id = $1 for update
+), revived as (
+  update scheduler_go.graphs s set cancelled = null from graph where s.id = graph.id
+), tries as (
+  update task t set retries_left = sent.retries
+  from (
+    select w.id, coalesce(g.retries, tt.num_retries, 0) as retries
+    from graph
+    join scheduler_go.graph_tasks g on g.graph = graph.id
+    join task w on w.id = g.task
+    join task_type tt on tt.type = w.type
+    where graph.cancelled is not null and w.status = 'next_run_scheduled' and w.retries_left = 0
+    order by w.id for update of w
+  ) sent
+  where t.id = sent.id
+)
+select from graph
 `
 
-// ReviveGraph reverts CancelGraph.
+// ReviveGraph reverts CancelGraph. Tasks that were with workers then have all their retries again.
 func (q *Queries) ReviveGraph(ctx context.Context, graph int64) (int64, error) {
 	result, err := q.db.Exec(ctx, reviveGraph, graph)
 	if err != nil {
