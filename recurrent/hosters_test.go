@@ -463,3 +463,50 @@ func TestClaimsKeepThePaceOfHostersThatRefuse(t *testing.T) {
 		}
 	}
 }
+
+// A claim that waits for others counts from the end of its wait: no minute has more visits of a hoster than its limit.
+func TestMinuteOfAClaimThatWaits(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	hosters := model.Hosters{LostAfter: time.Hour, Limits: map[string]model.HosterLimit{"busy.example": {PerMinute: 5}}}
+	testenv.Migrate(t, dsn, migrate.Options{Hosters: hosters})
+	store := testenv.Open(t, dsn, postgres.Options{Command: "test"}).With(db.Rules{Hosters: hosters})
+	for _, statement := range []string{
+		`insert into listers (id, name, instance_name, current_state, updated) values ('00000000-0000-0000-0000-000000000001', 'gitea', 'forge', '{}', now())`,
+		`insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+		 select '00000000-0000-0000-0000-000000000001', 'https://busy.example/' || n, 'git', '{}', true, now() from generate_series(1, 60) n`,
+	} {
+		testenv.Exec(t, store.Pool(), statement)
+	}
+	claim := func(now time.Time) (n int) {
+		err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			picked, err := (Picker{VisitType: "git", Policies: evenly}).Pick(ctx, tx, now, 60)
+			n = len(picked.Visits)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	const wait = 2 * time.Second
+	other, err := store.Pool().Begin(t.Context())
+	if err == nil {
+		_, err = other.Exec(t.Context(), "select pg_advisory_xact_lock(hashtextextended('swh-scheduler hosters', 0))")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, first := time.Now(), make(chan int)
+	go func() { first <- claim(began) }()
+	time.Sleep(wait)
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := <-first; n != 5 {
+		t.Errorf("%d visits were claimed, want 5", n)
+	}
+	if n := claim(began.Add(time.Minute + wait/2)); n != 0 {
+		t.Errorf("%d more visits were claimed, %s after the first ones", n, time.Minute-wait/2)
+	}
+}

@@ -60,6 +60,7 @@ type hosterRoom struct {
 
 	refusing map[string]refusals.State // hosters that refused visits; nil without back-off
 	now      time.Time
+	waited   time.Duration // for the lock, in whole tenths of a second: a claim without a wait is of its own moment
 }
 
 // limited reports whether any hoster has a limit now: a configured one, or by refusals.
@@ -86,10 +87,12 @@ func (g *Grabs) openHosters(ctx context.Context) (s *hosterRoom, err error) {
 		return g.room, nil
 	}
 	tx := g.tx
+	asked := time.Now()
 	if err := tx.q.LockHosters(ctx); err != nil {
 		return nil, err
 	}
 	s = &hosterRoom{Hosters: tx.hosters, listers: make(map[uuid.UUID]string), closed: make(map[string]bool), refusing: g.refusing, now: g.now}
+	s.waited = time.Since(asked).Truncate(100 * time.Millisecond)
 	if s.loads, err = tx.HosterLoads(ctx, s.Hosters, s.Loaded(slices.Collect(maps.Keys(g.refusing))...), g.now); err != nil {
 		return nil, err
 	}
@@ -271,7 +274,7 @@ func (tx *Tx) addHosterClaims(ctx context.Context, s *hosterRoom, visits []Grabb
 	if len(claims) == 0 {
 		return nil
 	}
-	p := queries.AddHosterClaimsParams{Claimed: now, ForgetUntil: now.Add(-time.Minute)}
+	p := queries.AddHosterClaimsParams{Claimed: now.Add(s.waited), ForgetUntil: now.Add(-time.Minute)}
 	for hoster, n := range claims {
 		p.Hosters, p.Visits = append(p.Hosters, hoster), append(p.Visits, n)
 		paced := time.Unix(0, 0)
