@@ -19,7 +19,7 @@ func goneOrigins(v value) model.GoneOrigins {
 	rules := model.GoneOrigins{}
 	for _, e := range v.entries("a mapping from listers to rules") {
 		if !goneKey.MatchString(e.name) {
-			v.problem("must name listers (gitweb), or instances of them (gitlab/gitlab.example)")
+			e.problem("must be named as a lister (gitweb), or an instance of one (gitlab/gitlab.example)")
 			continue
 		}
 		rules[e.name] = goneRule(e.value, model.ListerOfKey(e.name))

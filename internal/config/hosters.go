@@ -22,10 +22,14 @@ func hostersOf(v value) model.Hosters {
 }
 
 func hosterLimits(v value) map[string]model.HosterLimit {
-	limits := mapping(v, "a mapping from hosters to their limits", hosterLimit)
-	for hoster := range limits {
-		if !model.IsInstance(hoster) && model.HostOf("https://"+hoster+"/") != hoster {
-			v.problem("must name hosters as an instance of a lister (name/instance) or a host in lower case, without a port")
+	if v.isNull() {
+		return nil
+	}
+	limits := map[string]model.HosterLimit{}
+	for _, e := range v.entries("a mapping from hosters to their limits") {
+		limits[e.name] = hosterLimit(e.value)
+		if e.name == "" || !model.IsInstance(e.name) && model.HostOf("https://"+e.name+"/") != e.name {
+			e.problem("must be named as an instance of a lister (name/instance) or a host in lower case, without a port")
 		}
 	}
 	return limits
