@@ -21,10 +21,11 @@ type Dashboard struct {
 	Proxy   DashboardProxy `yaml:"proxy,omitempty"`
 }
 
-// DashboardProxy is a proxy that authenticates its users, and passes their names and roles in headers.
+// DashboardProxy is a proxy that passes the addresses of its clients, and with UserHeader the names and roles of users
+// that it authenticates.
 type DashboardProxy struct {
 	Addresses  []netip.Prefix `yaml:"addresses,omitempty"`   // whose headers are trusted
-	UserHeader string         `yaml:"user_header,omitempty"` // with the user's name
+	UserHeader string         `yaml:"user_header,omitempty"` // with the user's name; "": it authenticates nobody
 	RoleHeader string         `yaml:"role_header,omitempty"` // with the proxy's roles of the user, separated by commas
 	// Roles maps each of the proxy's roles to roles of the dashboard. All users of the proxy may read.
 	Roles map[string][]DashboardRole `yaml:"roles,omitempty"`
@@ -54,8 +55,11 @@ func (p *DashboardProxy) read(v value) {
 			v.problem("lets nobody act: map the proxy's roles to roles here in dashboard.proxy.roles, such as {scheduler-admins: [tasks, terminate, graphs]}")
 		},
 	}), nil)
-	if len(p.Addresses) == 0 || p.UserHeader == "" {
-		v.problem("must have both addresses and user_header")
+	if len(p.Addresses) == 0 {
+		v.problem("must have addresses")
+	}
+	if p.UserHeader == "" && p.RoleHeader != "" {
+		v.problem("must have user_header beside role_header")
 	}
 	v.both(p.RoleHeader == "", len(p.Roles) == 0 && v.lines["dashboard.proxy.operators"] == 0, "role_header and roles")
 }

@@ -30,7 +30,7 @@ const DefaultPasswordCost = 12
 const maxUserName = 64
 
 // HasLogins reports whether anybody can log in.
-func (d *Dashboard) HasLogins() bool { return len(d.Users) > 0 || len(d.Proxy.Addresses) > 0 }
+func (d *Dashboard) HasLogins() bool { return len(d.Users) > 0 || d.Proxy.UserHeader != "" }
 
 func dashboardUsers(v value) []DashboardUser {
 	var users []DashboardUser

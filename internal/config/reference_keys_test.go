@@ -103,9 +103,9 @@ var reference = []keyOfReference{
 	{key: "dashboard.users.token_sha256", about: "The SHA-256 of a program's bearer token in hexadecimal digits.", otherwise: "none"},
 	{key: "dashboard.users.roles", about: "`view` reads, `tasks` and `graphs` act on these. With one of the latter, `terminate` also kills what runs.", is: "list of `view`, `tasks`, `graphs`, `terminate`", otherwise: required},
 	{key: "dashboard.reports", about: "A directory of simulator reports to show, from that of the configuration."},
-	{key: "dashboard.proxy", about: "A proxy that authenticates its users."},
-	{key: "dashboard.proxy.addresses", about: "Addresses and networks whose headers are trusted. `rpc-serve` also takes the addresses of its clients from them.", is: "list of texts", otherwise: required, readers: "`dashboard`, `rpc-serve`"},
-	{key: "dashboard.proxy.user_header", about: "The header with the user's name.", otherwise: required, readers: ofSite},
+	{key: "dashboard.proxy", about: "A proxy before the dashboard or `rpc-serve`."},
+	{key: "dashboard.proxy.addresses", about: "Addresses and networks whose headers are trusted. The addresses of clients are taken from `X-Forwarded-For`, also by `rpc-serve`.", is: "list of texts", otherwise: required, readers: "`dashboard`, `rpc-serve`"},
+	{key: "dashboard.proxy.user_header", about: "The header with the name of the user whom the proxy authenticated.", otherwise: "none: it authenticates nobody", readers: ofSite},
 	{key: "dashboard.proxy.role_header", about: "The header with the proxy's roles of the user, separated by commas."},
 	{key: "dashboard.proxy.roles", about: "The roles here of each role of the proxy. All its users may read."},
 
