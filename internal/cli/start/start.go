@@ -52,8 +52,8 @@ all task types.`,
 	flags.StringArrayVar(&patterns, "task-type-pattern", nil, "`PATTERN` that the names of task types to schedule begin with; all if not given")
 	command.Pair(flags, &priority, command.WithPriority, "", "without-priority",
 		"schedule the tasks that have a priority, instead of those that have none", "schedule the tasks that have no priority (default)")
-	flags.Var(command.Duration(&lost), "lost-after", "give up runs without events for `DURATION` (such as 36h), unless the configuration's lost_after sets another one; needs a period")
-	flags.Var(&before, "lost-before", "give up also runs that another scheduler sent before `DATE`; without it, only those that were sent since this program sends")
+	flags.Var(command.Duration(&lost), "lost-after", "give up runs without events for `DURATION` (such as 36h), unless the configuration's lost_after sets another one; needs a period, and --without-priority")
+	flags.Var(&before, "lost-before", "give up also runs that another scheduler sent before `DATE`; without it, only those that were sent since this program sends; needs what --lost-after needs")
 	command.PythonName(flags, "task-type", "task_type_names")
 	command.PythonName(flags, "task-type-pattern", "task_type_patterns")
 
@@ -61,6 +61,9 @@ all task types.`,
 		d := daemons.Runner{
 			Options: options(a, cmd), Period: period(), TaskTypes: types, TaskTypePatterns: patterns, WithPriority: priority, LostAfter: lost,
 			LostBefore: before.Or(time.Time{}),
+		}
+		if (d.LostAfter > 0 || !d.LostBefore.IsZero()) && (d.WithPriority || d.Period == 0) {
+			a.Log.Warn("--lost-after and --lost-before have no effect here: a start-runner with a period and without --with-priority gives up the runs of all tasks")
 		}
 		return command.UnknownTaskType(cmd, d.Run(cmd.Context()), "Unknown %s")
 	})
