@@ -56,7 +56,7 @@ func KnownQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 	if err != nil {
 		return nil, err
 	}
-	listers, err := store.ListersWithFirstVisits(ctx)
+	prefixes, err := store.FirstVisitsPrefixes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func KnownQueues(ctx context.Context, store *db.Store, lanes map[string][]model.
 		names := []string{tt.Queue(), model.PriorityLanes(tt.BackendName)}
 		if _, ok := model.LoadedVisitType(tt.Type); ok {
 			names = append(names, tt.BackendName) // its visits go there, whatever the routes of tasks
-			for _, l := range listers {
-				names = append(names, *l.FirstVisitsQueuePrefix+":"+tt.BackendName)
+			for _, prefix := range prefixes {
+				names = append(names, prefix+":"+tt.BackendName)
 			}
 		}
 		for _, name := range names {

@@ -97,6 +97,12 @@ func (a Queries) ListersWithFirstVisits(ctx context.Context) ([]model.Lister, er
 	return stmt.List(rows, stmt.Failed(err, "read the listers with first visits to schedule"), listerOf)
 }
 
+// FirstVisitsPrefixes lists the prefixes of the queues of first visits, also of those that were all scheduled.
+func (a Queries) FirstVisitsPrefixes(ctx context.Context) ([]string, error) {
+	prefixes, err := a.q.FirstVisitsPrefixes(ctx)
+	return prefixes, stmt.Failed(err, "read the prefixes of queues of first visits")
+}
+
 // ListedVisitTypes lists the visit types of a lister's origins.
 func (a Queries) ListedVisitTypes(ctx context.Context, lister uuid.UUID) ([]string, error) {
 	types, err := a.q.ListedVisitTypes(ctx, lister)

@@ -9,6 +9,11 @@ where last_listing_finished_at is not null
   and first_visits_scheduled_at is null
 order by last_listing_finished_at, id;
 
+-- FirstVisitsPrefixes lists the prefixes of the queues of first visits. Messages may wait there after all
+-- first visits of a lister were scheduled.
+-- name: FirstVisitsPrefixes :many
+select distinct first_visits_queue_prefix::text from listers where first_visits_queue_prefix is not null order by 1;
+
 -- ListedVisitTypes lists the visit types of the origins of a lister.
 -- name: ListedVisitTypes :many
 select distinct visit_type from listed_origins where lister_id = @lister_id order by visit_type;

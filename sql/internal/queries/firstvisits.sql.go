@@ -41,6 +41,32 @@ func (q *Queries) FinishFirstVisits(ctx context.Context, arg FinishFirstVisitsPa
 	return result.RowsAffected(), nil
 }
 
+const firstVisitsPrefixes = `-- name: FirstVisitsPrefixes :many
+select distinct first_visits_queue_prefix::text from listers where first_visits_queue_prefix is not null order by 1
+`
+
+// FirstVisitsPrefixes lists the prefixes of the queues of first visits. Messages may wait there after all
+// first visits of a lister were scheduled.
+func (q *Queries) FirstVisitsPrefixes(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, firstVisitsPrefixes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var first_visits_queue_prefix string
+		if err := rows.Scan(&first_visits_queue_prefix); err != nil {
+			return nil, err
+		}
+		items = append(items, first_visits_queue_prefix)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listedVisitTypes = `-- name: ListedVisitTypes :many
 select distinct visit_type from listed_origins where lister_id = $1 order by visit_type
 `
