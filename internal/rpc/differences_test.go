@@ -131,6 +131,41 @@ func TestNumbersThatDiffer(t *testing.T) {
 	}
 }
 
+// A grab that returns a row which clients can't read marks nothing, as with the Python server: with the answer, the
+// client would lose all other rows.
+func TestUnreadableGrabsMarkNothing(t *testing.T) {
+	t.Parallel()
+	tw := newTwins(t)
+	f := form{mimeMsgpack, mimeJSON}
+	for _, tc := range []struct{ path, odd string }{
+		{"task/grab_ready", `update task set arguments = '{"args": {}, "kwargs": {}}' where id = 3`},
+		{"task/grab_ready", `update task set arguments = '{"args": [], "kwargs": null}' where id = 3`},
+		{"task/grab_ready", `update task set next_run = '0044-03-15 BC' where id = 3`},
+		{"task/grab_ready_with_priority", `update task set priority = 'high', arguments = '{"args": [], "kwargs": []}'`},
+		{"origins/grab_next", "update listed_origins set last_update = '20000-01-01' where url = 'https://3'"},
+		{"origins/grab_next", "update listed_origins set last_seen = '0044-03-15 BC' where url = 'https://3'"},
+	} {
+		tw.reset(t)
+		for side, conn := range tw.conns {
+			testenv.Exec(t, conn, `
+				insert into task (type, arguments, next_run, current_interval, status)
+				select 'load-git', '{"args": [], "kwargs": {}}', '2024-01-01', '1 day', 'next_run_not_scheduled' from generate_series(1, 3);
+				insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen)
+				select id, 'https://' || n, 'git', '{}', true, '2024-01-01' from listers, generate_series(1, 3) n where name = 'gitea'`)
+			testenv.Exec(t, conn, tc.odd)
+			arguments := map[string]any{"task_type": "load-git"}
+			if tc.path == "origins/grab_next" {
+				arguments = map[string]any{"visit_type": "git", "count": 10, "policy": "oldest_scheduled_first", "timestamp": time.Date(2024, 3, 1, 12, 0, 0, 0, time.UTC)}
+			}
+			a, _ := tw.call(t, side, tc.path, arguments, f, asAnswered)
+			marked := testenv.Column[int64](t, conn, `select (select count(*) from task where status = 'next_run_scheduled') + (select count(*) from origin_visit_stats)`)
+			if a.status != http.StatusInternalServerError || marked[0] != 0 {
+				t.Errorf("%s after %s: server %d: status %d, %d marked", tc.path, tc.odd, side, a.status, marked[0])
+			}
+		}
+	}
+}
+
 // Empty values, and booleans in place of numbers, are accepted and refused as by the Python server, and leave the
 // same rows.
 func TestOddValuesAreThePeers(t *testing.T) {

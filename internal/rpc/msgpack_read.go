@@ -173,10 +173,18 @@ func readTimestamp(data []byte) (any, error) {
 		return nil, valueError("Timestamp type can only be created from 32, 64, or 96-bit byte objects")
 	}
 	t := time.Unix(seconds, int64(nanoseconds)).UTC().Truncate(time.Microsecond)
-	if seconds < minTime || seconds > maxTime || t.Year() > 9999 {
-		return nil, &exception{class: "OverflowError", args: []string{"date value out of range"}}
+	if err := outOfRange("date value", t); err != nil {
+		return nil, err
 	}
 	return t, nil
+}
+
+// outOfRange returns an error if a Python datetime can't hold a moment in UTC.
+func outOfRange(what string, t time.Time) error {
+	if seconds := t.Unix(); seconds < minTime || seconds > maxTime {
+		return &exception{class: "OverflowError", args: []string{what + " out of range"}}
+	}
+	return nil
 }
 
 // The seconds of the first and the last datetime.

@@ -133,6 +133,11 @@ func grabVisits(c *call, a grabArguments) (origins []model.ListedOrigin, err err
 	err = c.store.InTx(c, func(ctx context.Context, tx *db.Tx) (err error) {
 		origins, err = tx.GrabNextVisits(ctx, a.VisitFilter, c.at(a.timestamp), c.atMost(*a.count), a.dryRun)
 		origins, err = fewOf(c, "count", origins, err)
+		for i := range origins { // before they are marked for good
+			if err == nil {
+				err = unreadableOrigin(&origins[i])
+			}
+		}
 		return err
 	})
 	switch {
@@ -142,6 +147,20 @@ func grabVisits(c *call, a grabArguments) (origins []model.ListedOrigin, err err
 		return nil, assertionError("Lister with name %s and instance %s not found !", a.ListerName, a.ListerInstanceName)
 	}
 	return origins, err
+}
+
+// unreadableOrigin returns an error if a client can't read an origin's dates.
+func unreadableOrigin(o *model.ListedOrigin) error {
+	dates := []time.Time{o.FirstSeen, o.LastSeen}
+	if o.LastUpdate != nil {
+		dates = append(dates, *o.LastUpdate)
+	}
+	for _, date := range dates {
+		if err := outOfRange("a date of the origin "+brief(o.URL), date); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func unknownPolicy(policy any) error {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -48,12 +49,25 @@ func defineReady(path string, allowed roles, name, description string, read func
 			found, err = read(tx, ctx, a.taskType, c.at(a.timestamp), c.atMost(*a.limit))
 			found, err = fewOf(c, "num_tasks", found, err)
 			for i := range found { // before they are marked for good
-				if interval := found[i].CurrentInterval; err == nil && interval != nil && postgres.TooLong(*interval) {
-					err = errTooLong(fmt.Sprintf("the current_interval of task %d", found[i].ID))
+				if err == nil {
+					err = unreadable(&found[i])
 				}
 			}
 			return err
 		})
 		return found, err
 	})
+}
+
+// unreadable returns an error if a client can't read a task. An answer with such a task is lost as a whole.
+func unreadable(t *model.Task) error {
+	switch interval := t.CurrentInterval; {
+	case interval != nil && postgres.TooLong(*interval):
+		return errTooLong(fmt.Sprintf("the current_interval of task %d", t.ID))
+	case !bytes.HasPrefix(t.Arguments.Args, []byte("[")):
+		return attrsError("AttributeTypeError", fmt.Sprintf("the args of task %d are no list", t.ID))
+	case !bytes.HasPrefix(t.Arguments.Kwargs, []byte("{")):
+		return attrsError("AttributeTypeError", fmt.Sprintf("the kwargs of task %d are no dict", t.ID))
+	}
+	return outOfRange(fmt.Sprintf("the next_run of task %d", t.ID), t.NextRun)
 }
