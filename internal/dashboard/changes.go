@@ -302,11 +302,8 @@ func (r *Request) begin(ctx context.Context, p Page, operations []operation, wha
 	all := r.PostForm.Get("scope") == "all"
 	var on db.ActionFilter
 	if all {
-		query, err := url.ParseQuery(r.PostForm.Get("filter"))
+		query, err := p.parse(r.PostForm.Get("filter"))
 		if err != nil {
-			return "", Errorf(http.StatusBadRequest, "The filter can't be read.")
-		}
-		if err = p.check(query); err != nil {
 			return "", err
 		}
 		if on, err = matching(query); err != nil {

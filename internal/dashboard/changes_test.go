@@ -295,7 +295,8 @@ func TestDetails(t *testing.T) {
 	for path, status := range map[string]int{
 		"/tasks/999": 404, "/tasks/x": 404, "/graphs/9": 404, "/graphs/x": 404, "/audit/9": 404, "/origin?url=https://no.example/": 404,
 		"/tasks?stauts=disabled": 400, "/queues?name=x": 400, // parameters that the page doesn't have
-		"/tasks?status=nope": 400, "/tasks?after=nope": 400, "/tasks?id=x": 400, "/tasks?below=-1": 400, "/tasks?priority=x": 400, "/tasks?policy=x": 400,
+		"/tasks?status=disabled%zz": 400, "/tasks?status=disabled;type=load-git": 400, // parameters that can't be decoded
+		"/tasks?status=nope": 400, "/tasks?after=nope": 400, "/tasks?id=x": 400, "/tasks?id=,": 400, "/tasks?below=-1": 400, "/tasks?priority=x": 400, "/tasks?policy=x": 400,
 		"/tasks?argument=%5B": 400, "/origins?url=x&after=y&lister=z": 400, "/audit?below=x": 400, "/graphs?after=x": 400, "/graphs?below=x": 400,
 		"/graphs?name=%00": 400, "/tasks?type=%FF": 400, "/queue?name=%2500": 200, // invalid text, and valid text
 	} {

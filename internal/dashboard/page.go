@@ -83,7 +83,7 @@ func (d *Dashboard) show(p Page, w http.ResponseWriter, r *http.Request) {
 		user, err = d.reader(r)
 	}
 	if err == nil {
-		err = p.check(r.URL.Query())
+		_, err = p.parse(r.URL.RawQuery)
 	}
 	if err != nil {
 		d.fail(w, r, err)
@@ -223,19 +223,22 @@ func (d *Dashboard) compute(ctx context.Context, p Page, r *http.Request) (any, 
 	})
 }
 
-// check returns an error for unknown parameters and for text that is invalid in PostgreSQL. With a misspelt name, a
-// filter would match everything.
-func (p Page) check(query url.Values) error {
-	text, err := url.QueryUnescape(query.Encode())
-	if err != nil || !isText(text) {
-		return Errorf(http.StatusBadRequest, "The address is not text: it has a byte that is not UTF-8, or is zero.")
+// parse returns the parameters of a query. It returns an error for unknown ones, for those that can't be decoded, and
+// for text that is invalid in PostgreSQL. Without a misspelt parameter, a filter would match everything.
+func (p Page) parse(rawQuery string) (url.Values, error) {
+	query, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		return nil, Errorf(http.StatusBadRequest, "The address can't be read: %s.", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !isText(name) || slices.ContainsFunc(query[name], func(value string) bool { return !isText(value) }) {
+			return nil, Errorf(http.StatusBadRequest, "The address is not text: it has a byte that is not UTF-8, or is zero.")
+		}
 		if !slices.Contains(p.Query, name) {
-			return Errorf(http.StatusBadRequest, "This page has no parameter %q.", name)
+			return nil, Errorf(http.StatusBadRequest, "This page has no parameter %q.", name)
 		}
 	}
-	return nil
+	return query, nil
 }
 
 // isText reports whether PostgreSQL accepts a text.

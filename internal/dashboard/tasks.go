@@ -152,6 +152,9 @@ func taskFilter(query url.Values) (f db.TaskSearch, err error) {
 		}
 		f.IDs = append(f.IDs, id)
 	}
+	if len(f.IDs) == 0 && strings.TrimSpace(query.Get("id")) != "" { // without it, all tasks would match
+		return f, refuse("id", "numbers of tasks")
+	}
 	if t := query.Get("type"); t != "" {
 		f.Types = []string{t}
 	}
