@@ -60,13 +60,19 @@ type originData struct {
 func (d originData) PageTitle() string { return "Origin" }
 
 func origin(ctx context.Context, r *Request) (any, error) {
-	d := originData{URL: r.Word("url")}
-	if d.URL == "" {
-		return d, nil
+	word := r.Word("url")
+	if word == "" {
+		return originData{}, nil
 	}
-	var err error
-	if d.Origins, err = r.Reads.OriginsOf(ctx, d.URL, listed); err != nil {
-		return nil, err
+	var d originData
+	for _, d.URL = range []string{r.URL.Query().Get("url"), word} { // an origin's URL may begin or end with a blank
+		var err error
+		if d.Origins, err = r.Reads.OriginsOf(ctx, d.URL, listed); err != nil {
+			return nil, err
+		}
+		if len(d.Origins) > 0 {
+			break
+		}
 	}
 	if len(d.Origins) == 0 {
 		return nil, Errorf(http.StatusNotFound, "No lister has an origin %q.", d.URL)

@@ -153,4 +153,9 @@ func TestVisitsOfAnOriginAreShown(t *testing.T) {
 	if !slices.Equal(visits, []int32{3, 14, 2, 7}) || d.Visits[0].Stretches[3].First != nil || d.Visits[0].Stretches[0].Status != "failed" {
 		t.Errorf("%+v", d.Visits)
 	}
+	// A list links to a URL that ends with a blank.
+	s.exec("insert into listed_origins (lister_id, url, visit_type, extra_loader_arguments, enabled, last_seen) values ('00000000-0000-0000-0000-0000000000aa', 'https://b.example ', 'git', '{}', true, now())")
+	s.has("/origins?url=https://b.", `href="/origin?url=https%3A%2F%2Fb.example&#43;"`)
+	s.has("/origin?url=https%3A%2F%2Fb.example+", "listed by l (i)")
+	s.has("/origin?url=+https://a.example+", "Its last visits: git")
 }
