@@ -18,8 +18,13 @@ const (
 	GuessInterval = 10 * time.Second
 )
 
-// maxGuessers is the number of stored addresses.
-const maxGuessers = 10_000
+// maxGuessers is the number of stored addresses. Each has its last keptWrong wrong and its last keptRight right
+// credentials, as many programs may share an address.
+const (
+	maxGuessers = 10_000
+	keptWrong   = 16
+	keptRight   = 256
+)
 
 // The errors of credentials.
 var (
@@ -29,11 +34,11 @@ var (
 
 // Guesses slows tries with wrong credentials. Each try costs its address GuessInterval. An address that owes the time
 // of GuessBurst may not try: right credentials are then refused too, because the answer would reveal that they
-// are right. The same wrong ones again cost nothing, because they reveal nothing: a program with an old password
-// doesn't keep out others on its host. The zero value is ready to use, and safe for concurrent use.
+// are right. The same wrong ones again cost nothing, because they reveal nothing: programs with old passwords
+// don't keep out others on their host. The zero value is ready to use, and safe for concurrent use.
 type Guesses struct {
-	// AcceptLastRight accepts credentials that were the last right ones of their address. Then a guesser keeps out no
-	// client of that address that was accepted before, but may guess the credentials of these.
+	// AcceptLastRight accepts credentials that were among the last right ones of their address. Then a guesser keeps out
+	// no client of that address that was accepted before, but may guess the credentials of these.
 	AcceptLastRight bool
 
 	mu sync.Mutex
@@ -41,9 +46,19 @@ type Guesses struct {
 }
 
 type guesser struct {
-	owes  time.Time         // until when
-	wrong [sha256.Size]byte // hash of the last wrong credentials
-	right [sha256.Size]byte // hash of the last right credentials, with AcceptLastRight
+	owes  time.Time // until when
+	wrong []digest  // of the last wrong credentials, the oldest first
+	right []digest  // of the last right credentials, with AcceptLastRight
+}
+
+type digest = [sha256.Size]byte
+
+// with returns digests with one more, if it is not among them. It drops the oldest beyond a number.
+func with(digests []digest, sum digest, most int) []digest {
+	if slices.Contains(digests, sum) {
+		return digests
+	}
+	return append(slices.Clone(digests[max(0, len(digests)-most+1):]), sum)
 }
 
 // CheckLimit returns the error that Check would return before it checks credentials, or nil. It is for use before a check
@@ -54,11 +69,11 @@ func (g *Guesses) CheckLimit(from netip.Prefix, credentials string, now time.Tim
 	return g.tried(g.by[from], sha256.Sum256([]byte(credentials)), now)
 }
 
-func (g *Guesses) tried(who guesser, sum [sha256.Size]byte, now time.Time) error {
+func (g *Guesses) tried(who guesser, sum digest, now time.Time) error {
 	switch {
-	case who.wrong == sum && who.owes.After(now):
+	case who.owes.After(now) && slices.Contains(who.wrong, sum):
 		return ErrWrongCredentials
-	case !(g.AcceptLastRight && who.right == sum) && who.owes.Sub(now) > (GuessBurst-1)*GuessInterval:
+	case !(g.AcceptLastRight && slices.Contains(who.right, sum)) && who.owes.Sub(now) > (GuessBurst-1)*GuessInterval:
 		return ErrTooManyGuesses
 	}
 	return nil
@@ -74,8 +89,8 @@ func (g *Guesses) Check(from netip.Prefix, credentials string, now time.Time, ri
 		return err
 	}
 	if right() {
-		if g.AcceptLastRight && who.right != sum {
-			who.right = sum
+		if g.AcceptLastRight && !slices.Contains(who.right, sum) {
+			who.right = with(who.right, sum, keptRight)
 			g.remember(from, who, now)
 		}
 		return nil
@@ -83,7 +98,7 @@ func (g *Guesses) Check(from netip.Prefix, credentials string, now time.Time, ri
 	if who.owes.Before(now) {
 		who.owes = now
 	}
-	who.owes, who.wrong = who.owes.Add(GuessInterval), sum
+	who.owes, who.wrong = who.owes.Add(GuessInterval), with(who.wrong, sum, keptWrong)
 	g.remember(from, who, now)
 	return ErrWrongCredentials
 }
@@ -93,7 +108,7 @@ func (g *Guesses) CredentialsChanged() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for from, who := range g.by {
-		who.wrong = [sha256.Size]byte{}
+		who.wrong = nil
 		g.by[from] = who
 	}
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"crypto/sha256"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -20,7 +21,7 @@ func (g *Guesses) CheckSlowly(from netip.Prefix, credentials string, now time.Ti
 	who := g.by[from]
 	switch {
 	case err == nil && !ok:
-		who.wrong = sum
+		who.wrong = with(who.wrong, sum, keptWrong)
 		err = ErrWrongCredentials
 	case !who.owes.IsZero():
 		who.owes = who.owes.Add(-GuessInterval)
@@ -30,12 +31,12 @@ func (g *Guesses) CheckSlowly(from netip.Prefix, credentials string, now time.Ti
 }
 
 // owe charges an address for a try, unless it may not try.
-func (g *Guesses) owe(from netip.Prefix, sum [sha256.Size]byte, now time.Time) error {
+func (g *Guesses) owe(from netip.Prefix, sum digest, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	who := g.by[from]
 	switch {
-	case who.wrong == sum && who.owes.After(now):
+	case who.owes.After(now) && slices.Contains(who.wrong, sum):
 		return ErrWrongCredentials
 	case who.owes.Sub(now) > (GuessBurst-1)*GuessInterval:
 		return ErrTooManyGuesses

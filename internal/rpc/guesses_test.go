@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,6 +90,42 @@ func TestGuesses(t *testing.T) {
 	}
 	if n := len(g.by); n > maxGuessers {
 		t.Errorf("%d addresses are remembered", n)
+	}
+}
+
+// Behind one address, programs with old credentials keep out nobody, and a guesser keeps out no client that was
+// accepted before.
+func TestGuessesOfManyClients(t *testing.T) {
+	t.Parallel()
+	g := Guesses{AcceptLastRight: true}
+	address, now := netip.MustParsePrefix("192.0.2.1/32"), time.Now()
+	check := func(credentials string, want error) {
+		t.Helper()
+		if err := g.Check(address, credentials, now, func() bool { return strings.HasPrefix(credentials, "right") }); err != want {
+			t.Errorf("%s: %v, want %v", credentials, err, want)
+		}
+	}
+	for range 2 * GuessBurst {
+		for n := range 4 {
+			check(fmt.Sprint("old ", n), ErrWrongCredentials)
+			check(fmt.Sprint("right ", n), nil)
+		}
+	}
+	for n := range GuessBurst {
+		_ = g.Check(address, fmt.Sprint("guess ", n), now, func() bool { return false })
+	}
+	check("right 4", ErrTooManyGuesses)
+	for n := range 4 {
+		check(fmt.Sprint("right ", n), nil)
+		check(fmt.Sprint("old ", n), ErrWrongCredentials)
+	}
+	for n := range 1000 {
+		now = now.Add(time.Hour)
+		check(fmt.Sprint("right, further ", n), nil)
+		check(fmt.Sprint("wrong, further ", n), ErrWrongCredentials)
+	}
+	if who := g.by[address]; len(who.right) > 300 || len(who.wrong) > 300 {
+		t.Errorf("%d right and %d wrong credentials are remembered", len(who.right), len(who.wrong))
 	}
 }
 
