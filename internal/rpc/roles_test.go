@@ -148,7 +148,7 @@ func TestCallsByRole(t *testing.T) {
 	for _, page := range []struct {
 		path    string
 		allowed roles
-	}{{"/", allRoles}, {"/site-map", allRoles}, {"/metrics", reader | operator}, {door.Path, daemon}, {"/nonsense", allRoles}} {
+	}{{"/site-map", allRoles}, {"/metrics", reader | operator}, {door.Path, daemon}, {"/nonsense", allRoles}} {
 		for _, who := range append([]string{"", "nobody"}, config.Roles...) {
 			status, _ := try(http.MethodGet, page.path, who, "", nil)
 			role := rolesOf([]string{who})
@@ -157,7 +157,7 @@ func TestCallsByRole(t *testing.T) {
 			}
 		}
 	}
-	for _, health := range []string{"/healthz", "/readyz"} {
+	for _, health := range []string{"/", "/healthz", "/readyz"} {
 		if status, _ := try(http.MethodGet, health, "", "", nil); status != http.StatusOK {
 			t.Errorf("%s: %d", health, status)
 		}
@@ -341,7 +341,7 @@ func TestCallsInTheDocs(t *testing.T) {
 	}
 	row("`GET /"+doorName+"`, the door", daemon, 0, nil)
 	row("`GET /metrics`", reader|operator, 0, nil)
-	row("`GET /`, `GET /site-map`", allRoles, 0, nil)
+	row("`GET /site-map`", allRoles, 0, nil)
 	table.WriteString("\n")
 	testenv.Generated(t, "../../docs/reference/rpc.md", "calls", table.String())
 }

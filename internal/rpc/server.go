@@ -140,13 +140,13 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 // Addr is the listening address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// routes returns the paths of the server. Its health is shown without credentials.
+// routes returns the paths of the server. Its health is shown without credentials; so is the page that the archive's
+// deployment takes for it.
 func (s *Server) routes() http.Handler {
 	guarded := http.NewServeMux()
 	for _, ep := range endpoints {
 		guarded.HandleFunc("/"+ep.path, func(w http.ResponseWriter, r *http.Request) { s.serve(ep, w, r) })
 	}
-	guarded.HandleFunc("GET /{$}", index)
 	guarded.Handle("GET "+door.Path, s.only(daemon, doorName, s.door))
 	guarded.HandleFunc("GET /site-map", siteMap)
 	ours := func(h http.Handler) http.Handler { return s.Hosts.Guard("metrics.hosts", s.Log, h) } // calls are POST, and refused with Origin
@@ -155,6 +155,7 @@ func (s *Server) routes() http.Handler {
 		refuse(w, r, httpError(http.StatusNotFound, "NotFound", "The requested URL was not found on the server."))
 	})
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", index)
 	mux.Handle("GET /healthz", ours(http.HandlerFunc(s.healthy)))
 	mux.Handle("GET /readyz", ours(http.HandlerFunc(s.ready)))
 	if s.Site != nil {
