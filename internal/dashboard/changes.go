@@ -66,7 +66,7 @@ var taskOperations = []operation{
 		},
 	},
 	{
-		Word: "disable", Text: "Disable", Means: "None is sent any more, until it is run again. What was sent runs on.", needs: Tasks,
+		Word: "disable", Text: "Disable", Means: "None is sent any more, until it is run again. What was sent runs on, and its end enables a recurring task again.", needs: Tasks,
 		applies: func(t taskData, _ time.Time) bool { return t.Task.Status != model.TaskDisabled },
 		tasks: func(ctx context.Context, _ *Dashboard, tx *db.Tx, ids []int64) (int64, error) {
 			return int64(len(ids)), tx.SetTaskStatus(ctx, tasks.StatusChange{IDs: ids, Status: model.TaskDisabled})

@@ -191,7 +191,7 @@ func postgresException(pg *pgconn.PgError) *exception {
 	}
 	x.server = base != "DataError" && base != "IntegrityError" // values that the client sent
 	const queryCanceled = "57014"
-	if base == "OperationalError" && pg.Code != queryCanceled {
+	if base == "OperationalError" && pg.Code != queryCanceled || pg.Code == postgres.ReadOnly {
 		x.status = http.StatusServiceUnavailable // its clients try again
 	}
 	return x
@@ -203,7 +203,7 @@ var psycopgErrors = map[string]string{
 	"22001": "StringDataRightTruncation", "22003": "NumericValueOutOfRange",
 	"22007": "InvalidDatetimeFormat", "22008": "DatetimeFieldOverflow", "22021": "CharacterNotInRepertoire",
 	"22P02": "InvalidTextRepresentation", "22P05": "UntranslatableCharacter", "23502": "NotNullViolation",
-	"23503": "ForeignKeyViolation", "23505": "UniqueViolation", "23514": "CheckViolation",
+	"23503": "ForeignKeyViolation", "23505": "UniqueViolation", "23514": "CheckViolation", postgres.ReadOnly: "ReadOnlySqlTransaction",
 	"3F000": "InvalidSchemaName", "40001": "SerializationFailure", "40P01": "DeadlockDetected", "42501": "InsufficientPrivilege",
 	"42883": "UndefinedFunction", "42P01": "UndefinedTable", "53300": "TooManyConnections",
 	"54000": "ProgramLimitExceeded", "55P03": "LockNotAvailable", "57014": "QueryCanceled",

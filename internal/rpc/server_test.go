@@ -338,6 +338,19 @@ func TestDatabaseReplaced(t *testing.T) {
 	}
 }
 
+// While the database takes no writes, as before a standby's promotion, changes get 503, by which clients try again.
+func TestDatabaseWithoutWrites(t *testing.T) {
+	t.Parallel()
+	url := serve(t, testenv.Database(t)+"?options=-cdefault_transaction_read_only%3Don")
+	response, answer := post(t, url+"/task/set_status", mimeJSON, []byte(`{"task_ids": [1], "status": "disabled"}`))
+	if response.StatusCode != http.StatusServiceUnavailable || !bytes.Contains(answer, []byte("ReadOnlySqlTransaction")) {
+		t.Errorf("a change: %s %s", response.Status, answer)
+	}
+	if response, answer := post(t, url+"/task_type/get_all", mimeJSON, nil); response.StatusCode != http.StatusOK {
+		t.Errorf("a reading: %s %s", response.Status, answer)
+	}
+}
+
 // Metrics count calls and errors by endpoint. Wrong arguments and values count as the client's errors, also if the
 // status is the Python server's 500.
 func TestMetrics(t *testing.T) {
