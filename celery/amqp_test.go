@@ -142,6 +142,17 @@ func injectInto(t testing.TB, listener net.Listener, target string) *injector {
 	return x
 }
 
+// injectBefore returns an injector before the broker at a URL, and the URL by way of it.
+func injectBefore(t testing.TB, broker string) (x *injector, through string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x = injectInto(t, listener, testenv.Host(t, broker))
+	return x, testenv.WithHost(t, broker, x.addr)
+}
+
 // frames copies whole frames, so that injected frames stay between them.
 func (x *injector) frames(client, server net.Conn) {
 	header := make([]byte, 7)

@@ -3,13 +3,11 @@ package celery_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strconv"
 	"testing"
 	"time"
 
 	"swh-scheduler/celery"
-	"swh-scheduler/internal/testenv"
 	"swh-scheduler/internal/testenv/parsed"
 )
 
@@ -18,12 +16,8 @@ import (
 func TestCloseWhileTheBrokerSendsOnlyHeartbeats(t *testing.T) {
 	t.Parallel()
 	env, _ := withQueue(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := injectInto(t, listener, testenv.Host(t, env.URL))
-	p := celery.NewPublisher(parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)+"?heartbeat=60"), celery.PublisherOptions{Logger: logger(t)})
+	x, through := injectBefore(t, env.URL)
+	p := celery.NewPublisher(parsed.Broker(t, through+"?heartbeat=60"), celery.PublisherOptions{Logger: logger(t)})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -288,13 +287,9 @@ func TestFailover(t *testing.T) {
 func TestBlockedBroker(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := injectInto(t, listener, testenv.Host(t, env.URL))
+	x, through := injectBefore(t, env.URL)
 	lines := make(logLines, 10)
-	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{
+	p := publisher(t, parsed.Broker(t, through), celery.PublisherOptions{
 		MaxWait: time.Minute, Logger: slog.New(slog.NewTextHandler(lines, nil)),
 	})
 	if err := p.Connect(deadline(t)); err != nil {
@@ -343,12 +338,8 @@ func (l logLines) await(parts ...string) {
 func TestStuckBroker(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := injectInto(t, listener, testenv.Host(t, env.URL))
-	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: 50 * time.Millisecond})
+	x, through := injectBefore(t, env.URL)
+	p := publisher(t, parsed.Broker(t, through), celery.PublisherOptions{ConfirmTimeout: 50 * time.Millisecond})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -376,14 +367,10 @@ func TestStuckWriteHoldsUpOnlyItsCall(t *testing.T) {
 	t.Parallel()
 	env, ch := withQueue(t)
 	testenv.Declare(t, ch, "other", nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := injectInto(t, listener, testenv.Host(t, env.URL))
+	x, through := injectBefore(t, env.URL)
 	x.onlyFirst.Store(true)
 	const confirmTimeout, stuckTime = 5 * time.Second, 12 * time.Second // shorter than the heartbeat's timeout
-	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)), celery.PublisherOptions{ConfirmTimeout: confirmTimeout})
+	p := publisher(t, parsed.Broker(t, through), celery.PublisherOptions{ConfirmTimeout: confirmTimeout})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -536,12 +523,8 @@ func TestCloseEndsRetiredConnections(t *testing.T) {
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	env, _ := withQueue(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := injectInto(t, listener, testenv.Host(t, env.URL))
-	p := publisher(t, parsed.Broker(t, testenv.WithHost(t, env.URL, x.addr)+"?heartbeat=1;"+env.URL), celery.PublisherOptions{})
+	x, through := injectBefore(t, env.URL)
+	p := publisher(t, parsed.Broker(t, through+"?heartbeat=1;"+env.URL), celery.PublisherOptions{})
 	if err := p.Connect(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
