@@ -222,7 +222,7 @@ func TestTimeOutIsNotRememberedAsATime(t *testing.T) {
 	}
 }
 
-// Of two runtimes, the one that was heard later stays, whichever is written last.
+// Of two runtimes of a task, the later report stays, whichever is written last.
 func TestOlderTimeReplacesNoNewerOne(t *testing.T) {
 	t.Parallel()
 	l := newLaned(t, two(1, 1)...)
