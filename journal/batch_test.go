@@ -274,7 +274,7 @@ func TestFailuresOfPolls(t *testing.T) {
 		"a group without a name":    {kerr.InvalidGroupID, true, true},
 		"a rebalance":               {kerr.RebalanceInProgress, true, false},
 	} {
-		err := m.failure(kgo.NewErrFetch(tc.err))
+		err := m.failure(kgo.NewErrFetch(tc.err), false)
 		if (err != nil) != tc.fails || permanent(err) != tc.hopeless {
 			t.Errorf("%s: ends the stay with %v, for good: %t", name, err, permanent(err))
 		}

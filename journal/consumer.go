@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type member struct {
 // progress is the progress in a partition.
 type progress struct {
 	next int64 // offset of the next record
+	read int64 // offset after the last record that a fetch returned
 	end  int64 // offset after the last record, by the last fetch or request
 	eof  bool  // the end was reached once
 	stop error // not nil: the reason why the client has stopped reading it
@@ -75,6 +77,9 @@ func join(opts []kgo.Opt, group, topic string, reset Reset, admin *kadm.Client, 
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.AdjustFetchOffsetsFn(m.assigned),
+		kgo.OnPartitionsAssigned(func(_ context.Context, client *kgo.Client, assigned map[string][]int32) {
+			client.ResumeFetchPartitions(assigned) // those that an earlier assignment stopped
+		}),
 		kgo.OnPartitionsRevoked(m.revoked),
 		kgo.OnPartitionsLost(m.revoked),
 		kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) {
@@ -137,7 +142,7 @@ func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 			}
 			offsets[m.topic][partition] = kgo.NewOffset().At(next)
 		}
-		m.partitions[partition] = &progress{next: next, end: end}
+		m.partitions[partition] = &progress{next: next, read: next, end: end}
 		m.metrics.setLag(partition, end-next)
 	}
 	m.log.Info("partitions assigned", "topic", m.topic, "partitions", len(offsets[m.topic]))
@@ -199,7 +204,7 @@ func (m *member) gather(ctx context.Context, limit int, take func(*kgo.Record)) 
 			size += len(record.Value)
 		}
 		m.noteEnds(fetches)
-		if err := m.failure(fetches); err != nil {
+		if err := m.failure(fetches, n == limit); err != nil {
 			return err
 		}
 		if n == 0 || ctx.Err() != nil {
@@ -221,49 +226,76 @@ func (m *member) noteEnds(fetches kgo.Fetches) {
 	defer m.mu.Unlock()
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		if p := m.partitions[f.Partition]; p != nil && len(f.Records) > 0 {
+			p.read = f.Records[len(f.Records)-1].Offset + 1
 			p.end = max(p.end, f.LastStableOffset)
 		}
 	})
 }
 
 // failure returns the first error of a poll that ends the stay. The client recovers from the others itself,
-// and doesn't report lost connections.
-func (m *member) failure(fetches kgo.Fetches) error {
+// and doesn't report lost connections. cut is whether the poll may have left records of a fetch for the next one, which then has
+// the fetch's errors again.
+func (m *member) failure(fetches kgo.Fetches, cut bool) error {
 	var failure error
-	fetches.EachError(func(_ string, _ int32, err error) {
-		_, lost := errors.AsType[*kgo.ErrDataLoss](err)
-		large, tooLarge := errors.AsType[*kgo.ErrDecompressTooLarge](err)
+	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+		_, lost := errors.AsType[*kgo.ErrDataLoss](f.Err)
+		large, tooLarge := errors.AsType[*kgo.ErrDecompressTooLarge](f.Err)
 		switch {
+		case f.Err == nil:
 		case tooLarge:
-			m.stop(large)
-		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+			m.stop(f.Partition, func(int64) error {
+				return fmt.Errorf("the batch at offset %d decompresses to more than %d MiB; "+
+					"to leave it out, stop all members of the group and set its offset of this partition to %d",
+					large.Offset, maxUnpackedBytes>>20, large.NextOffset)
+			})
+		case errors.Is(f.Err, context.DeadlineExceeded), errors.Is(f.Err, context.Canceled):
 		case lost:
-			m.log.Warn("Kafka lost records that were read before; reading on from what is left", "error", err)
+			m.log.Warn("Kafka lost records that were read before; reading on from what is left", "error", f.Err)
+		case isDamaged(f) && cut:
+		case isDamaged(f):
+			m.client.PauseFetchPartitions(map[string][]int32{m.topic: {f.Partition}})
+			m.stop(f.Partition, func(read int64) error {
+				return fmt.Errorf("the batch at offset %d is damaged (%w); "+
+					"to leave it out, stop all members of the group and set its offset of this partition after it", read, f.Err)
+			})
 		case failure == nil:
-			failure = err
+			failure = f.Err
 		}
 	})
 	return failure
 }
 
-// A stoppedError reports a partition that the client has stopped reading.
-type stoppedError struct{ *kgo.ErrDecompressTooLarge }
-
-func (e *stoppedError) Error() string {
-	return fmt.Sprintf("partition %d of %s is read no further: the batch at offset %d decompresses to more than %d MiB; "+
-		"to leave it out, stop all members of the group and set its offset of this partition to %d",
-		e.Partition, e.Topic, e.Offset, maxUnpackedBytes>>20, e.NextOffset)
+// isDamaged reports whether the broker sent records that can't be read, such as after a fault of its disk. Other errors
+// are the broker's own, or come without the answer of a broker.
+func isDamaged(f kgo.FetchTopicPartition) bool {
+	_, answered := errors.AsType[*kerr.Error](f.Err)
+	return !answered && f.HighWatermark > 0
 }
 
-// stop records that the client has stopped reading a partition. The others go on.
-func (m *member) stop(why *kgo.ErrDecompressTooLarge) {
-	err := &stoppedError{why}
-	m.log.Error("a partition is read no further", "topic", why.Topic, "partition", why.Partition, "offset", why.Offset, "error", err)
+// A stoppedError reports a partition that the client has stopped reading.
+type stoppedError struct {
+	topic     string
+	partition int32
+	why       error
+}
+
+func (e *stoppedError) Error() string {
+	return fmt.Sprintf("partition %d of %s is read no further: %s", e.partition, e.topic, e.why)
+}
+
+func (e *stoppedError) Unwrap() error { return e.why }
+
+// stop records that the client has stopped reading a partition. why gets the offset up to which it was read. The
+// other partitions go on.
+func (m *member) stop(partition int32, why func(read int64) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p := m.partitions[why.Partition]; p != nil {
-		p.stop = err
+	p := m.partitions[partition]
+	if p == nil || p.stop != nil { // a fetch that was under way repeats the error
+		return
 	}
+	p.stop = &stoppedError{m.topic, partition, why(p.read)}
+	m.log.Error("a partition is read no further", "topic", m.topic, "partition", partition, "error", p.stop)
 }
 
 // stopped returns the error of a stopped partition; nil if there is none.
@@ -287,6 +319,7 @@ func permanent(err error) bool {
 
 // seek continues at the offsets, in this member or in the one that gets the partitions.
 func (m *member) seek(offsets map[int32]kgo.EpochOffset) {
+	m.client.ResumeFetchPartitions(map[string][]int32{m.topic: slices.Collect(maps.Keys(offsets))})
 	m.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{m.topic: offsets})
 	m.moveTo(offsets, true)
 }
@@ -299,7 +332,7 @@ func (m *member) moveTo(offsets map[int32]kgo.EpochOffset, again bool) {
 		if p := m.partitions[partition]; p != nil {
 			p.next, p.eof = offset.Offset, p.eof && !again
 			if again {
-				p.stop = nil
+				p.read, p.stop = offset.Offset, nil
 			}
 			m.metrics.setLag(partition, p.lag())
 		}
