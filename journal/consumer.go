@@ -23,6 +23,7 @@ type member struct {
 	admin   *kadm.Client
 	topic   string
 	reset   Reset
+	all     bool // also records of open and aborted transactions
 	metrics *metrics
 	log     *slog.Logger
 
@@ -45,9 +46,9 @@ type progress struct {
 
 func (p *progress) lag() int64 { return max(0, p.end-p.next) }
 
-func join(opts []kgo.Opt, group, topic string, reset Reset, admin *kadm.Client, metrics *metrics, log *slog.Logger) (*member, error) {
+func join(opts []kgo.Opt, group, topic string, reset Reset, all bool, admin *kadm.Client, metrics *metrics, log *slog.Logger) (*member, error) {
 	m := &member{
-		admin: admin, topic: topic, reset: reset, metrics: metrics, log: log,
+		admin: admin, topic: topic, reset: reset, all: all, metrics: metrics, log: log,
 		rebalanceWaits: make(chan struct{}, 1),
 		partitions:     make(map[int32]*progress),
 	}
@@ -159,7 +160,11 @@ func (m *member) revoked(context.Context, *kgo.Client, map[string][]int32) {
 
 // ends returns the offsets after the last readable records.
 func (m *member) ends(ctx context.Context) (map[int32]int64, error) {
-	listed, err := m.admin.ListCommittedOffsets(ctx, m.topic)
+	list := m.admin.ListCommittedOffsets
+	if m.all {
+		list = m.admin.ListEndOffsets
+	}
+	listed, err := list(ctx, m.topic)
 	if err == nil {
 		err = listed.Error()
 	}
@@ -227,7 +232,11 @@ func (m *member) noteEnds(fetches kgo.Fetches) {
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		if p := m.partitions[f.Partition]; p != nil && len(f.Records) > 0 {
 			p.read = f.Records[len(f.Records)-1].Offset + 1
-			p.end = max(p.end, f.LastStableOffset)
+			end := f.LastStableOffset
+			if m.all {
+				end = f.HighWatermark
+			}
+			p.end = max(p.end, end)
 		}
 	})
 }

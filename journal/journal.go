@@ -262,9 +262,15 @@ func (c *Client) topic(ctx context.Context, admin *kadm.Client) (string, error) 
 	}
 }
 
+// readsAll reports whether the settings ask for records of open and aborted transactions, too.
+func (c *Client) readsAll() bool {
+	level, err := isolation(c.o.ConsumerSettings["isolation.level"])
+	return err == nil && level == kgo.ReadUncommitted()
+}
+
 // stay is one stay in the consumer group. It returns nil at the options' bounds or after ctx has ended.
 func (c *Client) stay(ctx context.Context, admin *kadm.Client, topic string) error {
-	m, err := join(c.kafka, c.o.GroupID, topic, c.o.AutoOffsetReset, admin, c.metrics, c.o.Log)
+	m, err := join(c.kafka, c.o.GroupID, topic, c.o.AutoOffsetReset, c.readsAll(), admin, c.metrics, c.o.Log)
 	if err != nil {
 		return err
 	}
