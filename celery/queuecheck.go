@@ -24,6 +24,9 @@ var ErrNotReading = errors.New("the queue is not read now")
 // all messages that the broker had sent to this consumer, so Acknowledged reports whether those are done. CheckQueue
 // waits for the answer until ctx or the connection ends. An answer that counts no consumer is an error: this one reads
 // the queue.
+//
+// First it creates the queue's bindings again: they end with an exchange that is deleted, also if another of its name
+// follows. If the exchange is missing, the broker closes the channel, and Run creates the exchange.
 func (c *Consumer) CheckQueue(ctx context.Context) (QueueCheck, error) {
 	c.m.Lock()
 	s := c.session
@@ -37,7 +40,7 @@ func (c *Consumer) CheckQueue(ctx context.Context) (QueueCheck, error) {
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		check, err := s.check(c.options.Queue)
+		check, err := s.check(c.options.Queue, c.options.Bindings)
 		answered <- answer{check, err}
 	}()
 	select {
@@ -50,11 +53,16 @@ func (c *Consumer) CheckQueue(ctx context.Context) (QueueCheck, error) {
 
 // check sends two requests. The broker's channel may answer the first request before it passes on a delivery that it
 // already has from the queue. It passes that on before it reads the second request.
-func (s *consumeSession) check(queue string) (QueueCheck, error) {
+func (s *consumeSession) check(queue string, bindings []Binding) (QueueCheck, error) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	if s.stopped {
 		return QueueCheck{}, ErrNotReading
+	}
+	for _, b := range bindings {
+		if err := s.channel.QueueBind(queue, b.Key, b.Exchange, false, nil); err != nil {
+			return QueueCheck{}, fmt.Errorf("binding queue %q to exchange %q: %w", queue, b.Exchange, err)
+		}
 	}
 	var first amqp.Queue
 	for i := range 2 {
