@@ -231,7 +231,7 @@ func TestBadEventsAreNamed(t *testing.T) {
 			}
 		}
 	}
-	if _, err := celery.DecodeEvents([]byte(`[]`), "application/x-python-serialize"); err == nil {
+	if _, err := celery.DecodeEvents([]byte("\x80\x04]\x94."), "application/x-python-serialize"); err == nil {
 		t.Error("pickled events are read")
 	}
 }
