@@ -16,6 +16,8 @@ const (
 	workerSilence = time.Minute
 	// maxWorkers bounds the memory that forged names can take.
 	maxWorkers = 100_000
+	// maxName is the longest name of a worker, in bytes. Celery names a queue after it, and AMQP bounds those.
+	maxName = 255
 	// maxListed is how many workers a listener reports at most.
 	maxListed = 500
 	// maxEnds is how many ends are stored at least. It is above the number of events in a listener's memory when its
@@ -55,6 +57,9 @@ func (w *workers) record(eventType, name string, active int, now time.Time) {
 	defer w.mu.Unlock()
 	switch eventType {
 	case "worker-online", "worker-heartbeat":
+		if len(name) > maxName {
+			return
+		}
 		if len(w.byName) >= maxWorkers {
 			w.forget(now)
 		}
