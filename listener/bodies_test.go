@@ -6,8 +6,8 @@ import (
 	"swh-scheduler/celery"
 )
 
-// The listener reads some bodies that the Python scheduler drops, if their meaning is clear. Like it, it reads JSON of any content type. It refuses UTF-16 and
-// UTF-32, which the Python scheduler reads.
+// The listener reads some bodies that the Python scheduler drops, if their meaning is clear. Like it, it reads JSON of
+// any content type. It refuses UTF-16 and UTF-32, which the Python scheduler reads.
 func TestBodiesThatThePeerDrops(t *testing.T) {
 	t.Parallel()
 	const json, msgpack = "application/json", "application/x-msgpack"

@@ -77,6 +77,7 @@ func differences(dir string) map[string]difference {
 		"results `scheduled` and `started`":                                      {test: "listener.TestInterpret"},
 		"an event body in msgpack, or with bytes that are not UTF-8":             {test: "listener.TestBodiesThatThePeerDrops"},
 		"an event body in UTF-16 or UTF-32":                                      {test: "listener.TestBodiesThatThePeerDrops"},
+		"an event message of more than 4 MiB":                                    {test: "listener.TestOversizedMessageIsAcknowledged"},
 		"the journal's topic is not there yet":                                   {test: "journal.TestMissingTopic"},
 		"a journal record whose date is nil, of an origin that is not known yet": {test: "journal.TestDiffersFromThePeersClient"},
 		"an offset above 10 of an origin without a last visit":                   {test: "journal.TestDiffersFromThePeersClient"},
