@@ -42,7 +42,8 @@ type node struct {
 // guest, the host to localhost, the port to 5672 or 5671. The virtual host is the
 // path without its first slash, "/" if that leaves nothing: "amqp://h",
 // "amqp://h/", "amqp://h//" and "amqp://h/%2f" all mean "/". A URL without port or
-// virtual host takes those of the one before it, as in kombu.
+// virtual host takes those of the one before it, as in kombu. A further address
+// without scheme, such as "h2", takes all else from the first.
 //
 // Query parameters, named as in RabbitMQ's URI specification or kombu's:
 // heartbeat (seconds), connection_timeout (milliseconds), connect_timeout
@@ -64,10 +65,14 @@ func ParseBroker(urls string, secure bool, parameters url.Values) (Broker, error
 			continue // "amqp://a;" has one address
 		}
 		var before node
+		n := node{secure: secure, user: "guest", password: "guest"}
 		if len(b.nodes) > 0 {
 			before = b.nodes[len(b.nodes)-1]
+			if first := b.nodes[0]; !strings.Contains(u, "://") {
+				before, n.secure, n.user, n.password = first, first.secure, first.user, first.password
+			}
 		}
-		n, err := parseNode(u, before, secure, parameters)
+		n, err := parseNode(u, n, before, parameters)
 		if err != nil {
 			return Broker{}, fmt.Errorf("broker URL %d of %d: %w", i+1, len(parts), err)
 		}
@@ -79,8 +84,9 @@ func ParseBroker(urls string, secure bool, parameters url.Values) (Broker, error
 	return b, nil
 }
 
-func parseNode(raw string, before node, secure bool, parameters url.Values) (node, error) {
-	n := node{heartbeat: 10 * time.Second, secure: secure}
+// parseNode adds to n, which has the defaults of TLS, user and password, what the URL says.
+func parseNode(raw string, n, before node, parameters url.Values) (node, error) {
+	n.heartbeat = 10 * time.Second
 	if err := n.parseParameters(parameters); err != nil {
 		return node{}, err
 	}
@@ -118,10 +124,9 @@ func parseNode(raw string, before node, secure bool, parameters url.Values) (nod
 func (n *node) parseAuthority(authority string, before node) error {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		user, password, _ := strings.Cut(authority[:at], ":")
-		n.user, n.password = unquote(user), unquote(password)
+		n.user, n.password = cmp.Or(unquote(user), "guest"), cmp.Or(unquote(password), "guest")
 		authority = authority[at+1:]
 	}
-	n.user, n.password = cmp.Or(n.user, "guest"), cmp.Or(n.password, "guest")
 
 	host, port := authority, ""
 	if strings.HasPrefix(authority, "[") {

@@ -21,6 +21,7 @@ func TestBrokerURLsMeanWhatCelerySays(t *testing.T) {
 		"amqp://:p@h//", "amqp://u%40x:p%3a%2F%3b%40%25@h/v", "amqp://u:p:q@h", "amqp://u:p@q@h", "amqp://guest@localhost//",
 		"amqp://[::1]:5673/v", "amqp://[::1]", "pyamqp://u:p@h/v", "amqps://h//", "amqps://h:5673/", "amqp://u:%zz@h/%", "amqp://H/V",
 		"amqp://u:p@h1:1/v;amqp://u:p@h2:2/w", "amqp://u:p@h1:1/v;amqp://h2", "amqp://h1;amqp://h2:7/v;amqp://h3",
+		"amqp://u:p@h1:1/v;h2", "amqps://u:p@h1/v;h2;h3", "amqp://u:p@h1:1/v;amqp://x:y@h2:2/w;h3",
 		"amqp://10.0.0.1:5672/?heartbeat=30",
 	}
 	g := generator{seed.Rand(t)}
@@ -66,6 +67,21 @@ func TestBrokerURLsMeanWhatCelerySays(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-Celery +ours):\n%s", url, diff)
 		}
+	}
+}
+
+// A further address without scheme is reached with the TLS and the credentials of the first.
+func TestAddressWithoutScheme(t *testing.T) {
+	t.Parallel()
+	b, err := celery.ParseBroker("amqps://u:p@h1/v;h2", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain := b.Plain(); plain != nil {
+		t.Errorf("%v would be sent credentials without TLS", plain)
+	}
+	if got, want := b.String(), "amqps://u:***@h1:5671/v;amqps://u:***@h2:5671/v"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
