@@ -170,3 +170,21 @@ lanes: {load-git: [{name: express, queue: e, time_limit: 1 min, slots: 5}, {name
 		t.Errorf("%+v", r)
 	}
 }
+
+// config check refuses a PgBouncer in transaction mode where database.direct is missing, or names it, too.
+func TestPgBouncerWithoutDirect(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Database(t)
+	pooler := testenv.PgBouncer(t, dsn)
+	for want, text := range map[string]string{
+		"WRONG scheduler:":       fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\nrpc_serve: {open: true}\n", pooler),
+		"WRONG database.direct:": fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ndatabase: {direct: %q}\nrpc_serve: {open: true}\n", pooler, pooler),
+		"ok    database.direct:": fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ndatabase: {direct: %q}\nrpc_serve: {open: true}\n", pooler, dsn),
+	} {
+		r := ours(t, "-C", configFile(t, text), "config", "check", "--for", "rpc-serve")
+		wrong := strings.HasPrefix(want, "WRONG")
+		if !strings.Contains(r.stdout, want) || wrong != (r.code != 0) || wrong && !strings.Contains(r.stdout, "such as PgBouncer") {
+			t.Errorf("%s\n%+v, want %q", text, r, want)
+		}
+	}
+}

@@ -84,6 +84,9 @@ func prepareSession(ctx context.Context, conn *pgx.Conn) (b backend, err error) 
 		_, err = conn.Exec(ctx, `select set_config(name, v.value, false)
 			from unnest($1::text[], $2::text[]) v (name, value) join pg_settings s using (name) where s.source = 'default'`, names, values)
 	}
+	if SQLState(err) == duplicateStatement {
+		err = fmt.Errorf("%w: %w", ErrPooler, err)
+	}
 	if err != nil {
 		return backend{}, fmt.Errorf("prepare the session: %w", err)
 	}

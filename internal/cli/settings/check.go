@@ -175,6 +175,9 @@ func checkDatabase(ctx context.Context, cmd *cobra.Command, dsn config.Secret) (
 		return "", err
 	}
 	defer store.Close()
+	if err := store.CheckSessions(ctx); err != nil {
+		return "", err
+	}
 	return store.Name(), process.Describe(store, store.CheckVersion(ctx))
 }
 
@@ -213,6 +216,11 @@ func checkScheduler(ctx context.Context, a *command.App, cmd *cobra.Command, dae
 		return "", err
 	}
 	defer store.Close()
+	if !store.IsProxied() && a.Config.Database.Direct == "" {
+		if err := store.CheckSessions(ctx); err != nil {
+			return "", err
+		}
+	}
 	if err := store.CheckUsable(ctx, daemon); err != nil {
 		return "", process.Describe(store, err)
 	}
