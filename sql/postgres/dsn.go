@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,9 @@ func PoolConfig(dsn string, o Options) (*pgxpool.Config, error) {
 		return nil, badDSN(`a stray "@": one that belongs to a password is written %40, a "/" %2F`)
 	}
 	config, err := pgxpool.ParseConfig(dsn)
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // of a certificate or a key
+		return nil, fmt.Errorf("%w: %s: %s can't be read: %w", ErrBadDSN, parseCause(err), file.Path, file.Err)
+	}
 	if err != nil {
 		return nil, badDSN(parseCause(err))
 	}

@@ -54,6 +54,8 @@ func TestBadDSN(t *testing.T) {
 		{"postgresql://u:zzsecret@h/d?nonsense=1", "libpq does not know"},
 		{"postgresql://u:zzsecret@h/d?search_path=x", "options='-c name=value'"},
 		{"postgresql://u:zzsecret@h/d?sslmode=nonsense", "TLS"},
+		{"postgresql://u:zzsecret@h/d?sslmode=verify-full&sslrootcert=/nowhere/ca.crt", "TLS: /nowhere/ca.crt can't be read: no such file"},
+		{"postgresql://u:zzsecret@h/d?sslmode=require&sslcert=/nowhere/a&sslkey=/nowhere/b", "TLS: /nowhere/b can't be read: no such file"},
 		{"postgresql://u:zzsecret@h/d?sslcrl=/x", "sslcrl is not supported"},
 		{"postgresql://u:zzsecret@h/d?gssencmode=require", "gssencmode is not supported"},
 		{"postgresql://u:zzsecret@h/d?connect_timeout=soon", "connect_timeout"},
