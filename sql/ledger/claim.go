@@ -105,11 +105,9 @@ func (tx *Tx) claimTasks(ctx context.Context, c TaskClaim, groups []TaskGroup, t
 		return 0, err
 	}
 	aside, err := bulk.BisectIn(ctx, tx.Tx, all, func(first, end int) (int64, error) {
-		before := len(*work)
 		got, n, err := tx.claimTasksOnce(ctx, c, part(first, end), work)
 		if err != nil {
-			*work = (*work)[:before]
-			return 0, err
+			return 0, err // before the first row: PostgreSQL completes a statement that writes before it returns rows
 		}
 		odd += n
 		total := 0
