@@ -131,32 +131,35 @@ func TestQueuesOfATransactionShareIt(t *testing.T) {
 	}
 }
 
-// Tasks with priority don't wait until a fifth of their queue is free; all others do.
+// Tasks without priority wait until more than a fifth of their queue is free. Those with priority don't: they get the last
+// slot, too.
 func TestPriorityDoesNotWaitForAFifth(t *testing.T) {
 	t.Parallel()
-	w := openWorld(t)
-	w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('a', '', 'swh.a', 10)")
-	w.exec(t, `insert into task (type, arguments, next_run, current_interval, status, priority)
-		select 'a', '{}', now(), '1 day', 'next_run_not_scheduled', p from unnest(array['high', null]::task_priority[]) p, generate_series(1, 5)`)
-	if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		var rows []ledger.Work
-		for _, queue := range []string{"swh.a", "save_code_now:swh.a"} {
-			for range 8 { // two of ten slots are left
-				rows = append(rows, ledger.Work{Queue: queue, TaskID: uuid.New(), TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")})
+	for _, tc := range []struct{ held, without, with int }{{9, 0, 1}, {8, 0, 2}, {7, 3, 3}} {
+		t.Run(fmt.Sprint(tc.held), func(t *testing.T) {
+			t.Parallel()
+			w := openWorld(t)
+			w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('a', '', 'swh.a', 10)")
+			w.exec(t, `insert into task (type, arguments, next_run, current_interval, status, priority)
+				select 'a', '{}', now(), '1 day', 'next_run_not_scheduled', p from unnest(array['high', null]::task_priority[]) p, generate_series(1, 5)`)
+			if err := w.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				var rows []ledger.Work
+				for _, queue := range []string{"swh.a", "save_code_now:swh.a"} {
+					for range tc.held {
+						rows = append(rows, ledger.Work{Queue: queue, TaskID: uuid.New(), TaskName: "x", Args: json.RawMessage("[]"), Kwargs: json.RawMessage("{}")})
+					}
+				}
+				return tx.AddWork(ctx, rows)
+			}); err != nil {
+				t.Fatal(err)
 			}
-		}
-		return tx.AddWork(ctx, rows)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	slots := w.slots(t)
-	for _, tc := range []struct {
-		withPriority bool
-		want         int
-	}{{false, 0}, {true, 2}} {
-		if n, err := w.runner(t, slots, tc.withPriority).RunOnce(t.Context()); n != tc.want || err != nil {
-			t.Errorf("with priority %v: %d claimed, %v, want %d", tc.withPriority, n, err, tc.want)
-		}
+			slots := w.slots(t)
+			for withPriority, want := range map[bool]int{false: tc.without, true: tc.with} {
+				if n, err := w.runner(t, slots, withPriority).RunOnce(t.Context()); n != want || err != nil {
+					t.Errorf("with priority %v: %d claimed, %v, want %d", withPriority, n, err, want)
+				}
+			}
+		})
 	}
 }
 
@@ -351,5 +354,69 @@ func TestClaimsDontWaitForLockedTasks(t *testing.T) {
 	testenv.Exec(t, locker, "select from task where arguments #>> '{args,0}' = '2' for update")
 	if diff := cmp.Diff(map[string]bool{"1": false, "3": false}, w.claim(t)); diff != "" {
 		t.Errorf("claimed (-want +got):\n%s", diff)
+	}
+}
+
+// slowLooks records from when on each pass looks for tasks, and makes looks so slow that a pass has time for one whole look.
+type slowLooks struct {
+	runner.Store
+	from []map[string]time.Time
+}
+
+func (s *slowLooks) ReadyTaskTypes(ctx context.Context, now time.Time, withPriority bool, from map[string]time.Time) ([]string, error) {
+	s.from = append(s.from, from)
+	time.Sleep(50 * time.Millisecond)
+	return s.Store.ReadyTaskTypes(ctx, now, withPriority, from)
+}
+
+// A pass may claim none of a type's ready tasks, or not all, without an empty queue as the cause: the queue is full, or a group
+// is at its ceiling. Later passes look for all of them, as they were ready long ago.
+func TestTasksThatWaitForSlotsAreLookedFor(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		shares  map[string]model.Shares
+		claimed int
+	}{
+		"full queue":           {nil, 0},
+		"group at its ceiling": {map[string]model.Shares{"a": {By: "kwargs.owner", Default: 1, HalfLife: time.Hour, MaxInFlight: map[string]int{"x": 1}}}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := openWorld(t)
+			w.exec(t, "insert into task_type (type, description, backend_name, max_queue_length) values ('a', '', 'swh.a', 10), ('b', '', 'swh.b', 10), ('c', '', 'swh.c', 10)")
+			w.exec(t, `insert into task (type, arguments, next_run, current_interval, status)
+				select 'a', '{"kwargs": {"owner": "x"}}', now() - interval '1 hour', '1 day', 'next_run_not_scheduled' from generate_series(1, 9)`)
+			if tc.shares == nil {
+				w.exec(t, "insert into scheduler_go.work (task_id, queue, task_name, args, kwargs) select gen_random_uuid(), 'swh.a', 'x', '[]', '{}' from generate_series(1, 9)")
+			}
+			store := &slowLooks{Store: w.store}
+			r := runner.New(runner.Options{
+				Store: store, Slots: w.slots(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Reg: prometheus.NewRegistry(), Shares: tc.shares,
+			})
+			total := 0
+			for range 5 {
+				n, err := r.RunOnce(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				total += n
+				if n > 0 { // it ends, so that the next pass claims another one
+					w.exec(t, "delete from scheduler_go.work")
+				}
+			}
+			if total != tc.claimed {
+				t.Errorf("%d tasks were claimed, want %d", total, tc.claimed)
+			}
+			partial := 0
+			for _, from := range store.from {
+				partial += len(from)
+				if at, ok := from["a"]; ok {
+					t.Errorf("tasks are looked for from %s on, though an hour older ones wait", at)
+				}
+			}
+			if partial == 0 {
+				t.Error("every pass had time for whole looks of all types")
+			}
+		})
 	}
 }

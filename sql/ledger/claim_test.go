@@ -57,6 +57,47 @@ func TestRefusedClaimKeepsThePlans(t *testing.T) {
 	}
 }
 
+// A claim sets odd tasks aside and claims others in their place, up to its count of each group. More would overfill the
+// queue.
+func TestClaimsBesideOddTasksKeepTheirCount(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('a', '', 'a')")
+	testenv.Exec(t, store.Pool(), `insert into task (type, arguments, next_run, status, policy)
+		select 'a', case when n % 5 = 1 then '[]' else '{}' end::jsonb, now() - interval '1 hour' + n * interval '1 second', 'next_run_not_scheduled', 'oneshot' from generate_series(1, 100) n`)
+	err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		taken, work, err := tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "a"}, Queue: "a", Now: time.Now(), Groups: []ledger.TaskGroup{{Count: 10}}})
+		if len(work) != 10 || len(taken) != 1 || taken[0] != 10 {
+			t.Errorf("%d messages, %v tasks claimed, want 10", len(work), taken)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testenv.Value[int](t, store.Pool(), "select count(*) from task_run"); n != 10 {
+		t.Errorf("%d runs, want 10", n)
+	}
+}
+
+// PostgreSQL refuses a run in the last part of a claim's statement. Of the part that was rolled back, no message stays: it
+// would be sent a second time, without a run.
+func TestRefusedRunsLeaveNoMessage(t *testing.T) {
+	t.Parallel()
+	store := testenv.OpenLocal(t, testenv.Database(t))
+	testenv.Exec(t, store.Pool(), "insert into task_type (type, description, backend_name) values ('a', '', 'a')")
+	testenv.Exec(t, store.Pool(), "insert into task (id, type, arguments, next_run, status, policy) select n, 'a', '{}', now(), 'next_run_not_scheduled', 'oneshot' from generate_series(1, 2000) n")
+	testenv.Exec(t, store.Pool(), "alter table task_run add check (task <> 1000)")
+	var work []ledger.Work
+	err := store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) (err error) {
+		_, work, err = tx.ClaimTasks(ctx, ledger.TaskClaim{Type: model.TaskType{Type: "a", BackendName: "a"}, Queue: "a", Now: time.Now().Add(time.Minute), Groups: []ledger.TaskGroup{{Count: 2000}}})
+		return err
+	})
+	if runs := testenv.Value[int](t, store.Pool(), "select count(*) from task_run"); err != nil || runs != 1999 || len(work) != 1999 {
+		t.Errorf("%d messages and %d runs, want 1999 of each: %v", len(work), runs, err)
+	}
+}
+
 // A claim of a few tasks takes memory for these, not for the free slots of the queue.
 func TestSmallClaimsTakeLittleMemory(t *testing.T) { // not parallel, as it reads the memory of the process
 	store := testenv.OpenLocal(t, testenv.Database(t)+"?pool_max_conns=1")
