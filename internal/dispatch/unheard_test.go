@@ -150,3 +150,88 @@ func TestNothingIsGivenUpThatWaitsDuringClaims(t *testing.T) {
 		}
 	}
 }
+
+// A message may return to its queue long after an observation found it out of it: a worker that acknowledges late
+// died. It is not given up while the queue can hold it.
+func TestNothingIsGivenUpThatReturnedToItsQueue(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(30, 30)...)
+	express := "express:" + lanedQueue
+	l.claim(2)
+	pieces := l.outboxOf(express)
+	returned, started := pieces[0].id, pieces[1].id
+	l.sent()
+	l.exec("update scheduler_go.work set since = since - interval '13 minutes' where task_id = $1", returned)
+	l.apply(l.start(started)) // it is newer, and in no queue: it leaves the other one its place
+	queue := testenv.Channel(t, l.broker.URL)
+	testenv.Declare(t, queue, express, nil)
+	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	left := func(after time.Duration) int {
+		t.Helper()
+		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+		return l.count("scheduler_go.work where task_id = $1", returned)
+	}
+	l.held(t, express, 0)
+	left(0)
+	testenv.Put(t, queue, express, amqp.Publishing{})
+	l.held(t, express, 1)
+	if left(11*time.Minute) != 1 {
+		t.Error("it is given up while it waits in its queue again")
+	}
+	testenv.Take(t, queue, express)
+	l.held(t, express, 0)
+	if left(12*time.Minute) != 0 {
+		t.Error("it is not given up once it is out of its queue")
+	}
+}
+
+// A deliverer marks a message as sent with the moment of its statement, and commits after an observation. That doesn't
+// count as an observation that the message left its queue.
+func TestNothingIsGivenUpThatIsMarkedDuringAnObservation(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(30, 30)...)
+	express := "express:" + lanedQueue
+	l.claim(2)
+	pieces := l.outboxOf(express)
+	lost, marked := pieces[0].id, pieces[1].id
+	l.exec("update scheduler_go.work set since = since - interval '13 minutes', state = 'sent' where task_id = $1", lost)
+	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	left := func(after time.Duration) (n int) {
+		t.Helper()
+		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+		return l.count("scheduler_go.work where task_id = $1", marked)
+	}
+	left(0)
+	l.exec("update scheduler_go.work set since = $2::timestamptz - interval '5 seconds', state = 'sent' where task_id = $1", marked, l.now)
+	if left(11*time.Minute) != 1 {
+		t.Error("a message is given up that the observation found on its way to the queue")
+	}
+	if left(23*time.Minute) != 0 {
+		t.Error("it is not given up after an observation that it left its queue")
+	}
+}
+
+// Work with a time limit of days is not given up before that.
+func TestStartedWorkWithALongLimitIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	l := newLaned(t, two(1, 1)...)
+	l.claim(1)
+	l.sent()
+	l.exec("update scheduler_go.work set since = since - interval '30 hours', started = extract(epoch from now() - interval '30 hours'), hard_limit = 2 * 86400")
+	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	for _, c := range []struct {
+		after time.Duration
+		left  int
+	}{{0, 1}, {19 * time.Hour, 0}} {
+		if _, err := m.GiveUp(t.Context(), l.now.Add(c.after)); err != nil {
+			t.Fatal(err)
+		}
+		if n := l.count("scheduler_go.work"); n != c.left {
+			t.Errorf("%d are underway %s after the start, want %d", n, 30*time.Hour+c.after, c.left)
+		}
+	}
+}

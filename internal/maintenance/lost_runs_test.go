@@ -64,7 +64,11 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 			(8, 'queued', 'scheduled', interval '11 hours', 0, 'oneshot', null),
 			(9, 'queued', 'started', interval '11 hours', 0, 'oneshot', null),
 			(10, 'queued', 'scheduled', interval '11 hours', 0, 'oneshot', 'high'),
-			(11, 'quick', 'scheduled', interval '2 hours', 0, 'oneshot', null)
+			(11, 'quick', 'scheduled', interval '2 hours', 0, 'oneshot', null),
+			(12, 'quick', 'scheduled', interval '2 hours', 0, 'oneshot', null),
+			(13, 'quick', 'scheduled', interval '2 hours', 0, 'oneshot', null),
+			(14, 'quick', 'started', interval '2 hours', 0, 'oneshot', null),
+			(15, 'quick', 'started', interval '2 hours', 0, 'recurring', null)
 		), tasks as (
 			insert into task (id, type, arguments, next_run, current_interval, status, policy, retries_left, priority)
 			select id, type, '{}', now(), '1 day', 'next_run_scheduled', policy::task_policy, retries, priority::task_priority from cases
@@ -74,7 +78,15 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 		       case when status <> 'scheduled' then now() - age end, status::task_run_status from cases;
 		-- One was claimed and never sent.
 		insert into scheduler_go.work (queue, task_id, task_name, args, kwargs)
-			values ('swh.quick', '00000000-0000-0000-0000-000000000011', 'swh.quick', '[]', '{}')`)
+			values ('swh.quick', '00000000-0000-0000-0000-000000000011', 'swh.quick', '[]', '{}');
+		-- One waits for a slot of its lane, and one in its lane's queue.
+		insert into scheduler_go.work (queue, home, task_id, state, task_name, args, kwargs, since, lane_set, lane, lane_name, memory, lister, first, behind) values
+			('swh.quick', 'swh.quick', '00000000-0000-0000-0000-000000000012', 'backlog', 'swh.quick', '[]', '{}', now() - interval '2 hours', 'quick', 1, 'slow', 0, '', false, 0),
+			('express:swh.quick', 'swh.quick', '00000000-0000-0000-0000-000000000013', 'sent', 'swh.quick', '[]', '{}', now() - interval '2 hours', 'quick', 0, 'express', 0, '', false, 0);
+		-- One waited long in its queue, and started lately.
+		update task_run set started = now() - interval '30 min' where task = 14;
+		-- One's task was disabled meanwhile; the end of its run would enable it.
+		update task set status = 'disabled' where id = 15`)
 	mq := testenv.RabbitMQ(t)
 	// Any run's message may be in a queue that isn't empty.
 	ch := testenv.Channel(t, mq.URL)
@@ -88,6 +100,10 @@ func TestSilentRunsAreLostOnce(t *testing.T) {
 		"1 lost next_run_not_scheduled 0", // the retry is used
 		"10 lost disabled 0",              // its own queue is empty
 		"11 scheduled next_run_scheduled 0",
+		"12 scheduled next_run_scheduled 0",
+		"13 scheduled next_run_scheduled 0",
+		"14 started next_run_scheduled 0",
+		"15 started disabled 0",
 		"2 lost disabled 0",
 		"3 lost next_run_not_scheduled 0",
 		"4 started next_run_scheduled 0",
@@ -291,6 +307,38 @@ func sweepAgain(t *testing.T, store *db.Store) {
 	testenv.Exec(t, store.Pool(), "update scheduler_go.queue_looks set looked = looked - interval '11 minutes', sent_before = sent_before - interval '11 minutes'")
 }
 
+// What a runner of ours claimed between its last note and its end is no sign of another scheduler, and neither are runs
+// of the other kind of runner. Otherwise its runs would be left alone.
+func TestSendingGoesOnWithoutAnotherScheduler(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, `
+		insert into task_type (type, description, backend_name) values ('a', '', 'swh.a');
+		insert into task (id, type, arguments, next_run, status, policy, priority)
+			select id, 'a', '{}', now(), 'next_run_scheduled', 'oneshot', case id when 2 then 'high'::task_priority end from generate_series(1, 3) id`)
+	note := func() time.Time {
+		t.Helper()
+		if err := store.NoteSending(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		since, err := store.SendingSince(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return since[false]
+	}
+	began := note()
+	testenv.Exec(t, store.Pool(), "update scheduler_go.sending set seen = now() - interval '1 hour'")
+	testenv.Exec(t, store.Pool(), "insert into task_run (task, scheduled, status) values (1, now() - interval '59 minutes', 'scheduled'), (2, now() - interval '30 minutes', 'scheduled')")
+	if since := note(); !since.Equal(began) {
+		t.Error("without another scheduler, sending began anew")
+	}
+	testenv.Exec(t, store.Pool(), "update scheduler_go.sending set seen = now() - interval '1 hour'")
+	testenv.Exec(t, store.Pool(), "insert into task_run (task, scheduled, status) values (3, now() - interval '57 minutes', 'scheduled')")
+	if since := note(); since.Equal(began) {
+		t.Error("after another scheduler, sending didn't begin anew")
+	}
+}
+
 // Runs whose events are unread are not lost, however long ago they ended.
 func TestRunsWhoseEventsAreUnreadAreNotLost(t *testing.T) {
 	t.Parallel()
@@ -382,6 +430,92 @@ func TestRunsThatHaveJustLeftTheirQueueAreNotLost(t *testing.T) {
 	testenv.Take(t, ch, "swh.a")
 	empty("swh.a")
 	sweep("once all is known", 1)
+}
+
+// A run is not lost while a worker holds its message, as one that prefetches does: no message is ready, and the run has not
+// started.
+func TestRunsWhoseMessagesWorkersHoldAreNotLost(t *testing.T) {
+	t.Parallel()
+	store := storeAfter(t, strings.NewReplacer("now() - interval '1 year', 'started'", "null, 'scheduled'", "1 year", "2 hours").Replace(aYearOld))
+	mq := testenv.RabbitMQ(t)
+	inspector := inspectorOf(t, mq)
+	ch := testenv.Channel(t, mq.URL)
+	testenv.Declare(t, ch, "swh.a", nil)
+	testenv.Put(t, ch, "swh.a", amqp.Publishing{})
+	held, ok, err := ch.Get("swh.a", false)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	holds := func(want int) {
+		t.Helper()
+		testenv.Becomes(t, "messages that workers hold", want, func() int {
+			length, err := inspector.Length(t.Context(), "swh.a", 0)
+			if err != nil || length.Unknown {
+				return -1
+			}
+			return length.Messages()
+		})
+	}
+	holds(1)
+	l := lostRuns(t, LostOptions{Store: store, Broker: inspector, After: map[string]time.Duration{"default": time.Hour}})
+	sweeps := func() (lost int) {
+		t.Helper()
+		for range 2 {
+			sweepAgain(t, store)
+			n, err := l.RunOnce(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lost += n
+		}
+		return lost
+	}
+	if n := sweeps(); n != 0 {
+		t.Errorf("%d runs are lost while a worker holds the message", n)
+	}
+	if err := held.Ack(false); err != nil {
+		t.Fatal(err)
+	}
+	holds(0)
+	if n := sweeps(); n != 1 {
+		t.Errorf("%d runs are lost once no worker holds the message, want 1", n)
+	}
+}
+
+// An observation of an empty queue proves nothing about messages that were on their way to it: they were claimed shortly
+// before, or the broker refused one for hours. When a worker takes them from the queue later, their runs are not lost.
+func TestRunsOnTheirWayToAnEmptyQueueAreNotLost(t *testing.T) {
+	t.Parallel()
+	const runs = `insert into task_type (type, description, backend_name) values ('a', '', 'swh.a');
+		insert into task (id, type, arguments, next_run, status, policy) select n, 'a', '{}', now(), 'next_run_scheduled', 'oneshot' from generate_series(1, 2) n;
+		insert into task_run (task, backend_id, scheduled, status) values
+			(1, '00000000-0000-0000-0000-000000000001', now() - interval '3 hours', 'scheduled'),
+			(2, '00000000-0000-0000-0000-000000000002', now() - interval '`
+	for name, c := range map[string]struct{ before, after string }{
+		"claimed shortly before": {runs + "5 minutes', 'scheduled')", "select"},
+		"refused for hours": {runs + `2 hours', 'scheduled');
+			insert into scheduler_go.work (task_id, queue, task_name, args, kwargs, claimed)
+				values ('00000000-0000-0000-0000-000000000002', 'swh.a', 'swh.a', '[]', '{}', now() - interval '2 hours')`, "delete from scheduler_go.work"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := storeAfter(t, c.before)
+			l := lostRuns(t, LostOptions{Store: store, Broker: inspectorOf(t, testenv.RabbitMQ(t)), After: map[string]time.Duration{"default": time.Minute}})
+			for sweep, want := range []int{0, 1, 1} { // the first run, and eleven minutes later the second one
+				if sweep > 0 {
+					sweepAgain(t, store)
+					testenv.Exec(t, store.Pool(), "update task_run set scheduled = scheduled - interval '11 minutes'")
+				}
+				n, err := l.RunOnce(t.Context())
+				if n != want || err != nil {
+					t.Errorf("sweep %d: %d runs are lost, want %d: %v", sweep, n, want, err)
+				}
+				if sweep == 0 { // the message is delivered, and a worker takes it
+					testenv.Exec(t, store.Pool(), c.after)
+				}
+			}
+		})
+	}
 }
 
 // A run that PostgreSQL refuses to end, as its type's delay exceeds the range of dates, doesn't stop the others.
