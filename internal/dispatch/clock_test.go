@@ -149,17 +149,22 @@ func TestClocksThatAreAheadOverlookNoDelivery(t *testing.T) {
 func TestEndsBeforeConfirmationsLeaveNoSlot(t *testing.T) {
 	t.Parallel()
 	const limit = 5
-	for name, kept := range map[string]bool{"plain": false, "of a group": true} {
+	for name, kept := range map[string]bool{"plain": false, "of a group": true, "timed out on a lane": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			testenv.Declare(t, b.channel(t), "q", nil)
 			inspector := staleInspector(t, b, "q")
+			end := settle.End{Status: model.RunEventful}
 			slots := dispatch.NewSlots(b.store, inspector, func() {})
 			rows, ids := messages("q", limit)
 			for i := range rows {
 				if kept {
 					rows[i].Home, rows[i].Claimed, rows[i].Share = "q", time.Now(), ledger.Share{Shared: true, Group: "g", Cost: 1}
+				}
+				if name == "timed out on a lane" {
+					rows[i].Lane = ledger.WorkLane{Set: "load-git", Name: "express", Left: 1, SoftLimit: time.Minute, HardLimit: 2 * time.Minute}
+					end = settle.End{Status: model.RunFailed, TimedOut: true}
 				}
 			}
 			if err := b.store.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.AddWork(ctx, rows) }); err != nil {
@@ -179,7 +184,7 @@ func TestEndsBeforeConfirmationsLeaveNoSlot(t *testing.T) {
 			}
 			var outcomes []settle.Outcome
 			for _, id := range ids {
-				outcomes = append(outcomes, settle.Outcome{BackendID: id, Received: time.Now(), End: &settle.End{Status: model.RunEventful}})
+				outcomes = append(outcomes, settle.Outcome{BackendID: id, Received: time.Now(), End: &end})
 			}
 			if err := (settle.Store{Store: b.store}).ApplyOutcomes(t.Context(), outcomes); err != nil {
 				t.Fatal(err)

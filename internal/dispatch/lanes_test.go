@@ -219,8 +219,13 @@ func TestTimedOutWorkMovesOn(t *testing.T) {
 	}
 	a, b := express[1].id, express[0].id
 	l.sent()
+	l.apply(l.start(a), l.start(b))
+	l.exec("update scheduler_go.work set attempts = 3, last_error = 'refused', not_before = now() + interval '1 hour', below = 1 where task_id = any($1)", []uuid.UUID{a, b})
 	batch := []settle.Outcome{l.start(a), l.over(a, 60*time.Second), l.start(b), l.over(b, 61*time.Second)}
 	l.apply(batch...)
+	if n := l.count("scheduler_go.work where timed_out = 1 and started is null and below is null and attempts = 0 and last_error is null and not_before = '-infinity'"); n != 2 {
+		t.Errorf("%d messages go on without what their first try left, want 2", n)
+	}
 	l.apply(batch...) // again: these ids are nobody's now
 	l.apply(l.over(a, 62*time.Second))
 	l.keep()

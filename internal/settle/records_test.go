@@ -51,6 +51,22 @@ func TestRecordsOfLanes(t *testing.T) {
 	}
 }
 
+// A message counts once for its lister, and once among those of all listers, also if it has no lister.
+func TestMessagesCountOnce(t *testing.T) {
+	t.Parallel()
+	for lister, want := range map[string]map[string]float64{"": {"": 1}, "gitlab": {"": 1, "gitlab": 1}} {
+		id := uuid.New()
+		work := ledger.LockedWork{TaskID: id, Home: "q", Claimed: begin, Lane: ledger.WorkLane{Set: "load-git", Name: "slow", SoftLimit: time.Hour, LaneFeatures: ledger.LaneFeatures{Lister: lister}}}
+		counts := make(map[string]float64)
+		for of, n := range decide(gather([]Outcome{{BackendID: id.String(), Received: begin, Runtime: new(time.Second)}}), nil, []ledger.LockedWork{work}, uuid.New).Counts {
+			counts[of.Lister] += n
+		}
+		if !maps.Equal(counts, want) {
+			t.Errorf("lister %q: counted %v, want %v", lister, counts, want)
+		}
+	}
+}
+
 // The records of a batch have the time of its last end, in every order of the ends.
 func TestHeardIsTheLastEnd(t *testing.T) {
 	t.Parallel()
