@@ -233,6 +233,14 @@ func (b Broker) Plain() (hosts []string) {
 	return hosts
 }
 
+// Each returns a broker of each address.
+func (b Broker) Each() (each []Broker) {
+	for _, n := range b.nodes {
+		each = append(each, Broker{nodes: []node{n}})
+	}
+	return each
+}
+
 // String shows every address with its password replaced by "***".
 func (b Broker) String() string {
 	var names []string

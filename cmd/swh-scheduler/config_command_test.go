@@ -130,6 +130,25 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
+// config check warns of an address of the broker that can't be used while another one can.
+func TestConfigCheckOfEachBroker(t *testing.T) {
+	t.Parallel()
+	url := testenv.RabbitMQ(t).URL
+	wrong := "amqp://guest:s3cret@" + url[strings.LastIndexByte(url, '@')+1:]
+	for addresses, want := range map[string]string{
+		url + ";" + url:                 "ok    celery.task_broker: amqp://guest:***@",
+		url + ";" + wrong:               "WARN  celery.task_broker: 1 of 2 addresses of amqp://guest:***@",
+		"amqp://127.0.0.1:1//;" + url:   "WARN  celery.task_broker: 1 of 2 addresses of amqp://guest:***@127.0.0.1:1",
+		"amqp://127.0.0.1:1//;" + wrong: "WRONG celery.task_broker: ",
+	} {
+		config := configFile(t, fmt.Sprintf("scheduler: {cls: postgresql, db: %q}\ncelery: {task_broker: %q}\n", testenv.Database(t), addresses))
+		r := ours(t, "-C", config, "config", "check", "--for", "start-listener")
+		if !strings.Contains(r.stdout, want) || strings.Contains(r.stdout, "s3cret") || strings.HasPrefix(want, "WRONG") != (r.code != 0) {
+			t.Errorf("%s\n%+v, want %q", addresses, r, want)
+		}
+	}
+}
+
 // config check prints how many runs lost_after excludes as another scheduler's, once the job has counted them.
 func TestConfigCheckOfLostAfter(t *testing.T) {
 	t.Parallel()

@@ -76,6 +76,9 @@ type checkResult struct {
 	Warning string `json:"warning,omitempty"` // a usable setting that is a risk
 }
 
+// A warning is an error of a setting that is usable all the same.
+type warning struct{ error }
+
 func printChecks(a *command.App, results []checkResult, output string) error {
 	var b strings.Builder
 	for _, r := range results {
@@ -152,7 +155,9 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 			began := time.Now()
 			found, err := c.do(ctx)
 			results[i] = checkResult{Name: c.name, Found: found}
-			if err != nil {
+			if _, usable := errors.AsType[warning](err); usable {
+				results[i].Warning = pytext.OneLine(err).Error()
+			} else if err != nil {
 				results[i].Problem = strings.TrimPrefix(pytext.OneLine(err).Error(), c.name+": ")
 				// Not every service's error mentions the deadline, and some end a moment before it.
 				if took := time.Since(began).Round(time.Second); took >= 2*patience || errors.Is(err, context.DeadlineExceeded) {

@@ -2,8 +2,11 @@ package settings
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +30,8 @@ func usesBroker(c *config.Config, daemon string) bool {
 	return true
 }
 
-// checkBroker connects to the broker, and checks that its user has the rights of a daemon; "" is all daemons.
+// checkBroker connects to each address of the broker, and checks that its user has the rights of a daemon; "" is all
+// daemons. It returns a warning if only some can be used.
 func checkBroker(ctx context.Context, a *command.App, cmd *cobra.Command, daemon string) (string, error) {
 	broker, err := a.Config.Broker()
 	if err != nil {
@@ -41,7 +45,20 @@ func checkBroker(ctx context.Context, a *command.App, cmd *cobra.Command, daemon
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return broker.String(), celery.CheckRights(ctx, broker, celery.ConnectionOptions{Name: "swh-scheduler config check"}, brokerUses(a.Config, daemon, queues)...)
+	each := broker.Each()
+	failures := make([]error, len(each))
+	var all sync.WaitGroup
+	for i, one := range each {
+		all.Go(func() {
+			failures[i] = celery.CheckRights(ctx, one, celery.ConnectionOptions{Name: "swh-scheduler config check"}, brokerUses(a.Config, daemon, queues)...)
+		})
+	}
+	all.Wait()
+	err = errors.Join(failures...)
+	if n := len(each) - len(slices.DeleteFunc(failures, func(err error) bool { return err != nil })); 0 < n && n < len(each) {
+		err = warning{fmt.Errorf("%d of %d addresses of %s can't be used: %w", n, len(each), broker, err)}
+	}
+	return broker.String(), err
 }
 
 // senders are the daemons that send to queues.
