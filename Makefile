@@ -140,7 +140,7 @@ demo: build ## Run the archive's own parts with this scheduler, with faults (CAL
 	@$(ALL) sh -c '$(INTO_BIN) -C test -o ../bin/demo ./demo && exec bin/demo'
 
 demo-stop: ## Stop the demo that `make demo KEEP=1` left running
-	@bin/demo -stop
+	@$(GO) sh -c '$(INTO_BIN) -C test -o ../bin/demo ./demo && exec bin/demo -stop'
 
 deploy-check: ## Check the chart, systemd units, configurations, dashboards and alerts of deploy/
 	@$(ALL) sh -c '{ [ -z "$(DEPLOY)" ] || go test -count=1 $(DEPLOY); } && \
