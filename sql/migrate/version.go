@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"swh-scheduler/sql/internal/stmt"
 	"swh-scheduler/sql/postgres"
 )
@@ -91,9 +93,13 @@ func (s Checks) CheckWrites(ctx context.Context) error {
 	return err
 }
 
-// Status reads the state of the database, as ReadStatus does.
-func (s Checks) Status(ctx context.Context) (Status, error) {
-	return inspect(ctx, s.db.Pool(), postgres.RedactedConfig(s.db.Pool().Config().ConnConfig))
+// Status reads the state of the database, as ReadStatus does. It waits for a connection of the pool once.
+func (s Checks) Status(ctx context.Context) (status Status, err error) {
+	err = s.db.Pool().AcquireFunc(ctx, func(conn *pgxpool.Conn) (err error) {
+		status, err = inspect(ctx, conn, postgres.RedactedConfig(conn.Conn().Config()))
+		return err
+	})
+	return status, err
 }
 
 // unsupported returns an ErrUnsupported with the fault of the database.
