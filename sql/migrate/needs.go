@@ -67,7 +67,7 @@ func TaskGroup(by model.ShareKey) string {
 // fixed parts and TaskGroup.
 type taskIndex struct {
 	name, columns, of string
-	before            string // the index that it replaces, or ""
+	has               string // a part of its definition that an older version's index of that name lacks
 }
 
 // ofPriority is the index of ready tasks with priority. Without it, a look for them would read all ready tasks, or
@@ -76,8 +76,7 @@ var ofPriority = taskIndex{ownIndexPrefix + "task_with_priority", "type, next_ru
 
 // ofGroups returns the index of ready tasks by group.
 func ofGroups(by model.ShareKey) taskIndex {
-	key := strings.ReplaceAll(string(by), ".", "_")
-	return taskIndex{ownIndexPrefix + "task_of_" + key, "type, (" + TaskGroup(by) + "), next_run", "priority is null", ownIndexPrefix + "task_by_" + key}
+	return taskIndex{ownIndexPrefix + "task_by_" + strings.ReplaceAll(string(by), ".", "_"), "type, (" + TaskGroup(by) + "), next_run", "priority is null", `"left"(`}
 }
 
 // inWords names the indexes of a need.
@@ -100,23 +99,14 @@ func buildIndexes(ctx context.Context, conn *pgx.Conn, missing need, log *slog.L
 	}
 	for _, index := range missing.tasks {
 		log.Info("building an index of ready tasks", "index", index.name)
-		drop := func(name string) error {
-			_, err := conn.Exec(ctx, "drop index concurrently if exists "+pgx.Identifier{"public", name}.Sanitize())
-			return err
-		}
-		if err := drop(index.name); err != nil { // an interrupted run may have left an invalid index
+		// An interrupted run may have left an invalid index, and an older version has another one of that name.
+		if _, err := conn.Exec(ctx, "drop index concurrently if exists "+pgx.Identifier{"public", index.name}.Sanitize()); err != nil {
 			return err
 		}
 		_, err := conn.Exec(ctx, "create index concurrently "+pgx.Identifier{index.name}.Sanitize()+" on public.task ("+index.columns+
 			") where status = 'next_run_not_scheduled' and "+index.of)
 		if err != nil {
 			return fmt.Errorf("build the index %s of ready tasks: %w", index.name, err)
-		}
-		if index.before == "" {
-			continue
-		}
-		if err := drop(index.before); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -169,7 +159,7 @@ func missingOf(ctx context.Context, db queries.DBTX, need need) (missing need, e
 	for _, index := range need.tasks {
 		var made bool
 		err := db.QueryRow(ctx, `select exists (select from pg_index
-			where indexrelid = to_regclass($1) and indisvalid)`, pgx.Identifier{"public", index.name}.Sanitize()).Scan(&made)
+			where indexrelid = to_regclass($1) and indisvalid and strpos(pg_get_indexdef(indexrelid), $2) > 0)`, pgx.Identifier{"public", index.name}.Sanitize(), index.has).Scan(&made)
 		if err != nil {
 			return missing, err
 		}

@@ -144,7 +144,7 @@ func TestWhatSharesNeed(t *testing.T) {
 		}
 		// Simulate an interrupted run.
 		testenv.Exec(t, store.Pool(), `update pg_index set indisvalid = false
-			where indexrelid = 'public."scheduler_go_task_of_kwargs_Owner"'::regclass`)
+			where indexrelid = 'public."scheduler_go_task_by_kwargs_Owner"'::regclass`)
 		if err := store.CheckShares(t.Context(), shares); err == nil {
 			t.Error("an index that is not valid is taken as made")
 		}
