@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"swh-scheduler/internal/service"
+	"swh-scheduler/sql/migrate"
 )
 
 const (
@@ -33,7 +34,11 @@ func (p *Process) Probe(name string, ask func(ctx context.Context) error) servic
 	loop := service.Loop{
 		Name: "asking " + name, Log: p.Log, Period: contactPeriod, CutShort: true,
 		RunOnce: func(ctx context.Context) (service.Result, error) {
-			if err := ask(ctx); ctx.Err() == nil {
+			switch err := ask(ctx); {
+			case ctx.Err() != nil:
+			case errors.Is(err, migrate.ErrNotMigrated), errors.Is(err, migrate.ErrUnsupported):
+				s.Refused(err)
+			default:
 				s.Tried(err)
 			}
 			return service.Result{}, nil

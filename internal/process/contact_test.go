@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,7 +39,8 @@ func TestStoppingWhileAProbeWaits(t *testing.T) {
 func TestReplacedDatabase(t *testing.T) {
 	t.Parallel()
 	store := testenv.Open(t, testenv.Database(t))
-	p := &Process{Options: Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, Store: store, Health: service.NewHealth()}
+	var logs testenv.Buffer
+	p := &Process{Options: Options{Log: logs.Logger()}, Store: store, Health: service.NewHealth()}
 	testenv.Exec(t, store.Pool(), "drop schema public, scheduler_go cascade; create schema public")
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -46,4 +48,7 @@ func TestReplacedDatabase(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	testenv.Becomes(t, "services that the daemon waits for", 1, func() int { return len(p.Health.NotReady()) })
+	if !strings.Contains(logs.String(), "PostgreSQL is reachable, but refuses") {
+		t.Errorf("the log says %s", logs.String())
+	}
 }
