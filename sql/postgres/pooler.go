@@ -11,10 +11,13 @@ import (
 
 // ErrPooler marks the address of a pooler that shares connections between transactions, where a session is needed.
 var ErrPooler = errors.New("its address is that of a pooler, such as PgBouncer, that shares connections between transactions: " +
-	"name the server itself in database.direct")
+	"name the server itself (for scheduler.db, in database.direct)")
 
 // duplicateStatement is the SQLSTATE of a prepared statement that another session has made on the shared connection.
 const duplicateStatement = "42P05"
+
+// poolerTries is how often CheckSessions looks: a pooler with other clients may give both sessions what they had.
+const poolerTries = 10
 
 // poolerPatience bounds CheckSessions, as a pooler without a free connection lets clients wait.
 const poolerPatience = 3 * time.Second
@@ -35,22 +38,29 @@ func (d *DB) CheckSessions(ctx context.Context) error {
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 		conns[i] = conn
 	}
-	before, err := backendPID(ctx, conns[0])
-	if err != nil {
-		return nil
-	}
-	// The transaction takes the connection that the pooler used last.
-	tx, err := conns[1].Begin(ctx)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := backendPID(ctx, conns[1]); err != nil {
-		return nil
-	}
-	after, err := backendPID(ctx, conns[0])
-	if err == nil && after != before {
-		return fmt.Errorf("%s: %w", RedactedConfig(config), ErrPooler)
+	var seen [2]int32
+	for range poolerTries {
+		// While one session is in a transaction, the other one gets another connection from a pooler.
+		tx, err := conns[1].Begin(ctx)
+		if err != nil {
+			return nil
+		}
+		var now [2]int32
+		for i, conn := range conns {
+			if now[i], err = backendPID(ctx, conn); err != nil {
+				return nil
+			}
+			if now[i] == seen[1-i] || seen[i] != 0 && now[i] != seen[i] {
+				return fmt.Errorf("%s: %w", RedactedConfig(config), ErrPooler)
+			}
+		}
+		seen = now
+		if err := tx.Rollback(ctx); err != nil {
+			return nil
+		}
+		if seen[0], err = backendPID(ctx, conns[0]); err != nil {
+			return nil
+		}
 	}
 	return nil
 }
