@@ -107,6 +107,7 @@ func TestConfigCheck(t *testing.T) {
 		fmt.Sprintf("scheduler: {cls: postgresql, db: '%s?options=-cdefault_transaction_read_only%%3Don'}\n", testenv.Database(t)) + broker: {"WRONG scheduler: the database takes no writes"},
 		good + "database: {replica: \"postgresql://u:s3cret@127.0.0.1:1/x\"}\n":                                                             {"WRONG database.replica: PostgreSQL (host=127.0.0.1 port=1"},
 		good + "archive: {after: {default: 2 days}, directory: /nowhere}\n":                                                                 {"WRONG archive.directory: stat /nowhere: no such file or directory\n"},
+		good + "metrics: {addr: localhost}\n":                                                                                               {"WRONG metrics.addr: address localhost: missing port in address\n"},
 		good + "dashboard: {reports: /nowhere}\n":                                                                                           {"WRONG dashboard.reports: stat /nowhere: no such file or directory\n"},
 		"scheduler: {cls: postgresql, db: dbname=x}\ncelery: {task_broker: \"redis://h/\"}\n":                                               {"scheduler.yml:2: celery.task_broker can't be used: broker URL 1 of 1: the scheme must be amqp or amqps\n"},
 		"scheduler: {cls: remote, url: \"http://u:s3cret@127.0.0.1:1/\"}\n" + broker:                                                        {"WRONG scheduler: the database of RPC server http://u:xxxxx@127.0.0.1:1/ is not reachable"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -187,7 +186,7 @@ func (c *Config) sections() map[string]func(value) {
 // read reads our keys of the section. Other components have a section of that name, and read its other keys.
 func (m *Metrics) read(v value) {
 	if v.node.Kind == yaml.MappingNode {
-		v.sectionWith(fieldsOf(m, map[string]func(value){"addr": func(v value) { m.Addr = listenAddress(v) }}), func(entry) {})
+		v.sectionWith(fieldsOf(m, nil), func(entry) {})
 		if m.PprofToken != "" && len(m.PprofToken) < 20 {
 			v.problem("has a pprof_token that could be guessed: give one of 20 characters or more")
 		}
@@ -211,21 +210,8 @@ func (v value) durationWith(ok func(time.Duration) bool, expected string) time.D
 	return d
 }
 
-// listenAddress reads HOST:PORT; "" is none.
-func listenAddress(v value) string {
-	address := v.text()
-	_, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if address != "" && err != nil {
-		v.problem(`must be HOST:PORT, such as ":9090"`)
-	}
-	return address
-}
-
 func statsAge(v value) time.Duration {
-	return v.durationWith(func(d time.Duration) bool { return d >= time.Second && d <= MaxStatsAge }, "a duration from 1 second to 4 minutes")
+	return v.durationWith(func(d time.Duration) bool { return d == 0 || d >= time.Second && d <= MaxStatsAge }, "a duration from 1 second to 4 minutes")
 }
 
 func lostAfter(v value) time.Duration {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -129,6 +130,12 @@ func checkConfig(a *command.App, cmd *cobra.Command, daemon string) []checkResul
 	}
 	if len(a.Config.Journal.Brokers) > 0 && (daemon == "" || daemon == "journal-client") {
 		checks = append(checks, check{"journal", func(ctx context.Context) (string, error) { return checkJournal(ctx, a, cmd) }})
+	}
+	if address := a.Config.Metrics.Addr; address != "" {
+		checks = append(checks, check{"metrics.addr", func(context.Context) (string, error) {
+			_, err := net.ResolveTCPAddr("tcp", address)
+			return "", err
+		}})
 	}
 	warnings := exposed(a)
 	directory := func(key, path string) {
