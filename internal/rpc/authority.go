@@ -23,8 +23,8 @@ type Authority struct {
 	mu       sync.Mutex
 	pool     *x509.CertPool
 	text     []byte
-	at       time.Time // time of change of the file that it was read from
-	refused  time.Time
+	read     fileState // of the file that it was read from
+	refused  fileState
 	verified map[[sha256.Size]byte]span // certificates, by their hash
 }
 
@@ -44,11 +44,8 @@ func NewAuthority(file string, log *slog.Logger) (*Authority, error) {
 }
 
 func (a *Authority) load() error {
-	info, err := os.Stat(a.file)
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(a.file)
-	}
+	state := stateOf(a.file)
+	text, err := os.ReadFile(a.file)
 	if err != nil {
 		return fmt.Errorf("client_ca: %w", err)
 	}
@@ -56,27 +53,20 @@ func (a *Authority) load() error {
 	if !pool.AppendCertsFromPEM(text) {
 		return fmt.Errorf("client_ca %s: there is no certificate in it", a.file)
 	}
-	a.pool, a.text, a.at, a.verified = pool, text, info.ModTime(), map[[sha256.Size]byte]span{}
+	a.pool, a.text, a.read, a.verified = pool, text, state, map[[sha256.Size]byte]span{}
 	return nil
 }
 
 // current returns the pool of the file, which it reads again if it has changed. The caller holds mu.
 func (a *Authority) current() *x509.CertPool {
-	info, err := os.Stat(a.file)
-	if err == nil && info.ModTime().Equal(a.at) {
+	state := stateOf(a.file)
+	if state == a.read {
 		return a.pool
-	}
-	var at time.Time
-	if err == nil {
-		at = info.ModTime()
 	}
 	before := a.text
 	switch err := a.load(); {
-	case err != nil && (!a.refused.Equal(at) || a.refused.IsZero()):
-		a.refused = at
-		if at.IsZero() {
-			a.refused = time.Unix(0, 1) // the file is missing
-		}
+	case err != nil && a.refused != state:
+		a.refused = state
 		a.log.Error("the authority of clients' certificates has changed and can't be used; the one before stays", "file", a.file, "error", err)
 	case err == nil && !bytes.Equal(before, a.text):
 		a.log.Info("the authority of clients' certificates has changed", "file", a.file)

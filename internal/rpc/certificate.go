@@ -13,7 +13,7 @@ import (
 // of them has changed. If they can't be read, or don't match, it keeps the old certificate and logs that.
 func TLS(certificate, key string, log *slog.Logger) (*tls.Config, error) {
 	r := &reloaded{certificate: certificate, key: key, log: log}
-	if err := r.load(r.changes()); err != nil {
+	if err := r.load(r.states()); err != nil {
 		return nil, err
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: r.get}, nil
@@ -26,41 +26,50 @@ type reloaded struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	at      [2]time.Time // times of change of the files that it was read from
-	refused [2]time.Time // times of change of the files that were refused last
+	read    [2]fileState // of the files that it was read from
+	refused [2]fileState // of the files that were refused last
 }
 
-// changes returns when the files changed last, zero for a missing file.
-func (r *reloaded) changes() (at [2]time.Time) {
-	for i, file := range []string{r.certificate, r.key} {
-		if info, err := os.Stat(file); err == nil {
-			at[i] = info.ModTime()
-		}
+// A fileState shows whether a file has changed. Two changes within one tick of the file system's clock have the same
+// date.
+type fileState struct {
+	changed time.Time
+	size    int64 // -1: the file is missing
+}
+
+func stateOf(file string) fileState {
+	info, err := os.Stat(file)
+	if err != nil {
+		return fileState{size: -1}
 	}
-	return at
+	return fileState{info.ModTime(), info.Size()}
 }
 
-func (r *reloaded) load(at [2]time.Time) error {
+func (r *reloaded) states() [2]fileState {
+	return [2]fileState{stateOf(r.certificate), stateOf(r.key)}
+}
+
+func (r *reloaded) load(states [2]fileState) error {
 	pair, err := tls.LoadX509KeyPair(r.certificate, r.key)
 	if err != nil {
 		return fmt.Errorf("tls_certificate %s with tls_key %s: %w", r.certificate, r.key, err)
 	}
-	r.current, r.at = &pair, at
+	r.current, r.read = &pair, states
 	return nil
 }
 
 func (r *reloaded) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	at := r.changes()
+	states := r.states()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at == r.at {
+	if states == r.read {
 		return r.current, nil
 	}
-	switch err := r.load(at); {
+	switch err := r.load(states); {
 	case err == nil:
 		r.log.Info("the certificate has changed", "file", r.certificate)
-	case at != r.refused:
-		r.refused = at
+	case states != r.refused:
+		r.refused = states
 		r.log.Error("the certificate has changed and can't be used; the one before stays", "file", r.certificate, "error", err)
 	}
 	return r.current, nil
