@@ -85,7 +85,7 @@ func (b *Batcher) Hint(ctx context.Context, hints []model.Hint) (model.HintAnswe
 func (b *Batcher) enter(r *request) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.hints > 0 && b.hints+len(r.hints) > maxPending || len(b.pending) >= maxPending {
+	if b.hints+len(r.hints) > maxPending || len(b.pending) >= maxPending {
 		return ErrBusy
 	}
 	b.pending, b.hints = append(b.pending, r), b.hints+len(r.hints)

@@ -125,13 +125,11 @@ func (d *deliveries) turn(now time.Time) {
 	if most == 0 {
 		most = maxDeliveries / 2
 	}
-	for range 2 {
-		if d.young != nil && now.Sub(d.turned) < deliveryKept/2 && len(d.young) < most {
-			return
-		}
-		if now.Sub(d.turned) >= deliveryKept {
-			d.young = nil
-		}
-		d.old, d.young, d.turned = d.young, map[[16]byte]struct{}{}, now
+	if d.young != nil && now.Sub(d.turned) < deliveryKept/2 && len(d.young) < most {
+		return
 	}
+	if now.Sub(d.turned) >= deliveryKept {
+		d.young = nil
+	}
+	d.old, d.young, d.turned = d.young, map[[16]byte]struct{}{}, now
 }
