@@ -129,6 +129,19 @@ func TestEachMessageHasItsResult(t *testing.T) {
 	}
 }
 
+// Messages with the same ID that the broker returns have a result each: none counts as sent.
+func TestReturnedMessagesOfOneID(t *testing.T) {
+	t.Parallel()
+	env := testenv.RabbitMQ(t)
+	p := publisher(t, parsed.Broker(t, env.URL), celery.PublisherOptions{})
+	one := tasks("missing", 1)[0]
+	for i, err := range p.Publish(deadline(t), []celery.TaskMessage{one, one, one}) {
+		if _, returned := errors.AsType[*celery.ReturnedError](err); !returned {
+			t.Errorf("%d: %v, want that it was returned", i, err)
+		}
+	}
+}
+
 // A suspect queue is treated like all others once it answers.
 func TestSuspectQueueThatAnswers(t *testing.T) {
 	t.Parallel()

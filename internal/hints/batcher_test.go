@@ -22,6 +22,7 @@ type fakeStore struct {
 	batches [][]model.Hint
 	refused int
 	fail    string
+	unknown string
 	began   chan struct{}
 	gate    chan struct{}
 }
@@ -39,6 +40,9 @@ func (f *fakeStore) Hint(_ context.Context, hints []model.Hint, refused map[stri
 			return nil, errors.New("refused by the database")
 		}
 		results[i] = model.HintMoved
+		if h.URL == f.unknown {
+			results[i] = model.HintUnknown
+		}
 	}
 	f.batches = append(f.batches, hints)
 	for _, n := range refused {
@@ -135,5 +139,67 @@ func TestBatcherIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 	for hints.Pending(b) > 0 {
+	}
+}
+
+// Each of two requests of a transaction has its own results, also if the other one fails.
+func TestTwoRequestsOfATransaction(t *testing.T) {
+	t.Parallel()
+	for _, fail := range []string{"", "https://a.example/2"} {
+		store := &fakeStore{fail: fail, unknown: "https://a.example/1", began: make(chan struct{}, 100), gate: make(chan struct{})}
+		b := hints.NewBatcher(store)
+		var wait sync.WaitGroup
+		for i, want := range []model.HintAnswer{{Moved: 1}, {Unknown: 1}, {Moved: 1}} {
+			url := fmt.Sprintf("https://a.example/%d", i)
+			wait.Go(func() {
+				answer, err := b.Hint(context.Background(), []model.Hint{hintOf(url)})
+				if (err != nil) != (url == fail) || err == nil && !cmp.Equal(answer, want) {
+					t.Errorf("%s: %+v (%v)", url, answer, err)
+				}
+			})
+			if i == 0 {
+				<-store.began
+			}
+			for hints.Pending(b) < i {
+			}
+		}
+		close(store.gate)
+		wait.Wait()
+	}
+}
+
+// A transaction has at most model.MaxHints, and written hints leave room for others. A name that is no source's isn't
+// counted: anybody could make up any number of them.
+func TestTransactionsAreBounded(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{began: make(chan struct{}, 1000), gate: make(chan struct{})}
+	b := hints.NewBatcher(store)
+	many := make([]model.Hint, model.MaxHints)
+	for i := range many {
+		many[i] = hintOf("https://a.example/p")
+	}
+	var wait sync.WaitGroup
+	for i := range 3 {
+		wait.Go(func() { _, _ = b.Hint(context.Background(), many) })
+		if i == 0 {
+			<-store.began
+		}
+	}
+	for hints.Pending(b) < 2 {
+	}
+	close(store.gate)
+	wait.Wait()
+	for i := range 60 {
+		if _, err := b.Hint(t.Context(), many); err != nil {
+			t.Fatalf("after %d requests: %v", i, err)
+		}
+	}
+	if answer, err := b.Hint(t.Context(), []model.Hint{{URL: "https://a.example/p", Source: "No source!"}}); err != nil || answer.Refused != 1 || store.refused != 0 {
+		t.Errorf("%+v (%v), %d counted by source", answer, err, store.refused)
+	}
+	for _, batch := range store.batches {
+		if len(batch) > model.MaxHints {
+			t.Errorf("%d hints in a transaction", len(batch))
+		}
 	}
 }

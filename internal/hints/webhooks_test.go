@@ -528,6 +528,23 @@ func TestWebhooksAreLimited(t *testing.T) {
 	}
 }
 
+// A secret that is empty signs nothing.
+func TestEmptySecretSignsNothing(t *testing.T) {
+	t.Parallel()
+	for _, kind := range hints.Forges() {
+		header := http.Header{}
+		for _, name := range []string{"X-Hint-Signature", "X-Hub-Signature-256", "X-Hub-Signature", "X-Gitea-Signature", "X-Forgejo-Signature"} {
+			header.Set(name, "sha256="+mac("", "{}"))
+		}
+		for name, value := range standard("", "id", time.Now(), "{}") {
+			header.Set(name, value)
+		}
+		if hints.Signed(kind, header, []byte("{}"), "") {
+			t.Errorf("%s: a webhook signed with nothing is accepted", kind)
+		}
+	}
+}
+
 // Whatever a signed body is, it is decoded without a panic, and its hints are within the bounds.
 func FuzzWebhooks(f *testing.F) {
 	for _, body := range []string{githubPush, gitlabPush, gitlabSystem, giteaPush, bitbucketPush, dataCenter, plainHint, "payload=%7B%7D", "{}", "[]", `{"hints":[null]}`} {

@@ -47,6 +47,9 @@ func TestCertainListings(t *testing.T) {
 		"positional arguments":     {with(func(r *model.ListingRun) { r.Arguments = json.RawMessage(`{"args": [1], "kwargs": {}}`) }), -30, "its task has positional"},
 		"no JSON":                  {with(func(r *model.ListingRun) { r.Arguments = json.RawMessage(`[]`) }), -30, "its task has positional"},
 		"no start":                 {with(func(r *model.ListingRun) { r.Started = nil }), -30, "its row lacks"},
+		"no sending":               {with(func(r *model.ListingRun) { r.Scheduled = nil }), -30, "its row lacks"},
+		"no end":                   {with(func(r *model.ListingRun) { r.Ended = nil }), -30, "its row lacks"},
+		"a sending after the end":  {with(func(r *model.ListingRun) { r.Scheduled = at(-10) }), -30, "its dates contradict"},
 		"a start after the end":    {with(func(r *model.ListingRun) { r.Started = at(-10) }), -30, "its dates contradict"},
 		"an end to come":           {with(func(r *model.ListingRun) { r.Ended = at(30) }), 30, "its dates contradict"},
 		"ended before":             {good, -90, "the lister recorded no end"},
@@ -60,6 +63,10 @@ func TestCertainListings(t *testing.T) {
 		if want := *at(-70); doubt == "" && !cutoff.Equal(want) {
 			t.Errorf("%s: cutoff %v, want %v", name, cutoff, want)
 		}
+	}
+	early := with(func(r *model.ListingRun) { r.Ended = at(5) })
+	if _, doubt := rule.Certain(early, []time.Time{*at(5)}, now); doubt != "" {
+		t.Errorf("with an end to come within the margin: doubt %q", doubt)
 	}
 	if cutoff, _ := rule.Certain(with(func(r *model.ListingRun) { r.Started = at(-65) }), []time.Time{*at(-30)}, now); !cutoff.Equal(*at(-75)) {
 		t.Errorf("with a start before the sending the cutoff is %v, want that start less the margin", cutoff)
@@ -76,6 +83,7 @@ func TestListingsOfInstances(t *testing.T) {
 		{`{"instance": "a"}`, "a", false, true},
 		{`{"instance": "a", "url": "https://b/"}`, "b", true, false},
 		{`{"url": "https://git.example:8080/x?y"}`, "git.example:8080", false, true},
+		{`{"url": "https://git.example?p=/"}`, "git.example", false, true},
 		{`{"url": "https://git.example"}`, "git.example:8080", true, false},
 		{`{"url": "git.example"}`, "git.example", false, false},
 		{`{"instance": null}`, "gnu", true, true},
@@ -134,5 +142,29 @@ func TestRuleOfInstance(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a", "b"}, g.TaskTypes([]model.TaskType{{Type: "c"}, {Type: "b"}, {Type: "a"}})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Task types that list no whole instance, whatever their names, are never those of full listings.
+func TestTaskTypesOfNoFullListing(t *testing.T) {
+	t.Parallel()
+	for _, taskType := range []string{"list-github-full", "list-gitea-full", "list-forgejo-full", "list-gogs-full", "list-gitlab-incremental"} {
+		if model.NeverFull(taskType) == "" {
+			t.Errorf("a run of %s may be a full listing", taskType)
+		}
+	}
+	if why := model.NeverFull("list-gitlab-full"); why != "" {
+		t.Errorf("a run of list-gitlab-full is no full listing: %s", why)
+	}
+}
+
+// The task types of a lister begin with its name in lower case, as a whole word, or are named by its rule.
+func TestTaskTypesOfLister(t *testing.T) {
+	t.Parallel()
+	r := model.GoneRule{FullTaskTypes: []string{"list-all"}}
+	for taskType, want := range map[string]bool{"list-gnu": true, "list-gnu-full": true, "list-all": true, "list-gnuplot": false, "list-gitlab": false} {
+		if got := r.ListsFor("GNU", taskType); got != want {
+			t.Errorf("%s lists GNU: %v, want %v", taskType, got, want)
+		}
 	}
 }

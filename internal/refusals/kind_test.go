@@ -1,6 +1,7 @@
 package refusals
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -65,6 +66,10 @@ var other = []struct {
 	{"a socket's time-out", "git.example.org", "TimeoutError: The read operation timed out", TimedOut},
 	{"git's protocol", "git.example.org", "The remote server unexpectedly closed the connection.", Broken},
 	{"a limit in words", "api.example.org", "Rate limit exceeded for user 1", TooMany},
+	{"a limit with another status", "api.example.org", "403 Client Error: rate limit exceeded for url: https://api.example.org/a", TooMany},
+	{"a host in capitals", "git.example.org", "unexpected http resp 429 for https://GIT.Example.org/a.git/info/refs", TooMany},
+	{"the first status of a proxy", "git.example.org", "HTTP Error 520: Web Server Returned an Unknown Error", Unavailable},
+	{"the last status of a proxy", "git.example.org", "HTTP Error 530: Origin DNS Error", Unavailable},
 	{"a host of the same site", "example.org", "429 Client Error: Too Many Requests for url: https://codeload.example.org/a", TooMany},
 
 	{"the archive's storage", "git.example.org", "swh.storage.exc.StorageAPIError: An unexpected error occurred in the api backend: HTTPConnectionPool(host='storage.internal', port=5002): Max retries exceeded with url: /content/add (Caused by NewConnectionError(\"Connection refused\"))", ""},
@@ -74,6 +79,8 @@ var other = []struct {
 	{"an origin's own fault", "git.example.org", "KeyError: b'HEAD'", ""},
 	{"a pack that is too big", "git.example.org", "Pack file too big for repository https://git.example.org/429/503, limit is 4294967296 bytes, current size is 429", ""},
 	{"a name in a path", "git.example.org", "Invalid pkt-line length prefix: b'HTTP Error'", ""},
+	{"a status beyond those of proxies", "git.example.org", "HTTP Error 531: Unknown", ""},
+	{"what follows a long text", "git.example.org", strings.Repeat("x", maxRead) + " HTTP Error 429", ""},
 	{"nothing", "git.example.org", "", ""},
 }
 

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -393,6 +394,64 @@ func TestCertificatesExpire(t *testing.T) {
 	names := certificateNames(&x509.Certificate{URIs: []*url.URL{mail}, DNSNames: []string{"a.example"}, EmailAddresses: []string{"a@example"}, Subject: pkix.Name{CommonName: "a"}})
 	if want := []string{"URI:spiffe://swh/runner", "DNS:a.example", "email:a@example", "CN:a"}; !slices.Equal(names, want) {
 		t.Errorf("%q", names)
+	}
+}
+
+// The authority's certificate of a server is no client's, whatever its name.
+func TestCertificatesOfServers(t *testing.T) {
+	t.Parallel()
+	ca := testenv.Authority(t)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, []byte(ca.PEM), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := NewAuthority(file, new(testenv.Buffer).Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := ca.Issue(t, "runner.example").Leaf
+	for usage, right := range map[x509.ExtKeyUsage]bool{x509.ExtKeyUsageServerAuth: false, x509.ExtKeyUsageClientAuth: true} {
+		certificate.ExtKeyUsage = []x509.ExtKeyUsage{usage}
+		der, err := x509.CreateCertificate(rand.Reader, certificate, ca.Leaf, certificate.PublicKey, ca.PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.verify([]*x509.Certificate{leaf}, time.Now()); (err == nil) != right {
+			t.Errorf("usage %d: %v", usage, err)
+		}
+	}
+}
+
+// A certificate is accepted only while its authority is valid, too, even if it was verified before.
+func TestCertificatesOutliveTheirAuthority(t *testing.T) {
+	t.Parallel()
+	ca := testenv.Authority(t) // valid for an hour, before and after
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, []byte(ca.PEM), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := NewAuthority(file, new(testenv.Buffer).Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := ca.Issue(t, "runner.example").Leaf
+	certificate.NotBefore, certificate.NotAfter = time.Now().Add(-3*time.Hour), time.Now().Add(3*time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, certificate, ca.Leaf, certificate.PublicKey, ca.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, after := range []time.Duration{0, 2 * time.Hour, -2 * time.Hour} {
+		if err := a.verify([]*x509.Certificate{leaf}, time.Now().Add(after)); (err == nil) != (after == 0) {
+			t.Errorf("after %s: %v", after, err)
+		}
 	}
 }
 

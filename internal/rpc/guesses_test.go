@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -90,6 +91,19 @@ func TestGuesses(t *testing.T) {
 	}
 	if n := len(g.by); n > maxGuessers {
 		t.Errorf("%d addresses are remembered", n)
+	}
+}
+
+// What was wrong and is right later, without a notice of that, is accepted once its try is paid for.
+func TestGuessThatBecomesRight(t *testing.T) {
+	t.Parallel()
+	var g Guesses
+	now, address := time.Now(), netip.MustParsePrefix("192.0.2.1/32")
+	for after, want := range []error{ErrWrongCredentials, ErrWrongCredentials, nil} {
+		is := after > 0
+		if err := g.Check(address, "a", now.Add(time.Duration(after)*GuessInterval/2), func() bool { return is }); err != want {
+			t.Errorf("after %d half intervals: %v, want %v", after, err, want)
+		}
 	}
 }
 
@@ -203,5 +217,25 @@ func TestSlowGuesses(t *testing.T) {
 	}
 	if err := g.CheckSlowly(from, "wrong", now.Add(GuessInterval), func() (bool, error) { panic("what was wrong is checked again") }); err != ErrWrongCredentials {
 		t.Error(err)
+	}
+}
+
+// Credentials that aren't configured are no way in: neither an empty token nor an empty user.
+func TestEmptyCredentials(t *testing.T) {
+	t.Parallel()
+	ask := func(c Credentials, authorization string) bool {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", authorization)
+		return c.accept(r)
+	}
+	basic := func(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
+	user, token := Credentials{Username: "u", Password: "p"}, Credentials{Token: "t"}
+	for _, nothing := range []string{"", "Bearer", "Bearer ", basic(":"), "Basic"} {
+		if ask(user, nothing) || ask(token, nothing) {
+			t.Errorf("%q is accepted", nothing)
+		}
+	}
+	if !ask(user, basic("u:p")) || !ask(token, "Bearer t") || ask(token, "Basic t") {
+		t.Error("the right credentials are refused, or others accepted")
 	}
 }

@@ -539,6 +539,12 @@ func TestCancelAndDeadline(t *testing.T) {
 	if n := testenv.Value[int](t, store.Pool(), "select retries_left from task where id = $1", g.Tasks[0]); n != 0 {
 		t.Errorf("the task that was sent has %d retries left", n)
 	}
+	if err := store.CancelGraph(t.Context(), g.ID, at(5)); err != nil {
+		t.Fatal(err)
+	}
+	if cancelled := testenv.Value[time.Time](t, store.Pool(), "select cancelled from scheduler_go.graphs where id = $1", g.ID); !cancelled.Equal(at(1)) {
+		t.Errorf("cancelled twice, it is cancelled since %s, want %s", cancelled, at(1))
+	}
 	if err := store.CancelGraph(t.Context(), g.ID+99, at(1)); !errors.Is(err, model.ErrUnknownGraph) {
 		t.Errorf("cancelling a graph that is not there: %v", err)
 	}
