@@ -38,7 +38,7 @@ func TestStoppingWhileAProbeWaits(t *testing.T) {
 // A daemon isn't ready once its database has been replaced by an empty one.
 func TestReplacedDatabase(t *testing.T) {
 	t.Parallel()
-	store := testenv.Open(t, testenv.Database(t))
+	store := testenv.OpenLocal(t, testenv.Database(t)) // by the door, the server finds that its database is another one
 	var logs testenv.Buffer
 	p := &Process{Options: Options{Log: logs.Logger()}, Store: store, Health: service.NewHealth()}
 	testenv.Exec(t, store.Pool(), "drop schema public, scheduler_go cascade; create schema public")
