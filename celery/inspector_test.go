@@ -81,7 +81,7 @@ func TestLengthWithoutConsumers(t *testing.T) {
 	}
 }
 
-// A queue whose name is too long for AMQP is an error of this queue alone. Questions about others go on beside it.
+// A request for a queue whose name is too long for AMQP fails alone. Requests for other queues succeed meanwhile.
 func TestLengthOfAQueueWithALongName(t *testing.T) {
 	t.Parallel()
 	env := testenv.RabbitMQ(t)

@@ -366,18 +366,21 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// A certificate is accepted only within its validity, even if it was verified before.
-func TestCertificatesExpire(t *testing.T) {
-	t.Parallel()
+// authorityOf returns a new authority and the Authority of its file.
+func authorityOf(t *testing.T) (testenv.Pair, *Authority) {
+	t.Helper()
 	ca := testenv.Authority(t)
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, []byte(ca.PEM), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, err := NewAuthority(file, new(testenv.Buffer).Logger())
+	a, err := NewAuthority(testenv.File(t, "ca.pem", ca.PEM), new(testenv.Buffer).Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ca, a
+}
+
+// A certificate is accepted only within its validity, even if it was verified before.
+func TestCertificatesExpire(t *testing.T) {
+	t.Parallel()
+	ca, a := authorityOf(t)
 	leaf := ca.Issue(t, "a").Leaf
 	for _, c := range []struct {
 		after time.Duration
@@ -400,15 +403,7 @@ func TestCertificatesExpire(t *testing.T) {
 // The authority's certificate of a server is no client's, whatever its name.
 func TestCertificatesOfServers(t *testing.T) {
 	t.Parallel()
-	ca := testenv.Authority(t)
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, []byte(ca.PEM), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, err := NewAuthority(file, new(testenv.Buffer).Logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca, a := authorityOf(t)
 	certificate := ca.Issue(t, "runner.example").Leaf
 	for usage, right := range map[x509.ExtKeyUsage]bool{x509.ExtKeyUsageServerAuth: false, x509.ExtKeyUsageClientAuth: true} {
 		certificate.ExtKeyUsage = []x509.ExtKeyUsage{usage}
@@ -429,15 +424,7 @@ func TestCertificatesOfServers(t *testing.T) {
 // A certificate is accepted only while its authority is valid, too, even if it was verified before.
 func TestCertificatesOutliveTheirAuthority(t *testing.T) {
 	t.Parallel()
-	ca := testenv.Authority(t) // valid for an hour, before and after
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, []byte(ca.PEM), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, err := NewAuthority(file, new(testenv.Buffer).Logger())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca, a := authorityOf(t) // valid for an hour, before and after
 	certificate := ca.Issue(t, "runner.example").Leaf
 	certificate.NotBefore, certificate.NotAfter = time.Now().Add(-3*time.Hour), time.Now().Add(3*time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, certificate, ca.Leaf, certificate.PublicKey, ca.PrivateKey)

@@ -54,8 +54,9 @@ func checkBroker(ctx context.Context, a *command.App, cmd *cobra.Command, daemon
 		})
 	}
 	all.Wait()
+	failures = slices.DeleteFunc(failures, func(err error) bool { return err == nil })
 	err = errors.Join(failures...)
-	if n := len(each) - len(slices.DeleteFunc(failures, func(err error) bool { return err != nil })); 0 < n && n < len(each) {
+	if n := len(failures); 0 < n && n < len(each) {
 		err = warning{fmt.Errorf("%d of %d addresses of %s can't be used: %w", n, len(each), broker, err)}
 	}
 	return broker.String(), err
