@@ -29,6 +29,15 @@ func (b *bench) held(t *testing.T, queue string, want int) {
 	})
 }
 
+// giveUp gives up the work that is silent some time after now.
+func (l *laned) giveUp(after time.Duration) {
+	l.t.Helper()
+	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(l.t.Output(), nil))}
+	if _, err := m.GiveUp(l.t.Context(), l.now.Add(after)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // A worker receives a message that waited long in its queue, after the moment up to which events are known. It
 // times out, and the event is unread: the message is not given up, and goes on in the next lane. Another message
 // left the queue long ago, and its events are lost. It is given up ten minutes after an observation found it out
@@ -45,25 +54,18 @@ func TestNothingIsGivenUpThatHasJustLeftItsQueue(t *testing.T) {
 	queue, events := testenv.Channel(t, l.broker.URL), testenv.ListenerQueue(t, l.broker.URL)
 	testenv.Declare(t, queue, express, nil)
 	testenv.Put(t, queue, express, amqp.Publishing{})
-	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	giveUp := func(after time.Duration) {
-		t.Helper()
-		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	left := func(id uuid.UUID) int { return l.count("scheduler_go.work where state = 'sent' and task_id = $1", id) }
 	known := func(after time.Duration) {
 		l.exec("insert into scheduler_go.event_queues as q values ('celeryev.listener', $1) on conflict (queue) do update set complete = excluded.complete", l.now.Add(after))
 	}
 	known(0)
 	l.held(t, express, 1)
-	giveUp(0)
+	l.giveUp(0)
 
 	testenv.Take(t, queue, express)
 	l.held(t, express, 0)
 	for minute := range 15 { // while no listener goes on
-		giveUp(time.Duration(minute) * time.Minute)
+		l.giveUp(time.Duration(minute) * time.Minute)
 		if left(waits) != 1 {
 			t.Fatalf("after %d minutes it is given up, while its events are unread", minute)
 		}
@@ -75,11 +77,11 @@ func TestNothingIsGivenUpThatHasJustLeftItsQueue(t *testing.T) {
 	})
 	stop()
 	known(9 * time.Minute)
-	if giveUp(15 * time.Minute); left(lost) != 1 {
+	if l.giveUp(15 * time.Minute); left(lost) != 1 {
 		t.Error("what left its queue nine minutes before the moment is given up")
 	}
 	known(11 * time.Minute)
-	if giveUp(15 * time.Minute); left(lost) != 0 {
+	if l.giveUp(15 * time.Minute); left(lost) != 0 {
 		t.Error("what left its queue eleven minutes before the moment is not given up")
 	}
 }
@@ -95,12 +97,9 @@ func TestRefusedMessageIsSilentSinceItWasSent(t *testing.T) {
 	lost, refused := pieces[0].id, pieces[1].id
 	l.exec("update scheduler_go.work set since = since - interval '1 hour', attempts = 5, not_before = 'infinity' where task_id = $1", refused)
 	l.exec("update scheduler_go.work set since = since - interval '13 minutes', state = 'sent' where task_id = $1", lost)
-	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	left := func(id uuid.UUID, after time.Duration) int {
 		t.Helper()
-		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
-			t.Fatal(err)
-		}
+		l.giveUp(after)
 		return l.count("scheduler_go.work where task_id = $1", id)
 	}
 	left(lost, 0)
@@ -140,11 +139,8 @@ func TestNothingIsGivenUpThatWaitsDuringClaims(t *testing.T) {
 	})
 	defer claims.Wait()
 	defer stop()
-	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for hour := range 500 {
-		if _, err := m.GiveUp(t.Context(), l.now.Add(time.Duration(hour)*10*time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		l.giveUp(time.Duration(hour) * 10 * time.Minute)
 		if n := l.count("scheduler_go.work where state = 'sent'"); n != 10 {
 			t.Fatalf("%d of 10 messages are left after %d looks, all of which wait", n, hour+1)
 		}
@@ -165,12 +161,9 @@ func TestNothingIsGivenUpThatReturnedToItsQueue(t *testing.T) {
 	l.apply(l.start(started)) // it is newer, and in no queue: it leaves the other one its place
 	queue := testenv.Channel(t, l.broker.URL)
 	testenv.Declare(t, queue, express, nil)
-	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	left := func(after time.Duration) int {
 		t.Helper()
-		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
-			t.Fatal(err)
-		}
+		l.giveUp(after)
 		return l.count("scheduler_go.work where task_id = $1", returned)
 	}
 	l.held(t, express, 0)
@@ -197,12 +190,9 @@ func TestNothingIsGivenUpThatIsMarkedDuringAnObservation(t *testing.T) {
 	pieces := l.outboxOf(express)
 	lost, marked := pieces[0].id, pieces[1].id
 	l.exec("update scheduler_go.work set since = since - interval '13 minutes', state = 'sent' where task_id = $1", lost)
-	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	left := func(after time.Duration) (n int) {
 		t.Helper()
-		if _, err := m.GiveUp(t.Context(), l.now.Add(after)); err != nil {
-			t.Fatal(err)
-		}
+		l.giveUp(after)
 		return l.count("scheduler_go.work where task_id = $1", marked)
 	}
 	left(0)
@@ -222,14 +212,11 @@ func TestStartedWorkWithALongLimitIsNotGivenUp(t *testing.T) {
 	l.claim(1)
 	l.sent()
 	l.exec("update scheduler_go.work set since = since - interval '30 hours', started = extract(epoch from now() - interval '30 hours'), hard_limit = 2 * 86400")
-	m := maintenance.GiveUpWork{Store: l.store, Broker: l.inspector, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	for _, c := range []struct {
 		after time.Duration
 		left  int
 	}{{0, 1}, {19 * time.Hour, 0}} {
-		if _, err := m.GiveUp(t.Context(), l.now.Add(c.after)); err != nil {
-			t.Fatal(err)
-		}
+		l.giveUp(c.after)
 		if n := l.count("scheduler_go.work"); n != c.left {
 			t.Errorf("%d are underway %s after the start, want %d", n, 30*time.Hour+c.after, c.left)
 		}
